@@ -1,8 +1,8 @@
-"""`check_cfg` checks whether Paraver loads a .cfg, and whether it then shows what the file says.
+"""Checks whether Paraver loads a .cfg, and whether it then shows what the file specifies.
 
-Paraver's own reader stops at the first line that it cannot read without naming it, silently misreads much, and crashes
-on names that it does not find. Where it loads a file and shows something else than was written, this checker is
-stricter than Paraver on purpose.
+Paraver's own reader stops at the first line that it cannot read, without naming the line. It silently misreads much,
+and crashes on names that it does not find. If Paraver loads a file but shows something else than was written, this
+checker is stricter on purpose.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ __all__ = ["CfgCheckResult", "check_cfg"]
 
 @dataclass(frozen=True)
 class CfgCheckResult:
-    """The result of checking a .cfg. `problems` are wrong; `warnings` load, but are rarely meant or miss the trace."""
+    """The result of checking a .cfg. `problems` are wrong; `warnings` load, but are rarely meant or do not fit the
+    trace."""
 
     problems: list[Problem]
     warnings: list[Problem]
@@ -39,8 +40,8 @@ def check_cfg(
 ) -> CfgCheckResult:
     """Check a .cfg by itself and against a trace.
 
-    Objects are not checked if the header has none. types: event types with events in the trace; by default those that
-    the .pcf declares. Raises TranslationError if the file cannot be read.
+    Objects are not checked if the header has none. types: event types with events in the trace; by default the types
+    that the .pcf declares. Raises TranslationError if the file cannot be read.
     """
     if path.suffix != ".cfg":
         raise TranslationError(f"{path}: not a Paraver cfg: its name must end in .cfg")

@@ -1,7 +1,7 @@
-"""`check_trace` checks whether a trace keeps every rule that Paraver expects, including those it never complains about.
+"""Checks whether a trace keeps every rule of Paraver, including rules about which Paraver never complains.
 
-Paraver accepts much in silence: it drops lines, cuts numbers, and shows wrong intervals without a word. This checker is
-stricter than Paraver on purpose: Paraver shows a trace without any problem here as it was meant.
+Paraver silently drops lines, cuts numbers, and shows wrong intervals. This checker is stricter than Paraver on purpose:
+Paraver shows a trace without problems here as it was meant.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["CheckResult", "Problem", "TraceContents", "check_trace"]
 
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 4 << 20
-"""A longer line is a problem, and its fields are not checked."""
+"""Longer lines are a problem, and their fields are not checked."""
 
 
 @dataclass(frozen=True)
 class TraceContents:
-    """What cfgs are checked against: the objects of a trace, its .pcf (None if unreadable), the types of its events.
+    """The contents of a trace for checking cfgs: its objects, its .pcf (None if unreadable), the types of its events.
 
-    A .pcf may declare types without any event: `types` holds those that records have.
+    A .pcf may declare types without any event; `types` are the types of actual events.
     """
 
     header: TraceHeader
@@ -46,9 +46,9 @@ class TraceContents:
 class CheckResult:
     """The result of a check. `problems` are wrong; Paraver accepts `warnings`, but they are rarely meant.
 
-    records: well-formed lines and pairs, {"states": n, "events": n, "pairs": n, "communications": n}.
-    duration: end time of the header in its unit (ns in traces of this package). tasks, rows (threads), nodes: their
-    number in the header, 0 if it cannot be read.
+    records: number of well-formed lines and pairs, {"states": n, "events": n, "pairs": n, "communications": n}.
+    duration: end time of the header in its unit (ns in traces of this package). tasks, rows (threads), nodes: numbers
+    in the header, 0 if it cannot be read.
     """
 
     problems: list[Problem]
@@ -60,7 +60,7 @@ class CheckResult:
     nodes: int
     contents: TraceContents
     cfgs: dict[Path, CfgCheckResult] = field(default_factory=dict)
-    """Results of the cfgs that were checked against the trace, by their paths."""
+    """Results of the cfgs that were checked against the trace, by path."""
 
 
 def check_trace(
@@ -72,8 +72,8 @@ def check_trace(
 ) -> CheckResult:
     """Check x.prv or x.prv.gz with x.pcf and x.row, in one pass and in bounded memory.
 
-    `progress` gets the bytes of the .prv read since its last call. Raises TranslationError if the .prv cannot be read
-    or is not a Paraver trace at all; everything else is in the result, one entry for each kind of problem.
+    `progress` gets the number of bytes of the .prv read since its last call. Raises TranslationError if the .prv cannot
+    be read or is not a Paraver trace at all. The result has everything else, with one entry per kind of problem.
     """
     if not is_trace(path):
         raise TranslationError(f"{path}: not a Paraver trace: its name must end in .prv or .prv.gz")
@@ -116,7 +116,7 @@ def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) ->
 
 
 def _read_communicators(stream: TraceStream, header: TraceHeader, problems: Findings) -> tuple[bytes, int]:
-    """Read the communicators. Return what was read of the body's first line, and the number of lines before it."""
+    """Read the communicators. Return what was read of the first line of the body, and the number of lines before it."""
     lines, head = read_communicators(stream, header.communicators)
     for number, line in enumerate(lines, 2):
         check_communicator(line.decode("latin-1").removesuffix("\n"), number, header, problems)
@@ -144,7 +144,7 @@ def _check_end(stream: TraceStream, body: BodyCheck, problems: Findings) -> None
 
 
 def _check_row(path: Path, header: TraceHeader) -> Findings:
-    """Read the .row, and compare the sizes of its levels with the header's objects."""
+    """Read the .row, and compare the sizes of its levels with the objects of the header."""
     problems = Findings(path)
     try:
         levels = read_row(path, problems)

@@ -1,4 +1,4 @@
-"""Checks the records of a .prv block by block, and keeps what one block must know of those before it."""
+"""Checks the records of a .prv block by block, and keeps the state that carries over between blocks."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregate_pr
 from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
 
 MAX_DEPTHS = 1 << 27
-"""Highest number of interval depths (rows times interval types) to follow; each takes 12 bytes, where used."""
+"""Highest number of interval depths (rows times interval types) to follow; each takes 12 bytes if used."""
 
 
 class BodyCheck:
     """The check of the records after the first `lines` lines of a trace.
 
     Memory depends on the objects in `header` and the labels in `config`, not on the trace. Without `config`, labels and
-    intervals are not checked; without objects in `header`, neither are objects, overlaps and intervals.
-    `types` holds the event types seen so far.
+    intervals are not checked. Without objects in `header`, objects, overlaps and intervals are not checked. `types` are
+    the event types seen so far.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class BodyCheck:
         self._end_time = -1 if header.duration is None else header.duration
         self._previous_time = 0
         self._counts = np.zeros(4, np.int64)
-        """Records without a fault by kind; pairs at 0."""
+        """Number of well-formed records by kind; index 0 counts pairs."""
         self._notes = new_notes(rules.RULES)
         self._tallies = rules.Tallies(new_tally(), new_tally(), new_tally())
         self._objects = _make_objects(header)
@@ -60,7 +60,7 @@ class BodyCheck:
 
     @property
     def records(self) -> dict[str, int]:
-        """The number of records without a fault, by kind, and of pairs."""
+        """The number of well-formed records by kind, and of pairs."""
         kinds = {"states": STATE, "events": EVENT, "pairs": 0, "communications": COMMUNICATION}
         return {name: int(self._counts[kind]) for name, kind in kinds.items()}
 
@@ -108,7 +108,7 @@ class BodyCheck:
         return Records(room.columns[:, :records], room.pairs[:, :pairs])
 
     def list_problems(self) -> list[Problem]:
-        """Return the problems of the lines so far, and of the intervals that are still open."""
+        """Return the problems of the lines so far, and the intervals that are still open."""
         problems = read_notes(self._path, self._notes, LINE_RULES | rules.RECORD_RULES)
         for tally, message, many in (
             (self._tallies.types, "event type {0} is not declared in the .pcf", "event types are not declared"),
@@ -122,7 +122,7 @@ class BodyCheck:
         return problems + self._list_open_intervals()
 
     def list_warnings(self) -> list[Problem]:
-        """Return what Paraver accepts although it is rarely meant."""
+        """Return the findings that Paraver accepts although they are rarely meant."""
         return read_notes(self._path, self._notes, rules.RECORD_WARNINGS)
 
     def _list_open_intervals(self) -> list[Problem]:
@@ -155,7 +155,7 @@ def _make_objects(header: TraceHeader) -> rules.Objects:
     first_task = [0, *accumulate(len(application) for application in header.applications)]
     first_row = [0, *accumulate(threads for threads, _ in tasks)]
     first_cpu = [*accumulate(header.cpus, initial=1)]
-    # A task on a node that does not exist is one problem of the header, not a problem of each of its records.
+    # A task on a missing node is one problem of the header, not a problem of each record.
     everything = (1, sum(header.cpus))
     cpus = [
         (first_cpu[node - 1], first_cpu[node] - 1) if 1 <= node <= len(header.cpus) else everything for _, node in tasks
@@ -165,7 +165,7 @@ def _make_objects(header: TraceHeader) -> rules.Objects:
 
 
 def _make_label_tables(config: ParaverConfig) -> tuple[rules.HashTable, IntArray]:
-    """Return the table of labelled values, and the label table of each type (-1 without one).
+    """Return the table of labelled values, and the number of each type's label table (-1 without one).
 
     Types of one block share a table.
     """

@@ -1,4 +1,4 @@
-"""Checks well-formed records: their objects, CPUs and times, and their place among the other records.
+"""Checks well-formed records: their objects, CPUs and times, and their relation to other records.
 
 The kernels work on the columns of `trace_lines`: columns[f] is field f of the records, columns[LINE] their line.
 """
@@ -43,9 +43,9 @@ RECORD_WARNINGS = {
 }
 
 STATE_LABELS = 0
-"""Number of the label table of the states; those of event types follow."""
+"""Number of the label table of the states; the tables of event types follow."""
 EMPTY = -1
-"""Content of a free entry of a table of keys."""
+"""Content of a free slot of a hash table."""
 
 _KIND = 1
 _TIME_LIMIT = 2**53
@@ -55,8 +55,8 @@ _INT32_MAX = 2**31 - 1
 class Objects(NamedTuple):
     """Objects of the header.
 
-    first_task (applications + 1), first_row (tasks + 1): where the tasks of an application and the rows of a task
-    start. node_cpus (tasks, 2): first and last CPU of the task's node. cpus: number of all CPUs.
+    first_task (applications + 1), first_row (tasks + 1): first task of each application, and first row of each task.
+    node_cpus (tasks, 2): first and last CPU of the task's node. cpus: number of all CPUs.
     """
 
     first_task: IntArray
@@ -92,7 +92,7 @@ class Intervals(NamedTuple):
 
 
 class Tallies(NamedTuple):
-    """Tallies of the types that the .pcf does not declare, and of the values and states that it does not label."""
+    """Tallies of types that the .pcf does not declare, and of values and states that it does not label."""
 
     types: IntArray
     values: IntArray
@@ -103,7 +103,7 @@ class Tallies(NamedTuple):
 def find_rows(columns: IntArray, sender: bool, objects: Objects, notes: IntArray, rows: IntArray) -> None:
     """Set rows[i] to the row (from 0) of record i, or -1, and check its CPU.
 
-    Without `sender`, do so for the receivers of communications and leave the other records alone.
+    Without `sender`, do so for the receivers of communications only.
     """
     first_task, first_row, total_cpus = objects.first_task, objects.first_row, objects.cpus
     at = 2 if sender else 8
@@ -136,10 +136,10 @@ def find_rows(columns: IntArray, sender: bool, objects: Objects, notes: IntArray
 
 @compiled
 def check_times(columns: IntArray, previous: int, end_time: int, notes: IntArray) -> int:
-    """Check that times are in order, in range and before the end of the trace (end_time, -1 if not known).
+    """Check that times are in order, in range and before the end of the trace (end_time, -1 if unknown).
 
     `previous` is the time of the record before these; return the time of the last one. Each record is compared with the
-    one before it, so that a single record that is too late counts once.
+    record before it, so that a single late record counts once.
     """
     for i in range(columns.shape[1]):
         line, kind = columns[LINE, i], columns[_KIND, i]
@@ -163,7 +163,7 @@ def check_times(columns: IntArray, previous: int, end_time: int, notes: IntArray
 
 @compiled
 def check_states(columns: IntArray, rows: IntArray, state_end: IntArray, notes: IntArray) -> None:
-    """Check that states end after their start, and that those of a row do not overlap.
+    """Check that states end after their start, and that states of a row do not overlap.
 
     state_end (rows) is the end of the last state of each row; it is updated.
     """
@@ -183,7 +183,7 @@ def check_states(columns: IntArray, rows: IntArray, state_end: IntArray, notes: 
 
 @compiled
 def insert_keys(table: HashTable, keys: IntArray) -> None:
-    """Fill an empty hash table (all EMPTY, 2^k entries, more than the keys)."""
+    """Insert keys into an empty hash table (all EMPTY, 2^k slots, more than the keys)."""
     mask = table.keys.size - 1
     for index in range(keys.size):
         slot = hash_slot(keys[index], 0, mask)
