@@ -31,8 +31,8 @@ def match_by_node(
 ) -> tuple[Operations, Matches]:
     """Match the evidence of all reports; by order alone, match only kernels that may belong to one communicator.
 
-    Other kernels are matched within each node. Arguments and result are those of `match_evidence`; `unlike` of the
-    matches counts the operations over nodes that were rejected.
+    Other kernels are matched within each node. Arguments and result are as in `match_evidence`; `unlike` of the
+    matches counts the rejected operations over nodes.
     """
     operations, matches = match_evidence(evidence, domains, offsets)
     unlike = _find_unlike(operations, matches, max(domains, default=0) + 1)

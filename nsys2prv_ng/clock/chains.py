@@ -100,7 +100,7 @@ _COLUMNS = ("offset", "drift", *_ERRORS, "suggested", "operations", "median", "p
 
 
 def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
-    """Return the corrections of all domains of a chain: within its set first, then that of the set."""
+    """Return the corrections of all domains of a chain: first within its set, then of the set as a whole."""
     parts = [_place(chain, i, sets[number]) for i, number in enumerate(chain.domains.tolist())]
     models = {part.model for part in parts} | {chain.model}
     names = ("domains", *_COLUMNS)

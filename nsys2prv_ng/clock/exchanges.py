@@ -69,7 +69,7 @@ def make_exchanges(delays: Delays) -> Exchanges:
 
 
 def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int, int], link: int) -> pd.DataFrame:
-    """Pair messages in the order of time, as many as the direction with fewer has. Return rows for `match_reports`."""
+    """Pair messages in the order of time, as many as the rarer direction has. Return rows for `match_reports`."""
     count = min(forward.size, back.size)
     there, again = (_spread_evenly(rows[np.argsort(delays.sent[rows])], count) for rows in (forward, back))
     at_one = delays.sent[there] + (delays.received[again] - delays.sent[there]) // 2

@@ -38,7 +38,7 @@ class Matches:
     delays: Delays = NO_DELAYS
     """Messages between domains: evidence for sets of clocks that no operation connects."""
     unlike: int = 0
-    """Number of dropped operations: matched by order alone, they belong to several communicators."""
+    """Number of dropped operations, which were matched by order alone but belong to different communicators."""
 
     def __len__(self) -> int:
         return self.first.size - 1

@@ -3,8 +3,8 @@
 The events that are open when the window starts may be anywhere before it. So the trace is read from its start, block
 after block. Memory depends on the objects of the trace and on what is open.
 
-Within the window, Paraver shows the cut as it shows the trace. So the cut repeats, at its start, the values in force
-there: those of metrics, and of memory in use.
+Within the window, Paraver shows the cut as it shows the trace. So, at its start, the cut repeats the values of metrics
+and of memory in use that are in force there.
 """
 
 from __future__ import annotations

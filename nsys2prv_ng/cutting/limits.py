@@ -1,6 +1,6 @@
 """The lines that a cut adds at the limits of its window: for open intervals, and for values in force.
 
-At the start, each line with open intervals appears again with those of its pairs that are still in force. Lines keep
+At the start, each line with open intervals appears again, with its pairs that are still in force. Lines keep
 the order of the trace, so that the outer interval opens first. At the end, each gets a line that closes it, the inner
 one first. There are only as many of these lines as are open at once.
 """

@@ -65,7 +65,7 @@ def find_objects(header: TraceHeader, names: Names) -> Objects:
 
 
 def keep_all(objects: Objects) -> Rows:
-    """Return the rows of a trace, all of which are kept as they are."""
+    """Return all rows of a trace as kept, with their numbers."""
     return _make_rows(objects, np.ones(objects.threads.size, np.bool_))._replace(renumbers=False)
 
 
@@ -104,7 +104,7 @@ def _find_ranks(objects: Objects) -> list[int]:
 
 
 def _make_rows(objects: Objects, is_wanted: BoolArray) -> Rows:
-    """Return the rows, of which those of wanted tasks are kept, and the new numbers of objects."""
+    """Return the rows, with the rows of wanted tasks kept, and the new numbers of objects."""
     is_kept = is_wanted[objects.task_of_row]
     application_count = int(objects.application[-1]) + 1
     first_task = np.searchsorted(objects.application, np.arange(application_count + 1))

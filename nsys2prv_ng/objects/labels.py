@@ -48,9 +48,9 @@ class _Label(NamedTuple):
 def label_rows(tasks: Sequence[LabelledTask]) -> list[list[str]]:
     """Return the labels of the rows of each task: `r2 python3 1987` for a host thread of rank 2.
 
-    If labels repeat, also those of folded threads, the label of a host thread ends with its id, and the label of the
-    row of folded threads with the id of the process. If they still repeat, the name of the node goes in front if it
-    differs, otherwise a number at the end.
+    If labels repeat (the names of folded threads count as well), the label of a host thread ends with its id, and the
+    label of the row of folded threads with the id of the process. If they still repeat, the name of the node goes in
+    front if it differs, otherwise a number at the end.
     """
     labels = [
         _Label(text, row, task.node)

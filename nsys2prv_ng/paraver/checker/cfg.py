@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings
 from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
-from nsys2prv_ng.paraver.read.problems import Problem
+from nsys2prv_ng.paraver.read.problems import Problem, sort_by_line
 
 __all__ = ["CfgCheckResult", "check_cfg"]
 
@@ -57,8 +57,5 @@ def check_cfg(
     if types is None and config is not None:
         types = config.types.keys()
     check_events(cfg, config, types, problems, warnings)
-    return CfgCheckResult(_sort_by_line(problems), _sort_by_line(warnings), len(cfg.windows), len(cfg.histograms))
-
-
-def _sort_by_line(findings: CfgFindings) -> list[Problem]:
-    return sorted(findings.list_problems(), key=lambda problem: problem.line)
+    problem_list, warning_list = (sort_by_line(found.list_problems()) for found in (problems, warnings))
+    return CfgCheckResult(problem_list, warning_list, len(cfg.windows), len(cfg.histograms))

@@ -98,7 +98,7 @@ def _check_limits(histogram: CfgHistogram, problems: CfgFindings) -> None:
 
 
 def _check_columns(histogram: CfgHistogram, problems: CfgFindings) -> None:
-    """Check the number of columns, which Paraver takes from Delta or NumColumns, as UseFixedDelta chooses."""
+    """Check the number of columns, which Paraver takes from Delta or NumColumns; UseFixedDelta chooses one."""
     fitted = histogram.get_value("Analyzer2D.ComputeYScale:", "True") == "True"
     by_count = histogram.get_entry("Analyzer2D.NumColumns:") is not None or fitted
     by_delta = histogram.get_value("Analyzer2D.UseFixedDelta:", "False" if by_count else "True") == "True"

@@ -6,7 +6,7 @@ Paraver shows a trace without problems here as it was meant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
 from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader, check_communicator, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
-from nsys2prv_ng.paraver.read.problems import Findings, Problem
+from nsys2prv_ng.paraver.read.problems import Findings, Problem, sort_by_line
 from nsys2prv_ng.paraver.read.row_reader import read_row
 from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_communicators, read_first_line
 
@@ -90,11 +90,11 @@ def check_trace(
         _check_end(stream, body, prv)
     row = _check_row(row_path, header)
     return CheckResult(
-        problems=_sort_by_line(prv.list_problems() + body.list_problems())
-        + _sort_by_line(pcf.list_problems())
-        + _sort_by_line(row.list_problems()),
-        warnings=_sort_by_line(prv_warnings.list_problems() + body.list_warnings())
-        + _sort_by_line(pcf_warnings.list_problems()),
+        problems=sort_by_line(prv.list_problems() + body.list_problems())
+        + sort_by_line(pcf.list_problems())
+        + sort_by_line(row.list_problems()),
+        warnings=sort_by_line(prv_warnings.list_problems() + body.list_warnings())
+        + sort_by_line(pcf_warnings.list_problems()),
         records=body.records,
         duration=header.duration or 0,
         tasks=header.tasks,
@@ -102,10 +102,6 @@ def check_trace(
         nodes=len(header.cpus),
         contents=TraceContents(header, config, frozenset(body.types)),
     )
-
-
-def _sort_by_line(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda problem: problem.line)
 
 
 def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) -> TraceHeader:

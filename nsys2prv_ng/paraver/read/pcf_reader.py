@@ -16,7 +16,7 @@ from nsys2prv_ng.paraver.read.problems import Findings
 MAX_LABEL = 2000
 """Labels with this many characters or more are a problem: Paraver's legend hangs on them."""
 MAX_COLOUR = 65535
-"""Highest index of a colour: Paraver's palette grows until it holds the index."""
+"""Highest index of a colour: Paraver's palette grows until it contains the index."""
 COUNTER_TYPES = range(42_000_000, 50_000_000)
 """Types that Paraver's cutter treats as hardware counters and sets to 0."""
 

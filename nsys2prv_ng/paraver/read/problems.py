@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,11 @@ def aggregate_problems(file: Path, message: str, count: int, lines: Sequence[int
         where = f": lines {', '.join(map(str, lines))}{rest}" if len(lines) > 1 else ""
         message = f"{message} ({count} times{where})"
     return Problem(str(file), lines[0], message, count)
+
+
+def sort_by_line(problems: Iterable[Problem]) -> list[Problem]:
+    """Return problems sorted by their first line."""
+    return sorted(problems, key=lambda problem: problem.line)
 
 
 class Findings:
