@@ -99,8 +99,7 @@ class Scan(NamedTuple):
 
 
 class Line(NamedTuple):
-    """An event line: its start, the position after its sixth field, its end, its row, its number of pairs, its
-    class."""
+    """An event line: its start, the position after its sixth field, its end, row, number of pairs and class."""
 
     start: int
     after: int
