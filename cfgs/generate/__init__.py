@@ -1,1 +1,1 @@
-"""Paraver presets, made of readable declarations: `python -m cfgs.generate` writes the .cfg files beside it."""
+"""Declares Paraver presets in readable form: `python -m cfgs.generate` writes the .cfg files beside this folder."""

@@ -1,4 +1,4 @@
-"""Presets that measure how GPUs and streams spend their time: gaps, delays, sizes and durations."""
+"""Declares presets that measure how GPUs and streams spend their time: gaps, delays, sizes and durations."""
 
 from __future__ import annotations
 
@@ -185,8 +185,8 @@ analysis/gpu-gaps defines a gap and shows when gaps occur.
 )
 
 # A sample is a point, and the time until the next sample is a burst of the window. Where idle time starts or ends, it
-# cuts a burst into pieces. The first piece starts when the burst does, and only the first piece counts: so each sample
-# counts once, by what the GPUs did when it was taken.
+# cuts a burst into pieces. The first piece starts with the burst, and only the first piece counts. So each sample
+# counts once, by the activity of the GPUs at its time.
 _gpu_idle = gpus("A GPU of the rank is idle", IN_IDLE, palette.IDLE, level=TASK, top=(SIGN,))
 _sampled = sampled_functions("Function of the last sample")
 _sampled_at = sampled_functions("Time of the last sample [ns]", compose=BEGIN_TIME, units=NANOSECONDS)
@@ -257,7 +257,7 @@ Matrix products (GEMM) are blue, NCCL is orange, and classes that move data are 
 
 def _make_kernel_threads() -> View:
     attributes = [Window(axis.label, GRADIENT, events=only(axis)) for axis in (*types.GRID, *types.BLOCK)]
-    # An attribute has an event at the start of a kernel, and none resets it at the end.
+    # An attribute has an event at the start of a kernel, and no event resets it at the end.
     threads: View = inside("In a compute kernel", only(types.KERNEL))
     for i, attribute in enumerate(attributes):
         name = "Threads of the kernel" if i == len(attributes) - 1 else f"Threads of the kernel, factor {i + 1}"
@@ -275,7 +275,7 @@ multiprocessors holds 270,336 threads at a time: smaller kernels leave it partly
     _make_kernel_threads(),
 )
 
-# Among the events at the start of a kernel, the delay comes last. At its end, and if it has no delay, the kernel does.
+# The delay is the last event at the start of a kernel. Without a delay, and at the end, the kernel is the last event.
 _has_delay = Window(
     "In a kernel that has a delay",
     GRADIENT,
@@ -313,8 +313,8 @@ def _in_operations(name: str, operations: tuple[int, ...], **properties: Any) ->
 def _make_memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) -> Histogram:
     """Return a histogram of the time (ms) of these operations by kind of memory, with a row for each rank.
 
-    An operation that has a kind has an event of it at its start, and none that resets it at its end. The time of
-    operations that overlap adds up.
+    An operation with a kind has an event for it at its start, and none that resets it at its end. The times of
+    overlapping operations add up.
     """
     look = codes(palette.MEMORY_KINDS)
     kind = Window(event_type.label, look, events=only(event_type))
@@ -348,7 +348,7 @@ Bandwidths are in basics/memory_operations.
 
 
 def _select_depth(depth: int) -> View:
-    """Select the ranges of one depth of nesting as a whole, so that ranges nested in them do not cut them."""
+    """Select the whole ranges of one nesting depth, so that ranges nested in them do not cut them."""
     within = Window(
         f"In a range of depth {depth}",
         GRADIENT,

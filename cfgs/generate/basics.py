@@ -1,4 +1,4 @@
-"""Presets that show one kind of event each, by name."""
+"""Declares presets that show one kind of event each, by name."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ First window: kind of operation. Second window: bandwidth of the operation, its 
 (10^9 bytes per second). Short operations do not reach the bandwidth of the link. Sizes are in analysis/memcpy_sizes.
 """,
     Window("Memory operations", codes(palette.MEMORY_OPERATIONS), events=only(types.MEMORY_OPERATION)),
-    # The size becomes 0 at the end of an operation, so the next event of the type is that end. Bytes per ns are GB/s.
+    # The size becomes 0 at the end of an operation, so the next event of the type is the end. Bytes per ns are GB/s.
     Window(
         "Bandwidth of memory operations [GB/s]",
         GRADIENT,

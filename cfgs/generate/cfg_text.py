@@ -1,7 +1,7 @@
-"""Presets as the text of .cfg files.
+"""Writes presets as the text of .cfg files.
 
-Paraver reads one line `key value` at a time. It ignores keys that it does not know, and gives up a window at a value
-that it cannot read. Windows are numbered from 1, in the order of the file.
+Paraver reads the file line by line, `key value`. It ignores unknown keys, and gives up a window at a value that it
+cannot read. Windows are numbered from 1, in the order of the file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cfgs.generate.paraver_cfg import AS_IS, NODE, TASK, Derived, Events, Histog
 _RULE = "#" * 80
 _WIDTH = 1000
 _LOW = {TASK: 240, NODE: 200}
-"""Height of windows at levels with few rows."""
+"""Height (pixels) of windows at levels with few rows."""
 
 
 def format_cfg(preset: Preset) -> str:
@@ -114,7 +114,7 @@ def _format_functions(view: View) -> Iterator[str]:
         used.append(("thread", view.thread))
     yield f"window_selected_functions {{ {len(functions)}, {{ {', '.join(functions)} }} }}"
 
-    # Paraver applies topcompose2 first, then topcompose1, then the extra ones.
+    # Paraver applies topcompose2 first, then topcompose1, then the extra composes.
     inner, outer, *extra = [*view.top, *[AS_IS] * (2 - len(view.top))]
     tops = [("topcompose2", inner), ("topcompose1", outer), *(("extratopcompose1", further) for further in extra)]
     composed = [f"{{{level}, {applied.name}}}" for level, applied in (("compose_thread", view.compose), *tops)]

@@ -1,6 +1,6 @@
-"""Presets of NCCL: calls, kernels, and the computation beside them.
+"""Declares NCCL presets: calls, kernels, and the computation beside them.
 
-Their files are in the folder `analysis`, where users look for them, after those that the module `analysis` declares.
+Their files are in the folder `analysis`, where users look for them, after the presets of the module `analysis`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nsys2prv_ng.paraver import palette
 
 
 def _make_bytes() -> Derived:
-    """Return the bytes of an NCCL call: the message of a collective, or what is sent and received."""
+    """Return the bytes of an NCCL call: the message of a collective, or the sent and received bytes."""
     collective, sent, received = (
         Window(size.label, GRADIENT, events=only(size))
         for size in (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
@@ -40,11 +40,11 @@ def _make_bytes() -> Derived:
 
 
 def _count_streams(name: str, events: Events, *top: Function, **properties: Any) -> Window:
-    """Count the streams of a rank that are in one of these kernels."""
+    """Count the streams of a rank that run one of these kernels."""
     return Window(name, GRADIENT, events=events, compose=SIGN, level=TASK, top=top, **properties)
 
 
-# Calls are counted, and their bytes summed, by name where they start: each start is one burst, even if calls nest.
+# Calls are counted, and their bytes are summed, by name at their start: each start is one burst, even if calls nest.
 _begins = Window("NCCL calls", codes(palette.NAMES), events=NCCL_RANGES)
 _kernel_names = names("NCCL kernels of each rank", only(types.NCCL_KERNEL), level=TASK, above=MAXIMUM)
 _running = _count_streams("NCCL kernels at a time", only(types.NCCL_KERNEL), units=MILLISECONDS)

@@ -1,6 +1,6 @@
-"""Presets of the critical path: what must get faster for the job to get faster.
+"""Declares presets of the critical path: what must get faster for the job to get faster.
 
-Their files are in the folder `analysis`. The path is on one row at a time, and everywhere else there is nothing.
+Their files are in the folder `analysis`. At any time the path is on one row; all other rows are empty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nsys2prv_ng.paraver import palette
 
 
 def _show_path(name: str, **properties: Any) -> Window:
-    """Show the kind of segment where the path runs, with lines where it goes to another row."""
+    """Show the kind of the path's segment on its row, with lines to the next row of the path."""
     return Window(
         name,
         codes(palette.PATH_KINDS, ANY_DRAW),

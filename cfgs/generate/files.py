@@ -1,4 +1,4 @@
-"""All generated files: the presets, filters, README.md with their tables, and workspaces.xml."""
+"""Makes all generated files: the presets, the filters, README.md with their tables, and workspaces.xml."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def make_files() -> dict[str, str]:
         "README.md": README.format(filters=_format_filters(), table=_format_table()),
         "workspaces.xml": format_workspaces(PRESETS),
     }
-    others |= {own.path: own.format() for own in FILTERS}
+    others |= {extra.path: extra.format() for extra in FILTERS}
     return others | {preset.path: format_cfg(preset) for preset in PRESETS}
 
 
 def _format_filters() -> str:
-    rows = [f"| `{own.path}` | `{own.options}` | {own.summary} |" for own in FILTERS]
+    rows = [f"| `{extra.path}` | `{extra.options}` | {extra.summary} |" for extra in FILTERS]
     return "\n".join(["| file | option | the new trace has |", "|---|---|---|", *rows])
 
 

@@ -1,8 +1,8 @@
-"""Files for Paraver's own cutter, filter and software counters, which make a smaller trace of one that is too large.
+"""Makes files for Paraver's own cutter, filter and software counters, which reduce a trace that is too large.
 
-paramedir applies them without loading the trace; wxParaver's dialog Cut & Filter loads them. Both read them with one
-parser, which has its own rules: each element is on a line of its own, the first child of a list is a blank, no element
-is empty, a filter has at most 20 types or ranges, and software counters at most 15 types of a kind.
+paramedir applies them without loading the trace; wxParaver's dialog Cut & Filter loads them. Both use the same parser,
+which has its own rules: each element is on a line of its own, the first child of a list is a blank, no element is
+empty, a filter has at most 20 types or ranges, and software counters have at most 15 types of a kind.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 
 Types = Sequence[EventType | range]
-"""Event types: single ones, and ranges of their numbers."""
+"""Event types: single numbers, and ranges of numbers."""
 
 _LAST_NVTX = families.NVTX_RESERVED["neSmiK"] + families.NVTX_BLOCK - 1
 _NVTX = range(families.NVTX_DEFAULT, _LAST_NVTX + 1)
-"""The blocks of all domains but NCCL's."""
+"""The blocks of all domains except NCCL."""
 _NCCL = range(families.NVTX_NCCL, families.NVTX_NCCL + families.NVTX_BLOCK)
 _INTERVAL_NS = 10_000_000
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Keep these types, and states or not; no communications."""
+    """Filter that keeps these types, optionally states, and no communications."""
 
     types: Types
     states: bool
@@ -51,9 +51,10 @@ class EventFilter:
 
 @dataclass(frozen=True)
 class Counters:
-    """Count events of some types in each interval (ns) and add up the values of others; keep the events of a few.
+    """Counters that count events of some types in each interval (ns), add up the values of others, and keep a few.
 
-    A row's counters are written at the first begin of its state Running after an interval, and at the end of the trace.
+    Paraver writes the counters of a row when its state Running first starts after an interval, and at the end of the
+    trace.
     """
 
     counted: Sequence[EventType]
@@ -86,12 +87,12 @@ class Counters:
 
 @dataclass(frozen=True)
 class FilterFile:
-    """A file: its name, what the new trace has in one line, and what it does."""
+    """A file: its name, the contents of the new trace in one line, and the steps that paramedir applies."""
 
     name: str
     summary: str
     tools: tuple[EventFilter | Counters, ...]
-    """What paramedir applies, in this order."""
+    """Steps that paramedir applies, in this order."""
 
     @property
     def options(self) -> str:

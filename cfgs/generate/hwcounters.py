@@ -1,4 +1,4 @@
-"""Presets of metrics of GPUs and nodes. They name the metrics, whose numbers differ between kinds of GPU."""
+"""Declares presets of GPU and node metrics. They name the metrics, because numbers differ between kinds of GPU."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _BYTES_SENT = ("IB: Bytes sent [*", "Eth: Bytes sent [*")
 
 
 def _make_gpu_metric(name: str, *patterns: str) -> Derived:
-    """Sum the metrics of these names, which every GPU has, and show the highest sum among the GPUs of a rank."""
+    """Sum the metrics with these names, which every GPU has, and show the highest sum among the GPUs of a rank."""
     return _sum_samples(name, PERCENT, patterns, patterns[:1], above=MAXIMUM)
 
 
 def _make_node_metric(name: str, *patterns: str, top: tuple[Function, ...] = ()) -> Derived:
-    """Sum the metrics of these names over all rows of a node. A row may have only some of them."""
+    """Sum the metrics with these names over all rows of a node. A row may have only some of them."""
     return _sum_samples(name, GRADIENT, patterns, patterns, above=ADDING, top=top)
 
 
@@ -54,7 +54,7 @@ def _sum_samples(
     above: Function,
     top: tuple[Function, ...] = (),
 ) -> Derived:
-    """Sum the metrics of these names.
+    """Sum the metrics with these names.
 
     The last sample would last to the end of the trace, so it is cut off at the last event of the `sampled` metrics.
     """

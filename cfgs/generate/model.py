@@ -1,9 +1,9 @@
-"""Presets of efficiencies: the numbers of `nsys2prv-ng summary`, from the totals below Paraver's histograms.
+"""Declares presets of efficiencies: the numbers of `nsys2prv-ng summary`, from the totals below Paraver's histograms.
 
-Each histogram has a row for each GPU or rank that counts, with the time that the definitions add up, so that Average,
-Maximum and Avg/Max of its totals are an efficiency, or both parts of one. A row counts with 0 as well: the column is
-something that the row has all the time, or its step, and the statistic reads another window. With a window of the
-useful time itself as the column, a GPU without any would be missing from the average.
+Each histogram has a row for each GPU or rank that counts, with the time that the definitions add up. So Average,
+Maximum and Avg/Max of its totals are an efficiency, or both parts of one. A row with 0 counts as well: the column is
+the step, or something that the row always has, and the statistic reads another window. If the useful time itself were
+the column, a GPU without useful time would be missing from the average.
 
 Paraver has no maximum over GPUs within a window. So a quotient of two maxima is a quotient of two cells.
 """
@@ -49,7 +49,7 @@ _MAIN_THREAD = function("Thread i", 1)
 
 
 def _has_events(name: str, events: Events, **properties: Any) -> Derived:
-    """Show 1 at all times on the rows with any of these events: there is a last one or a next one."""
+    """Show 1 at all times on rows with any of these events, because there is always a last or a next event."""
     last, following = (
         Window(f"{name}: {which} event", FLAG, events=events, thread=thread, **properties)
         for which, thread in (("last", LAST_TYPE), ("next", NEXT_TYPE))
@@ -58,7 +58,7 @@ def _has_events(name: str, events: Events, **properties: Any) -> Derived:
 
 
 def _average(name: str, control: View, data: View) -> Histogram:
-    """Return the average value of `data` on each row, where `control` is 1."""
+    """Return the average value of `data` on each row while `control` is 1."""
     return Histogram(name, control, "Average value", maximum=1, data=data, only_totals=control.level != TASK)
 
 
@@ -68,7 +68,7 @@ def _by_step(name: str, step: View, data: View) -> Histogram:
 
 
 def _make_step_lengths() -> Histogram:
-    """Return the length of each step on each main thread and GPU: the longest is the window of the step."""
+    """Return the length of each step on each main thread and GPU; the longest is the window of the step."""
     step = Window("Step", codes(palette.NAMES, ANY_DRAW), events=only(types.STEP), units=MILLISECONDS)
     return Histogram("Length of each step [ms]", step, "Time", maximum=None, only_totals=True)
 
@@ -157,7 +157,7 @@ _IN_MPI, _IN_CUDA = span(_MPI_CALLS[0], _MPI_CALLS[-1]), only(types.CUDA_API)
 
 
 def _is_outside(name: str, events: Events, **properties: Any) -> Window:
-    """Show 1 while the main thread of a rank is outside of these calls, which may nest."""
+    """Show 1 while the main thread of a rank is outside these calls, which may nest."""
     return Window(
         name,
         FLAG,
@@ -171,7 +171,7 @@ def _is_outside(name: str, events: Events, **properties: Any) -> Window:
 
 
 def _show_useful(look: Look, outside_mpi: View, **properties: Any) -> Derived:
-    """Show where the main thread of a rank is outside of MPI and CUDA."""
+    """Show 1 while the main thread of a rank is outside MPI and CUDA."""
     outside_cuda = _is_outside("Outside of CUDA calls", _IN_CUDA)
     return product("Outside of MPI and CUDA", look, outside_mpi, outside_cuda, level=TASK, **properties)
 

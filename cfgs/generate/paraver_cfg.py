@@ -1,4 +1,4 @@
-"""The parts of a preset: events, windows (timelines) and histograms. `cfg_text` writes them in Paraver's format.
+"""Defines the parts of a preset: events, windows (timelines) and histograms. `cfg_text` writes Paraver's format.
 
 A function that makes a part is named after the part, so that a preset reads as a declaration.
 """
@@ -15,7 +15,7 @@ from nsys2prv_ng.paraver.palette import Colours
 # ---- events ----------------------------------------------------------------------------------------------------------
 
 TRACE_LACKS = 8999999
-"""An event type that no trace has. It is the number beside a pattern, so that nothing is shown if no label matches."""
+"""An event type that no trace has. Used as the number beside a pattern, it shows nothing if no label matches."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Events:
 
     If the trace lacks some types of a preset, Paraver asks before it loads the preset. It does not ask for a window
     with a range if the trace has one type of that range, and then forgets the questions of earlier windows. So the
-    events that make a preset worth a look are a range, in the last single window of the file.
+    events that make a preset worth opening are a range, in the last single window of the file.
     """
 
     types: tuple[tuple[int, str], ...] = ()
@@ -35,7 +35,7 @@ class Events:
 
 
 def span(first: EventType, last: EventType) -> Events:
-    """Return all types from the number of the first to that of the last."""
+    """Return all types from the number of the first to the number of the last."""
     return Events(((first.number, first.title), (last.number, last.title)), "[x,y]")
 
 
@@ -59,7 +59,7 @@ EVERYTHING = Events(function="All")
 
 @dataclass(frozen=True)
 class Messages:
-    """The communications that are drawn as lines: those with these tags, or (`!=`) those with other tags."""
+    """The communications that are drawn as lines: with these tags, or (`!=`) with other tags."""
 
     tags: tuple[int, ...]
     function: str = "="
@@ -70,7 +70,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class Function:
-    """A semantic function: Paraver's name of it, and its parameters. A parameter has one or more numbers."""
+    """A semantic function: its name in Paraver, and its parameters. A parameter has one or more numbers."""
 
     name: str
     parameters: tuple[tuple[float, ...], ...] = ()
@@ -98,7 +98,7 @@ BEGIN_TIME = Function("Begin Time")
 
 
 ADDING, MAXIMUM = Function("Adding"), Function("Maximum")
-"""Functions of the values of all threads or objects below."""
+"""Functions of the values of all threads or objects below a level."""
 
 
 def one_of(*values: float) -> Function:
@@ -123,12 +123,12 @@ def plus(value: float) -> Function:
 
 
 def at_least(value: float) -> Function:
-    """Return 1 where the value is at least this one, else 0."""
+    """Return 1 while the value is at least this value, else 0."""
     return function("Is In Range", 1_000_000_000, value)
 
 
 def equal_to(value: float) -> Function:
-    """Return 1 where the value is this one, else 0."""
+    """Return 1 while the value is this value, else 0."""
     return function("Is Equal (Sign)", value)
 
 
@@ -140,7 +140,7 @@ NANOSECONDS, MICROSECONDS, MILLISECONDS = "Nanoseconds", "Microseconds", "Millis
 
 @dataclass(frozen=True)
 class Look:
-    """How values are drawn: each value in its own colour, or all by a gradient if there are no colours.
+    """The look of values: each value has its own colour, or a gradient draws all if there are no colours.
 
     Paraver paints values outside the range as 0. Without a `maximum` it fits the range to the trace.
     """
@@ -157,7 +157,7 @@ def codes(colours: Colours, draw: str = "draw_maximum") -> Look:
 
 
 ANY_DRAW = "draw_randnotzero"
-"""Draws one of a pixel's names at random. Names have no order, and so colours are as frequent as names."""
+"""Draws one of the names of a pixel at random. Names have no order, so colours are as frequent as names."""
 
 GRADIENT = Look()
 LOGARITHMIC = Look(logarithmic=True)
@@ -166,14 +166,14 @@ PERCENT = Look(maximum=100)
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What single and derived windows have in common."""
+    """The common base of single and derived windows."""
 
     name: str
     look: Look
     _: KW_ONLY
     level: str = THREAD
     above: Function = ADDING
-    """How levels above threads combine their values."""
+    """How levels above threads combine values."""
     compose: Function = AS_IS
     """Function applied to the values of each thread."""
     top: tuple[Function, ...] = ()
@@ -192,7 +192,7 @@ class Window(View):
 
 @dataclass(frozen=True, eq=False)
 class Derived(View):
-    """A timeline computed from two others. Its values have the labels of the first."""
+    """A timeline that is computed from two others. Its values have the labels of the first."""
 
     operation: str
     first: View
@@ -213,11 +213,11 @@ class Histogram:
     _: KW_ONLY
     minimum: float = 1
     maximum: float | None
-    """None means that Paraver finds the least and the greatest value but 0."""
+    """None: Paraver finds the least and the greatest value except 0."""
     delta: float = 1
-    """Width of a column. If it is 1, columns have the labels of values."""
+    """Width of a column. If it is 1, columns have the labels of the values."""
     data: View | None = None
-    """The window that the statistic reads; None means the control window."""
+    """The window that the statistic reads; None: the control window."""
     only_totals: bool = False
     """Whether rows are hidden until the user wants to see them."""
 
@@ -232,7 +232,7 @@ class Preset:
     description: str
     shown: tuple[View | Histogram, ...]
     hidden_first: tuple[View, ...] = ()
-    """Windows that come first in the file because of the questions that Paraver asks; see `Events`."""
+    """Windows that come first in the file because of Paraver's questions; see `Events`."""
 
     @property
     def path(self) -> str:

@@ -68,7 +68,7 @@ def _evaluate(paramedir: str, trace: Path, preset: Preset) -> str:
 
 
 def _sum_timeline(lines: list[list[str]]) -> str:
-    """Sum up a timeline. Each line is object, begin, duration (ns), value."""
+    """Sum up a timeline. Each line is object, start, duration (ns), value."""
     shown = [(int(line[2]), float(line[3])) for line in lines if float(line[3])]
     if not shown:
         return "-"

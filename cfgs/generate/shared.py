@@ -1,6 +1,6 @@
-"""Windows that several presets use.
+"""Makes windows that several presets use.
 
-Each call makes new windows. Windows of one preset may share parents; presets share nothing.
+Each call makes new windows. Windows of one preset may share parents; presets do not share windows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMES = codes(palette.NAMES, ANY_DRAW)
 FLAG = Look(maximum=1)
 
 MOST_NAMES = 4000
-"""Number of columns for ids of names. Paraver hides the columns without a name."""
+"""Number of columns for ids of names. Paraver hides columns without a name."""
 
 NVTX_RANGES = only(families.make_nvtx_range(""), families.NVTX_DEFAULT)
 NCCL_RANGES = only(families.make_nvtx_range("NCCL"), families.NVTX_NCCL)
@@ -47,16 +47,16 @@ IN_COMMUNICATION = tuple(value for value in _KINDS if value & 2)
 IN_KERNELS = tuple(value for value in _KINDS if value & 19)
 IN_ANY = _KINDS
 IN_IDLE = (8,)
-"""Values of GPU_ACTIVITY, a sum of 1 (compute), 2 (communication), 4 (memory) and 16 (graphs as a whole); 8 is idle."""
+"""Values of GPU_ACTIVITY: a sum of 1 (compute), 2 (communication), 4 (memory) and 16 (whole graphs); 8 is idle."""
 
 GPU_MOVING, GPU_WAITING, GPU_IDLE, GPU_NOT_SPLIT = 3, 4, 7, 8
-"""Values of GPU_ACTIVITY_WITH_WAITS: exposed communication by its part, idle, and exposed communication not split."""
+"""Values of GPU_ACTIVITY_WITH_WAITS: exposed communication by part, idle, and exposed communication not split."""
 
 LAUNCH_LINES = Messages((types.TAG_LAUNCH, types.TAG_COPY))
 
 
 def names(name: str, events: Events, **properties: Any) -> Window:
-    """Show the name of the innermost of intervals that may nest."""
+    """Show the name of the innermost interval; intervals may nest."""
     return Window(name, NAMES, events=events, compose=STACKED, **properties)
 
 
@@ -68,8 +68,8 @@ def inside(name: str, events: Events, **properties: Any) -> Window:
 def cuda_kinds(name: str, **properties: Any) -> Derived:
     """Show the event type of the current activity: API call, memory operation, kernel, NCCL kernel or graph.
 
-    The type of the last event does not drop to 0 when an interval ends, so it is cut to the inside of intervals. A
-    memory operation starts with events of two types; the last of them is the type of its size.
+    The type of the last event does not drop to 0 at the end of an interval, so it is cut to the inside of intervals. A
+    memory operation starts with events of two types; the last is the type of its size.
     """
     events = span(types.CUDA_API, types.GRAPH_LAUNCH)
     sizes = function("Translate", (types.MEMORY_BYTES.number, types.MEMORY_OPERATION.number))
@@ -84,7 +84,7 @@ def sampled_functions(name: str, **properties: Any) -> Window:
 
 
 def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: Any) -> Window:
-    """Count the GPUs that have one of these activities: 0 or 1 at the level of threads."""
+    """Count the GPUs with one of these activities: 0 or 1 at the level of threads."""
     look = codes(palette.counts(colour))
     return Window(name, look, events=only(types.GPU_ACTIVITY), thread=one_of(*doing), **properties)
 
@@ -95,7 +95,7 @@ def activity() -> Window:
 
 
 def activity_of_ranks() -> Window:
-    """Show the activity of each rank's GPU. If a rank has several, show their highest value; idle counts as 0."""
+    """Show the activity of each rank's GPU. If a rank has several GPUs, show their highest value; idle counts as 0."""
     return Window(
         "Activity of the GPU of each rank",
         codes(palette.GPU_ACTIVITY, ANY_DRAW),
@@ -107,8 +107,9 @@ def activity_of_ranks() -> Window:
 
 
 def activity_or_idle_of_ranks() -> Window:
-    """Show the activity of each rank's GPU. If a rank has several, show their highest value, but idle as the lowest."""
-    low, (idle,) = 0.5, IN_IDLE  # between 0, of the rows that are no GPUs, and the lowest activity
+    """Show the activity of each rank's GPU. If a rank has several GPUs, show their highest value; idle is the
+    lowest."""
+    low, (idle,) = 0.5, IN_IDLE  # between 0, on rows that are not GPUs, and the lowest activity
     return Window(
         "Activity of the GPU of each rank, or idle",
         codes(palette.GPU_ACTIVITY, ANY_DRAW),
@@ -143,7 +144,7 @@ def activity_with_waits_of_ranks(name: str, *hidden: int, **properties: Any) -> 
 
 
 def idle_stretches(name: str, look: Look, **properties: Any) -> Derived:
-    """Show the length (ns) of each gap while it lasts. The event at its end carries the length."""
+    """Show the length (ns) of each gap while it lasts. The event at its end has the length."""
     idle = gpus("GPU idle", IN_IDLE, palette.IDLE)
     length = Window(
         "Length of the idle stretch that ends next", LOGARITHMIC, events=only(types.GPU_IDLE_STRETCH), thread=NEXT_VALUE

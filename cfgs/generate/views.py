@@ -1,4 +1,4 @@
-"""Presets that show several kinds of event together."""
+"""Declares presets that show several kinds of event together."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _make_ranges_on_gpu(name: str, lane: int) -> Window:
 
 
 def _make_memory_level(name: str, kind: str, *top: Function) -> Window:
-    """Show the memory of a kind that each rank has in use, in MiB.
+    """Show the memory of a kind that each rank uses, in MiB.
 
-    Paraver fits the scale from the least level but 0 to the greatest.
+    Paraver fits the scale from the least level except 0 to the greatest.
     """
     (event_type,) = (level for level in types.MEMORY_LEVELS if level.label.endswith(f": {kind}"))
     return Window(name, GRADIENT, events=only(event_type), level=TASK, top=(divided(_MIB), *top))

@@ -1,11 +1,11 @@
-"""Presets of waits: who waits for whom, for how long, and why the rank waited for was late.
+"""Declares presets of waits: which ranks wait, for whom and how long, and why the rank waited for was late.
 
-Their files are in the folder `analysis`. Waits are derived over all ranks of a job: a kernel of NCCL, or a call of MPI,
-waits until the last rank has begun its own, and then moves data. A kernel or call that could not be split counts in no
-window but those of GPUs.
+Their files are in the folder `analysis`. Waits are derived over all ranks of a job: an NCCL kernel, or an MPI call,
+waits until the last rank has started its own, and then moves data. A kernel or call that could not be split counts only
+in the windows of GPUs.
 
 Rows of ranks show the highest value of the rank's streams and threads. So moving (2) prevails over waiting (1): a rank
-waits only where nothing of it moves data.
+waits only while none of its streams and threads moves data.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ analysis/lateness shows by how much a rank was late.
 
 
 def _show_lateness(name: str, look: Look, *top: Function, messages: Messages | None = None) -> Window:
-    """Show the lateness of each rank while the kernel or call lasts that the others waited for.
+    """Show the lateness of each rank during the kernel or call for which the others waited.
 
-    Where a rank is late in two streams at once, the larger lateness is one burst.
+    If a rank is late in two streams at once, the larger lateness is one burst.
     """
     return Window(
         name,
@@ -191,9 +191,9 @@ each GPU. views/per_gpu_waits shows the same over time.
 
 # ---- pipelines -------------------------------------------------------------------------------------------------------
 
-# The bytes of sends and receives are not 0 while a kernel that carries them out runs. The names of kernels would do
-# without payload, but their values differ from trace to trace. Between the types of bytes is that of the peer, which
-# has an event at the start of a kernel only, so that the last event of the range is 0 when the kernel has ended.
+# The bytes of sends and receives are not 0 while a kernel that carries them out runs. The names of kernels would need
+# no payload, but their values differ between traces. Between the types of bytes is the type of the peer, which has an
+# event only at the start of a kernel, so that the last event of the range is 0 when the kernel has ended.
 _in_send_receive = Window(
     "In an NCCL kernel that sends or receives",
     FLAG,
@@ -208,7 +208,7 @@ _bubble = product("Waiting in a send or receive", FLAG, _is_waiting, _in_send_re
 
 
 def _show_bubble(name: str, value: View, while_in: View, messages: Messages | None = None) -> Derived:
-    """Show a value of streams where they wait in a send or receive, with a row per rank."""
+    """Show a value of streams while they wait in a send or receive, with a row per rank."""
     return product(name, NAMES, value, while_in, level=TASK, above=MAXIMUM, units=MILLISECONDS, messages=messages)
 
 

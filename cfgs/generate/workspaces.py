@@ -1,8 +1,8 @@
-"""The presets as menus of wxParaver, by question: `workspaces.xml`, an XML archive of boost's serialization.
+"""Writes the presets as menus of wxParaver, by question: `workspaces.xml`, an XML archive of boost's serialization.
 
 wxParaver shows a workspace, as a submenu of Hints, if the trace has one of its event types. Its own workspaces are in
-`$PARAVER_HOME/share/workspaces.xml`, those of a user in `~/.paraver/workspaces.xml`. The archive describes a class
-where it first occurs, with a number, and so the order of the elements counts.
+`$PARAVER_HOME/share/workspaces.xml`, a user's workspaces in `~/.paraver/workspaces.xml`. The archive describes a class
+with a number at its first occurrence, so the order of the elements counts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 
 _EVENT = 2
-"""wxParaver's number of workspaces that depend on event types; 1 is those that depend on states."""
+"""wxParaver's number for workspaces that depend on event types; 1 is for workspaces that depend on states."""
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """A menu: its name, the event types of which the trace must have one, and paths of presets."""
+    """A menu: its name, event types (the trace must have one of them), and paths of presets."""
 
     name: str
     event_types: tuple[int, ...]
@@ -114,9 +114,9 @@ WORKSPACES = [
 
 
 def format_workspaces(presets: Sequence[Preset]) -> str:
-    """Return the text of the file. Paths are those from the folder of the presets.
+    """Return the text of the file. Paths are relative to the folder of the presets.
 
-    Raises KeyError if a workspace names a preset that is not among these.
+    Raises KeyError if a workspace names an unknown preset.
     """
     summaries = {preset.path: preset.summary for preset in presets}
     return "\n".join([*_format_archive(summaries), ""])
@@ -130,7 +130,7 @@ def _format_archive(summaries: dict[str, str]) -> Iterator[str]:
     yield f"<workspace_manager{new_class('manager', 0)}>"
     yield f"<workspaces{new_class('map', 0)}>"
     yield from _format_size(len(WORKSPACES), 0)
-    # boost writes a map in the order of its keys.
+    # boost writes a map in key order.
     for workspace in sorted(WORKSPACES, key=lambda workspace: workspace.name):
         yield f"<item{new_class('pair of a map', 0)}>"
         yield f"<first>{_escape(workspace.name)}</first>"
@@ -170,13 +170,13 @@ def _escape(text: str) -> str:
 
 
 class _Classes:
-    """The classes of an archive: described with the next number where they first occur."""
+    """The classes of an archive, each described with the next number at its first occurrence."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
     def __call__(self, name: str, version: int) -> str:
-        """Return the attributes of an object of this class; none if the class has occurred."""
+        """Return the attributes of an object of this class; none if the class has occurred before."""
         if name in self._known:
             return ""
         self._known.add(name)

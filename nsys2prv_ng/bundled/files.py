@@ -1,4 +1,4 @@
-"""Finds the files that come with the program besides its code."""
+"""Finds the files that come with the program beside its code."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MODULES = {
     "accelerate.commands.launch": "accelerate",
     "deepspeed.launcher.runner": "deepspeed",
 }
-"""The same as modules: python -m torch.distributed.run."""
+"""The same programs as modules: python -m torch.distributed.run."""
 _STARTS_ALL = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "jsrun", "aprun")
 """Programs that start the ranks of all nodes."""
 _TORCHRUN_OPTIONS = {
@@ -35,14 +35,14 @@ _TORCHRUN_OPTIONS = {
     "rdzv-endpoint": '"$MASTER_ADDR:$MASTER_PORT"',
     "rdzv-id": '"$SLURM_JOB_ID"',
 }
-"""What torchrun must know on each node, unless the user gives it."""
-_OWN_MEETING = ("standalone", "master-addr", "master-port", "node-rank")
-"""Options of torchrun with which the ranks meet in another way than at `rdzv-endpoint`."""
+"""Options that torchrun needs on each node, unless the user gives them."""
+_OTHER_RENDEZVOUS = ("standalone", "master-addr", "master-port", "node-rank")
+"""Options of torchrun with which ranks do not meet at `rdzv-endpoint`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptOptions:
-    """The job that the script is for. The defaults are those of slurm.sh itself."""
+    """The job for which the script is made. The defaults are the values in slurm.sh itself."""
 
     nodes: Annotated[int, Option("Number of nodes.", metavar="N", minimum=1)] = 2
     gpus_per_node: Annotated[int, Option("GPUs of each node, with one rank each.", metavar="N", minimum=1)] = 4
@@ -78,13 +78,13 @@ class ScriptOptions:
     partition: Annotated[str, Option("Partition to run in.", metavar="NAME")] = ""
     time_limit: Annotated[str, Option("Time limit of the job, as Slurm writes it.", metavar="HH:MM:SS")] = "00:30:00"
     command: Sequence[str] = ()
-    """What each task runs; by default a training with PyTorch."""
+    """The command that each task runs; by default a training with PyTorch."""
 
 
 def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
-    """Return the options that suit the first word of the command, and what to tell the user about it.
+    """Return the options that suit the first word of the command, and a note for the user about it.
 
-    Raises UsageError for a command that would start all ranks in each of several tasks.
+    Raises UsageError for a command that would start all ranks in each task if there is more than one.
     """
     if not job.command:
         return job, ""
@@ -104,9 +104,9 @@ def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
 
 
 def _find_launcher(command: Sequence[str]) -> tuple[str, int]:
-    """Return the name of the program that a command starts, and the number of words up to it.
+    """Return the name of the program that a command starts, and the number of words up to and including it.
 
-    Skips the variables that `env` sets. A launcher that python starts as a module has its own name.
+    Skip the variables that `env` sets. A launcher that python starts as a module has its own name.
     """
     first = 0
     if Path(command[0]).name == "env":
@@ -124,7 +124,7 @@ def _find_launcher(command: Sequence[str]) -> tuple[str, int]:
 def render_script(job: ScriptOptions) -> str:
     """Return the script as text.
 
-    Raises UsageError for what Slurm would not read as one word, and for two ways to choose the time of the profile.
+    Raises UsageError for a value that Slurm would not read as one word, and for two choices of the profiled time.
     """
     for name in ("delay", "duration"):
         if job.capture_range and getattr(job, name) is not None:
@@ -170,15 +170,15 @@ def _check_word(name: str, value: str) -> str:
 
 
 def _quote_command(command: Sequence[str], gpus: int) -> str:
-    """Return the words of a command for bash; torchrun gets what it must know on each node."""
+    """Return the words of a command for bash; torchrun gets the options that it needs on each node."""
     launcher, length = _find_launcher(command)
     if launcher != "torchrun":
         return shlex.join(command)
-    # What follows the program is its own. torchrun reads - and _ alike.
-    own = list(takewhile(lambda word: not word.endswith(".py") and word not in ("-m", "--module"), command[length:]))
-    given = {word.split("=")[0].lstrip("-").replace("_", "-") for word in own if word.startswith("--")}
+    # Options after the script belong to the script. torchrun reads - and _ alike.
+    words = list(takewhile(lambda word: not word.endswith(".py") and word not in ("-m", "--module"), command[length:]))
+    given = {word.split("=")[0].lstrip("-").replace("_", "-") for word in words if word.startswith("--")}
     wanted = {name: value for name, value in _TORCHRUN_OPTIONS.items() if name not in given}
-    if given.intersection(_OWN_MEETING):
+    if given.intersection(_OTHER_RENDEZVOUS):
         wanted = {name: value for name, value in wanted.items() if not name.startswith("rdzv")}
     if "standalone" in given:
         wanted.pop("nnodes", None)

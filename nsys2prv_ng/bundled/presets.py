@@ -1,10 +1,11 @@
 """Lists the Paraver presets (.cfg) and filters (.xml) that come with the program, and copies them for a user.
 
-With them goes a file that lists them in the menus of wxParaver. It has paths of files, so that a copy has other ones.
+A file that lists the presets in the menus of wxParaver comes with them. It contains file paths, which differ in a copy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape, unescape
@@ -32,24 +33,22 @@ def locate_presets() -> Path:
 
 def list_presets() -> list[Preset]:
     """Return all presets, sorted by name."""
-    folder = locate_presets()
-    return [
-        Preset(path.relative_to(folder).with_suffix("").as_posix(), _read_summary(path), path)
-        for path in sorted(folder.glob("*/*.cfg"))
-    ]
+    return _list_files("*/*.cfg", _read_summary)
 
 
 def list_filters() -> list[Preset]:
     """Return the files for Paraver's own filter and software counters, sorted by name."""
+    return _list_files("filters/*.xml", _read_comment)
+
+
+def _list_files(pattern: str, read: Callable[[Path], str]) -> list[Preset]:
     folder = locate_presets()
-    return [
-        Preset(path.relative_to(folder).with_suffix("").as_posix(), _read_comment(path), path)
-        for path in sorted(folder.glob("filters/*.xml"))
-    ]
+    paths = sorted(folder.glob(pattern))
+    return [Preset(path.relative_to(folder).with_suffix("").as_posix(), read(path), path) for path in paths]
 
 
 def _read_comment(path: Path) -> str:
-    """Return the first comment of a file, in its second line."""
+    """Return the first comment of a file, which is its second line."""
     return unescape(path.read_text(encoding="utf-8").splitlines()[1].removeprefix("<!-- ").removesuffix(" -->"))
 
 
@@ -60,13 +59,14 @@ def _read_summary(path: Path) -> str:
 
 
 def install_presets(directory: Path, *, force: bool) -> list[Path]:
-    """Copy presets and filters into a directory, with their folders; return the copies. Write their menus beside them.
+    """Copy presets and filters into a directory, with their folders, and write their menus there; return the copies.
 
-    Raises UsageError if that would replace other files without `force`, and TranslationError if it cannot be written.
+    Raises UsageError if that would replace other files without `force`, and TranslationError if a file cannot be
+    written.
     """
     presets = list_presets()
     copies = {directory / f"{preset.name}.cfg": preset.path for preset in presets}
-    copies |= {directory / f"{own.name}.xml": own.path for own in list_filters()}
+    copies |= {directory / f"{preset.name}.xml": preset.path for preset in list_filters()}
     sources = copies | {directory / WORKSPACES: locate_presets() / WORKSPACES}
     try:
         contents = {copy: source.read_bytes() for copy, source in copies.items()}
@@ -89,7 +89,7 @@ def install_presets(directory: Path, *, force: bool) -> list[Path]:
 
 
 def _make_menus(directory: Path, presets: list[Preset]) -> bytes:
-    """Return the text of the menus with the paths that presets have in a directory."""
+    """Return the text of the menus with the paths of the presets in a directory."""
     text = (locate_presets() / WORKSPACES).read_text(encoding="utf-8")
     for preset in presets:
         path = directory.resolve() / f"{preset.name}.cfg"

@@ -1,1 +1,1 @@
-"""Puts the clocks of all nodes on one time line and estimates the error."""
+"""Puts the clocks of all nodes on one timeline and estimates the error."""

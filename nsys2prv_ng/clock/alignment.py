@@ -1,4 +1,4 @@
-"""Aligns the clocks of all reports: by plain UTC, by collectives and messages, or by a file."""
+"""Aligns the clocks of all reports by plain UTC, by collectives and messages, or by a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nsys2prv_ng.clock.applying import ClockMap, Correction
 from nsys2prv_ng.clock.by_order import match_by_node
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.chains import fit_clocks
-from nsys2prv_ng.clock.fit import UTC, ClockFit
+from nsys2prv_ng.clock.fit import UTC, ClockFit, make_lines
 from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.operations.matching import Operations
@@ -29,7 +29,7 @@ WAYS = (AUTO, PLAIN_UTC, COLLECTIVES, NONE)
 class ReportClock:
     """A report's clock: the index of its node, the UTC (ns) of its time 0 if known, and its evidence.
 
-    `clock`: the clock of its times, the same for all reports of a node; `schema_version`: that of its export.
+    `clock`: the clock of its times, the same for all reports of a node; `schema_version`: the version of its export.
     """
 
     node: int
@@ -51,18 +51,18 @@ def parse_alignment(text: str) -> str | Path:
 
 
 def uses_collectives(way: str | Path) -> bool:
-    """Return whether reports have to provide their collectives."""
+    """Return whether the reports must provide their collectives."""
     return way in (AUTO, COLLECTIVES)
 
 
 def match_reports_on_utc(reports: Sequence[ReportClock]) -> tuple[Operations, Matches]:
-    """Return the collectives of all reports, and what they show of the clocks; times count from the first report."""
+    """Return the collectives of all reports and the evidence on clocks; times count from the first report."""
     _, offsets = find_offsets(reports)
     return match_by_node([r.evidence for r in reports], [r.node for r in reports], offsets)
 
 
 def find_offsets(reports: Sequence[ReportClock]) -> tuple[int, list[int]]:
-    """Return the earliest time 0 of a report (UTC, ns), and the offset of each report's times to it."""
+    """Return the earliest time 0 of any report (UTC, ns), and the offset (ns) of each report from it."""
     base = min((r.utc_of_zero for r in reports if r.utc_of_zero), default=0)
     return base, [0 if r.utc_of_zero is None else r.utc_of_zero - base for r in reports]
 
@@ -72,9 +72,8 @@ def align_clocks(
 ) -> tuple[Alignment, list[ClockMap]]:
     """Return the corrections of the nodes with these names, and the map of each report to the common clock.
 
-    `matches`: those of `match_reports_on_utc`, if they were made.
-    The common clock counts ns from the UTC `Alignment.utc_base`. Raises TranslationError for a file that cannot be
-    read or says something impossible.
+    `matches`: the result of `match_reports_on_utc`, if it was called already. The common clock counts ns from the UTC
+    `Alignment.utc_base`. Raises TranslationError for a file that cannot be read or contains impossible corrections.
     """
     base, offsets = find_offsets(reports)
     clocks = {names[report.node]: report.clock for report in reports}
@@ -114,14 +113,13 @@ def _read_alignment(path: Path, base: int, nodes: list[NodeClock]) -> Alignment:
 def fit_from_matches(
     way: str, matches: Matches, base: int, names: Sequence[str], nodes: list[NodeClock] | None = None
 ) -> Alignment:
-    """Fit corrections to matched operations with times on a UTC that counts from `base` (ns).
+    """Fit corrections to matched operations, whose times are UTC relative to `base` (ns).
 
-    `nodes`: the clocks that are corrected, by default uncorrected ones with these names.
+    `nodes`: the clocks to correct, by default uncorrected clocks with these names.
     """
-    fits = fit_clocks(matches, len(names), names, always=way == COLLECTIVES)
-    lines = Lines(np.zeros(len(names)), np.zeros(len(names)), np.zeros(len(names)))
-    before = find_violations(matches, lines)
-    lines = _move_to_causality(matches, fits, lines)
+    fits = fit_clocks(matches, names, always=way == COLLECTIVES)
+    before = find_violations(matches, make_lines(len(names)))
+    lines = _move_to_causality(matches, fits, len(names))
     nodes = nodes or [NodeClock(name) for name in names]
     alignment = Alignment(way, base, nodes, before, find_violations(matches, lines))
     for fit in fits:
@@ -139,9 +137,9 @@ def _warn_of_unlike(unlike: int, versions: Sequence[str]) -> str:
 
 
 def _compare_clocks(alignment: Alignment, fitted: ClockFit) -> None:
-    """Note how far the exported times are from what the operations suggest, where nsys has aligned them itself.
+    """Note how far exported times are from what the operations suggest, if nsys has aligned them itself.
 
-    Two nodes are compared by one clock only.
+    Two nodes are compared only if their times have the same clock.
     """
     nodes = [alignment.nodes[domain] for domain in fitted.domains.tolist()]
     for node, suggested in zip(nodes[1:], fitted.suggested[1:].tolist(), strict=True):
@@ -150,13 +148,12 @@ def _compare_clocks(alignment: Alignment, fitted: ClockFit) -> None:
 
 
 def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None:
-    """Put into a given alignment how far it is, at most, from what the evidence shows."""
-    zeros = np.zeros(len(names))
-    given = Lines(zeros.copy(), zeros.copy(), zeros.copy())
+    """Store in a given alignment how far it is from the evidence, at most."""
+    given = make_lines(len(names))
     for domain, node in enumerate(alignment.nodes):
         given.offset[domain], given.drift[domain] = node.correction.offset, node.correction.drift
         given.since[domain] = node.correction.since - alignment.utc_base if node.correction.drift else 0
-    for fit in fit_clocks(matches, len(names), names, always=True):
+    for fit in fit_clocks(matches, names, always=True):
         apart = np.zeros(fit.domains.size)
         for time in (fit.since - fit.half_window, fit.since + fit.half_window):
             applied = (given.offset + given.drift * (time - given.since))[fit.domains]
@@ -168,23 +165,19 @@ def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None
             node.collectives = int(fit.operations[i])
             node.reference = alignment.nodes[int(fit.domains[0])].name
         _compare_clocks(alignment, fit)
-    alignment.before = find_violations(matches, Lines(zeros, zeros, zeros))
+    alignment.before = find_violations(matches, make_lines(len(names)))
     alignment.after = find_violations(matches, given)
 
 
-def _move_to_causality(matches: Matches, fits: Sequence[ClockFit], lines: Lines) -> Lines:
-    """Return the lines of all sets, moved within their errors to where causality holds."""
-    limit = np.zeros(lines.offset.size)
-    fixed = np.ones(lines.offset.size, np.bool_)
-    for fit in fits:
-        if fit.model == UTC:
-            continue
-        lines.offset[fit.domains] = fit.offset
-        lines.drift[fit.domains] = fit.drift
-        lines.since[fit.domains] = fit.since
+def _move_to_causality(matches: Matches, fits: Sequence[ClockFit], domains: int) -> Lines:
+    """Return the lines of all sets, moved within their errors so that causality holds."""
+    limit = np.zeros(domains)
+    fixed = np.ones(domains, np.bool_)
+    corrected = [fit for fit in fits if fit.model != UTC]
+    for fit in corrected:
         limit[fit.domains] = np.fmax(fit.bound, fit.scale)
         fixed[fit.domains[1:]] = False
-    return move_within_bounds(matches, lines, limit, fixed)
+    return move_within_bounds(matches, make_lines(domains, corrected), limit, fixed)
 
 
 def _describe(alignment: Alignment, fitted: ClockFit, lines: Lines) -> None:

@@ -1,4 +1,4 @@
-"""Shows how clocks were aligned: a table for the terminal, one for JSON, and a file that --align can read."""
+"""Shows how clocks were aligned: as a table for the terminal, as JSON, and as a file that --align can read."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ NOTHING_CHECKED = Violations(0, 0, 0.0)
 
 @dataclass(frozen=True)
 class NodeClockNumbers:
-    """The clock of one node in JSON; None where a number is not known."""
+    """The clock of one node in JSON; None for an unknown number."""
 
     name: str
     model: str
-    """Part of its clock that was corrected by collectives; empty where it was not fitted."""
+    """The part of its clock that collectives corrected; empty if it was not fitted."""
     reference: str
     """The node that keeps its clock."""
     offset_us: float
@@ -37,29 +37,29 @@ class NodeClockNumbers:
     drift_ppm: float
     drift_error_ppm: float | None
     error_bound_us: float | None
-    """Limit of the error against the reference within the window of the collectives, 95 times out of 100."""
+    """Bound of the error against the reference within the window of the collectives, with 95 % confidence."""
     since_utc_ns: int
-    """Time from which on the drift counts."""
+    """The time from which drift counts."""
     collectives: int
-    """Operations that were compared: collectives, and messages in both directions by two."""
+    """Number of compared operations: collectives, and pairs of messages in opposite directions."""
     residual_median_us: float | None
     residual_95_us: float | None
-    """95 of 100 residuals are smaller."""
+    """95 % of the residuals are smaller."""
     clock: str
-    """The clock of its times as exported: UTC, vClock or normalised time."""
+    """The clock of the exported times: UTC, vClock or normalised time."""
     suggested_us: float | None
-    """Largest correction that the operations suggest to times that nsys has aligned itself, made or not."""
+    """Largest correction that the operations suggest for times that nsys has aligned itself, applied or not."""
 
 
 @dataclass(frozen=True)
 class AlignmentNumbers:
-    """The clocks of all nodes in JSON, and the operations that break causality before and after their correction."""
+    """The clocks of all nodes in JSON, and the operations that break causality before and after the correction."""
 
     way: str
     violations_before: int
     violations_after: int
     violations_checked: int
-    """Operations that were checked."""
+    """Number of checked operations."""
     nodes: list[NodeClockNumbers]
 
 
@@ -67,27 +67,27 @@ class AlignmentNumbers:
 class NodeClock:
     """The clock of one node: its correction, the error, and the evidence. Errors and residuals in ns; drift relative.
 
-    None stands for unknown values.
+    None stands for an unknown value.
     """
 
     name: str
     correction: Correction = field(default_factory=Correction)
     clock: str = SYSTEM
-    """The clock of its times as exported: one of those of report/exported_times.py."""
+    """The clock of the exported times: a constant of report/exported_times.py."""
     model: str = ""
-    """Part of its clock that was corrected by collectives; empty where it was not fitted."""
+    """The part of its clock that collectives corrected; empty if it was not fitted."""
     reference: str = ""
     """The node that keeps its clock."""
     offset_error: float | None = None
     drift_error: float | None = None
     bound: float | None = None
-    """Limit of the error against the reference within the window of the collectives, 95 times out of 100."""
+    """Bound of the error against the reference within the window of the collectives, with 95 % confidence."""
     collectives: int = 0
-    """Operations that were compared: collectives, and messages in both directions by two."""
+    """Number of compared operations: collectives, and pairs of messages in opposite directions."""
     median: float | None = None
     percentile_95: float | None = None
     suggested: float | None = None
-    """Largest correction that the operations suggest to times that nsys has aligned itself, made or not."""
+    """Largest correction that the operations suggest for times that nsys has aligned itself, applied or not."""
 
     @property
     def offset_us(self) -> float:
@@ -131,7 +131,7 @@ class Alignment:
 
     @property
     def is_corrected(self) -> bool:
-        """Whether the clocks were compared or corrected at all."""
+        """Whether any clock was compared or corrected."""
         return any(node.collectives or node.correction != Correction() for node in self.nodes)
 
     @property
@@ -145,7 +145,7 @@ class Alignment:
         return asdict(self.numbers)
 
     def text(self) -> str:
-        """Return a line that says how well the nodes agree, if known, and a table for a terminal or a log."""
+        """Return a line on how well the nodes agree, if known, and a table for a terminal or a log."""
         titles = ("clock of", "offset us", "+-", "drift ppm", "+-", "operations", "residual us", "95 %", "error < us")
         rows = [(*titles, "")]
         for node in self.nodes:
@@ -174,7 +174,7 @@ class Alignment:
         return "\n".join(lines)
 
     def _describe_agreement(self) -> list[str]:
-        """Return a line with the largest bound of the error of a node against its reference; none without a bound."""
+        """Return a line with the largest error bound of a node against its reference; none without a bound."""
         bounds = [node.bound for node in self.nodes if node.bound is not None and node.name != node.reference]
         if not bounds:
             return []
@@ -184,7 +184,7 @@ class Alignment:
         return [f"clocks of {nodes} are within {max(bounds) / 1000:,.1f} us of the reference (95 % bound){others}"]
 
     def _compare_clocks(self) -> list[str]:
-        """Return a line for each clock of nsys itself that says how far it is from the fit."""
+        """Return a line for each clock that nsys aligned itself, with its distance from the fit."""
         lines = []
         for clock in sorted({node.clock for node in self.nodes}):
             apart = [(node.suggested, node.name) for node in self.nodes if node.clock == clock and node.suggested]
@@ -194,7 +194,7 @@ class Alignment:
         return lines
 
     def toml(self) -> str:
-        """Return a table of all nodes, which `read_table` reads."""
+        """Return a table of all nodes that `read_table` can read."""
         lines = [
             "# Clocks of the nodes: UTC + offset + drift * (UTC - since). The option align takes this file.",
             f"way = {json.dumps(self.way)}",

@@ -9,14 +9,15 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 
 LARGEST_DRIFT = 1e-3
-"""Beyond this a clock is broken, and a map that follows it would tear short intervals apart."""
+"""A clock with more drift is broken, and a map that followed it would tear short intervals apart."""
 
 
 @dataclass(frozen=True)
 class ClockMap:
     """The map of time t of a report (ns) to t + offset + drift * (t - since), rounded to integers.
 
-    Monotone, since |drift| <= LARGEST_DRIFT < 1: what is ordered stays so, though two times may become one.
+    The map is monotone, because |drift| <= LARGEST_DRIFT < 1: the order of times stays, though two times may become
+    equal.
     """
 
     offset: int = 0
@@ -31,7 +32,7 @@ class ClockMap:
         return moved
 
     def at(self, time: int) -> int:
-        """Return one time on the common clock (ns)."""
+        """Return a single time on the common clock (ns)."""
         return int(self(np.array([time], np.int64))[0])
 
 
@@ -46,8 +47,8 @@ class Correction:
     def after_utc(self, utc_offset: int, utc_base: int) -> ClockMap:
         """Return the map of a report to the common clock.
 
-        `utc_offset` (ns) brings its times onto a UTC that counts from `utc_base` (ns). Reports of one node get maps
-        that agree: drift is counted from the same moment.
+        `utc_offset` (ns) converts its times to UTC relative to `utc_base` (ns). The maps of reports of one node agree,
+        because their drift counts from the same moment.
         """
         if self.drift == 0.0:
             return ClockMap(utc_offset + self.offset)

@@ -1,8 +1,8 @@
-"""Checks operations that were matched by their order alone, since the export has no payload of NCCL's calls.
+"""Checks operations that were matched by their order alone, because the export has no payload of NCCL calls.
 
-Kernels of several communicators may follow each other in the same order on all ranks: then the k-th ones of two nodes
-have nothing to do with each other. They count as evidence only where they behave like one communicator's. With the best
-clocks for them, nobody leaves before all have entered, and all leave at about the same time.
+Kernels of several communicators may follow each other in the same order on all ranks. Then the k-th kernels of two
+nodes are unrelated. So kernels count as evidence only if they behave like the kernels of one communicator: with the
+best clocks for them, no rank leaves before all have entered, and all leave at about the same time.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.clock.causality import Lines, find_violations
-from nsys2prv_ng.clock.fit import fit_sets
+from nsys2prv_ng.clock.causality import find_violations
+from nsys2prv_ng.clock.fit import fit_sets, make_lines
 from nsys2prv_ng.clock.matches import Matches, list_crossings, match_evidence, match_reports
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
 
 LEAST_CAUSAL = 0.99
-"""Part of the operations in which nobody left before all had entered."""
+"""Least share of the operations in which no rank left before all had entered."""
 
 MOST_RESIDUAL_NS = 100e3
-"""Largest median distance of ends. Real collectives have up to 13 us, kernels of different communicators 2,300."""
+"""Largest median distance of ends. Real collectives have up to 13 us, kernels of different communicators 2,300 us."""
 
 
 def match_by_node(
     evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequence[int]
 ) -> tuple[Operations, Matches]:
-    """Match the evidence of all reports, and by their order alone only kernels that may be of one communicator.
+    """Match the evidence of all reports; by order alone, match only kernels that may belong to one communicator.
 
-    Kernels that do not behave so over nodes are matched within each node. Arguments and result as of `match_evidence`;
-    `unlike` of the matches counts the operations over nodes that were none.
+    Other kernels are matched within each node. Arguments and result are as in `match_evidence`; `unlike` of the
+    matches counts the rejected operations over nodes.
     """
     operations, matches = match_evidence(evidence, domains, offsets)
     unlike = _find_unlike(operations, matches, max(domains, default=0) + 1)
@@ -47,7 +47,7 @@ def match_by_node(
 
 
 def _name_by_node(evidence: Evidence, domain: int, names: set[str]) -> Evidence:
-    """Return the evidence of a report on a node, in which some communicators are the node's own."""
+    """Return the evidence of a report on a node, with the named communicators renamed for this node alone."""
     tables = [
         table._replace(communicators=[f"{n} of node {domain}" if n in names else n for n in table.communicators])
         for table in evidence.collectives
@@ -56,7 +56,7 @@ def _name_by_node(evidence: Evidence, domain: int, names: set[str]) -> Evidence:
 
 
 def _find_unlike(operations: Operations, matches: Matches, domains: int) -> IntArray:
-    """Return the groups that were matched by their order over nodes and do not behave like a communicator's."""
+    """Return the groups that were matched by order over nodes and do not behave like one communicator."""
     known = operations.table.has_communicator[operations.leader] if len(operations) else np.zeros(0, np.bool_)
     rejected = []
     for group in np.unique(operations.group[~known]).tolist():
@@ -68,26 +68,23 @@ def _find_unlike(operations: Operations, matches: Matches, domains: int) -> IntA
 
 def _show_entering(operations: Operations, group: int) -> Matches:
     """Return the operations of a group as if their communicator were known."""
-    is_own, count = operations.group == group, np.diff(operations.first)
-    rows = np.flatnonzero(np.repeat(is_own, count))
+    is_member, count = operations.group == group, np.diff(operations.first)
+    rows = np.flatnonzero(np.repeat(is_member, count))
     table = operations.table
     part = Operations(
         table=table._replace(has_communicator=np.ones(table.kind.size, np.bool_)),
-        first=np.concatenate([[0], np.cumsum(count[is_own])]).astype(np.int64),
-        group=operations.group[is_own],
-        members=operations.members[is_own],
+        first=np.concatenate([[0], np.cumsum(count[is_member])]).astype(np.int64),
+        group=operations.group[is_member],
+        members=operations.members[is_member],
         part=operations.part[rows],
     )
     return match_reports(list_crossings(part))
 
 
 def _behaves(matches: Matches, domains: int) -> bool:
-    """Return whether operations between domains behave like those of one communicator."""
-    names = [str(domain) for domain in range(domains)]
-    lines = Lines(*np.zeros((3, domains)))
-    for fit in fit_sets(matches, domains, names, always=True):
-        if (fit.median > MOST_RESIDUAL_NS).any():
-            return False
-        lines.offset[fit.domains], lines.drift[fit.domains], lines.since[fit.domains] = fit.offset, fit.drift, fit.since
-    violations = find_violations(matches, lines)
+    """Return whether operations between domains behave like operations of one communicator."""
+    fits = fit_sets(matches, [str(domain) for domain in range(domains)], always=True)
+    if any((fit.median > MOST_RESIDUAL_NS).any() for fit in fits):
+        return False
+    violations = find_violations(matches, make_lines(domains, fits))
     return violations.broken <= (1 - LEAST_CAUSAL) * violations.checked

@@ -1,6 +1,7 @@
-"""Causality: no rank leaves an operation before all that it waits for have entered it.
+"""Checks causality: no rank leaves an operation before all ranks that it waits for have entered it.
 
-As a check of corrected clocks, and as bounds: a fit that breaks it by less than its own error is moved until it holds.
+This law checks corrected clocks, and bounds them: a fit that breaks it by less than its own error is moved until the
+law holds.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from nsys2prv_ng.clock.matches import NEVER_ENTERS, NEVER_LEAVES, Matches
 from nsys2prv_ng.runtime.jit import compiled
 
 _ROUNDS = 40
+_UNCHECKED = np.iinfo(np.int64).min
 
 
 class Violations(NamedTuple):
-    """The operations that break causality, the number of those that could, and the largest violation (ns)."""
+    """Number of operations that break causality, number of checked operations, and the largest violation (ns)."""
 
     broken: int
     checked: int
@@ -26,7 +28,7 @@ class Violations(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Corrections of n clocks: offset (ns) at the time `since` (ns, the UTC of the matches), and drift from there."""
+    """Corrections of n clocks: offset (ns) at the time `since` (ns, UTC of the matches), and drift from then."""
 
     offset: FloatArray
     drift: FloatArray
@@ -35,19 +37,18 @@ class Lines(NamedTuple):
 
 def find_violations(matches: Matches, lines: Lines) -> Violations:
     """Count the operations that break causality."""
-    count, checked, worst = _count_violations(matches.first, matches.domain, matches.enter, matches.leave, *lines)
-    return Violations(int(count), int(checked), float(worst))
+    gap = _find_gaps(matches, lines)[0]
+    return Violations(int((gap > 0).sum()), int((gap != _UNCHECKED).sum()), float(gap.max(initial=0)))
 
 
 def move_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed: BoolArray) -> Lines:
     """Return lines moved as little as causality requires; unchanged if a clock would move by more than `limit` (ns).
 
-    Clocks that are `fixed` stay where they are.
+    `fixed` clocks do not move.
     """
     moved = Lines(lines.offset.copy(), lines.drift, lines.since)
     for _ in range(_ROUNDS):
-        missing = np.zeros((moved.offset.size, moved.offset.size))
-        _find_missing(matches.first, matches.domain, matches.enter, matches.leave, *moved, missing)
+        missing = _find_missing(matches, moved)
         if not missing.any():
             break
         _push_apart(missing, fixed, moved.offset)
@@ -57,7 +58,7 @@ def move_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed:
 
 
 def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> None:
-    """Move each pair of clocks apart by its missing time (row: the one that leaves too early), the largest first."""
+    """Move each pair of clocks apart by its missing time, the largest first. Rows of `missing` leave too early."""
     late, early = np.nonzero(missing)
     for i in np.argsort(-missing[late, early], kind="stable"):
         a, b = late[i], early[i]
@@ -69,61 +70,45 @@ def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> No
         offset[b] -= 0.0 if fixed[b] else by * share
 
 
-@compiled
-def _correct(time: int, clock: int, offset: FloatArray, drift: FloatArray, since: FloatArray) -> int:
-    """Return the correction of a time, in whole ns as it will be applied."""
-    return np.int64(np.rint(offset[clock] + drift[clock] * (time - since[clock])))
+def _find_missing(matches: Matches, lines: Lines) -> FloatArray:
+    """Return the least time (ns) by which the clock of each row is behind the clock of each column."""
+    gap, late, early = _find_gaps(matches, lines)
+    missing = np.zeros((lines.offset.size, lines.offset.size))
+    broken = (gap > 0) & (late != early)
+    np.maximum.at(missing, (late[broken], early[broken]), gap[broken])
+    return missing
+
+
+def _find_gaps(matches: Matches, lines: Lines) -> IntArray:
+    """Return for each operation (3 x n) the time (ns) from the first to leave to the last to enter, and their clocks.
+
+    The time is _UNCHECKED if no rank enters or none leaves.
+    """
+    gaps = np.zeros((3, len(matches)), np.int64)
+    _fill_gaps(matches.first, matches.domain, matches.enter, matches.leave, lines, gaps)
+    return gaps
 
 
 @compiled
-def _count_violations(
-    first: IntArray,
-    domain: npt.NDArray[np.int32],
-    enter: IntArray,
-    leave: IntArray,
-    offset: FloatArray,
-    drift: FloatArray,
-    since: FloatArray,
-) -> tuple[int, int, int]:
-    count, checked, worst = 0, 0, 0
-    for i in range(first.size - 1):
-        last_enter, first_leave = NEVER_ENTERS, NEVER_LEAVES
-        for k in range(first[i], first[i + 1]):
-            if enter[k] != NEVER_ENTERS:
-                last_enter = max(last_enter, enter[k] + _correct(enter[k], domain[k], offset, drift, since))
-            if leave[k] != NEVER_LEAVES:
-                first_leave = min(first_leave, leave[k] + _correct(leave[k], domain[k], offset, drift, since))
-        if last_enter != NEVER_ENTERS and first_leave != NEVER_LEAVES:
-            checked += 1
-            if first_leave < last_enter:
-                count += 1
-                worst = max(worst, last_enter - first_leave)
-    return count, checked, worst
+def _correct(time: int, clock: int, lines: Lines) -> int:
+    """Return the corrected time, with the correction in whole ns as it will be applied."""
+    return time + np.int64(np.rint(lines.offset[clock] + lines.drift[clock] * (time - lines.since[clock])))
 
 
 @compiled
-def _find_missing(
-    first: IntArray,
-    domain: npt.NDArray[np.int32],
-    enter: IntArray,
-    leave: IntArray,
-    offset: FloatArray,
-    drift: FloatArray,
-    since: FloatArray,
-    missing: FloatArray,
+def _fill_gaps(
+    first: IntArray, domain: npt.NDArray[np.int32], enter: IntArray, leave: IntArray, lines: Lines, gaps: IntArray
 ) -> None:
-    """Find the most by which the clock of the first to leave (row) is behind that of the last to enter (column)."""
     for i in range(first.size - 1):
         last_enter, first_leave = NEVER_ENTERS, NEVER_LEAVES
-        late, early = 0, 0
         for k in range(first[i], first[i + 1]):
             if enter[k] != NEVER_ENTERS:
-                time = enter[k] + _correct(enter[k], domain[k], offset, drift, since)
+                time = _correct(enter[k], domain[k], lines)
                 if time > last_enter:
-                    last_enter, early = time, domain[k]
+                    last_enter, gaps[2, i] = time, domain[k]
             if leave[k] != NEVER_LEAVES:
-                time = leave[k] + _correct(leave[k], domain[k], offset, drift, since)
+                time = _correct(leave[k], domain[k], lines)
                 if time < first_leave:
-                    first_leave, late = time, domain[k]
-        if last_enter != NEVER_ENTERS and first_leave != NEVER_LEAVES and first_leave < last_enter and late != early:
-            missing[late, early] = max(missing[late, early], float(last_enter - first_leave))
+                    first_leave, gaps[1, i] = time, domain[k]
+        is_checked = last_enter != NEVER_ENTERS and first_leave != NEVER_LEAVES
+        gaps[0, i] = last_enter - first_leave if is_checked else _UNCHECKED

@@ -1,8 +1,8 @@
-"""Fits clocks by collectives first, and then the sets that no collective connects by messages in both directions.
+"""Fits clocks by collectives first, then fits sets that no collective connects by messages in both directions.
 
-Collectives are exact to some microseconds. Messages are so only as far as a link takes equally long both ways, so that
-they never move clocks against each other that collectives connect: a set of those counts as one clock. Errors of links
-add up along a chain of them.
+Collectives are exact to a few microseconds. Messages are exact only if a link takes equally long in both directions. So
+they never move clocks that collectives connect against each other: such a set counts as one clock. Errors of links add
+up along a chain of links.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.clock.exchanges import Exchanges, make_exchanges
-from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets
+from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets, make_lines
 from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.clock.messages import Delays
 
 
-def fit_clocks(matches: Matches, domains: int, names: Sequence[str], *, always: bool) -> list[ClockFit]:
+def fit_clocks(matches: Matches, names: Sequence[str], *, always: bool) -> list[ClockFit]:
     """Fit corrections of every set of two or more domains that collectives or messages in both directions connect.
 
     `always`: correct even if that does not lower the held-out residual, is below its error, or cannot be held out.
     """
-    fits = fit_sets(matches, domains, names, always=always)
+    fits = fit_sets(matches, names, always=always)
     if not matches.delays.sent.size:
         return fits
-    alone = np.ones(domains, np.bool_)
+    alone = np.ones(len(names), np.bool_)
     for fit in fits:
         alone[fit.domains] = False
     sets: list[ClockFit | int] = [*fits, *np.flatnonzero(alone).tolist()]
-    set_of_domain = np.zeros(domains, np.int64)
+    set_of_domain = np.zeros(len(names), np.int64)
     for number, members in enumerate(sets):
         set_of_domain[members.domains if isinstance(members, ClockFit) else members] = number
 
@@ -44,7 +44,7 @@ def fit_clocks(matches: Matches, domains: int, names: Sequence[str], *, always: 
     def find_link_errors(used: IntArray) -> FloatArray:
         return _add_along_paths(exchanges, int(used[0]), len(sets))[used]
 
-    chains = fit_sets(exchanges.matches, len(sets), set_names, always=always, link_errors=find_link_errors)
+    chains = fit_sets(exchanges.matches, set_names, always=always, link_errors=find_link_errors)
     joined = {int(number) for chain in chains for number in chain.domains}
     kept = [fit for number, fit in enumerate(fits) if number not in joined]
     return kept + [_join(chain, sets) for chain in chains]
@@ -55,13 +55,11 @@ def _get_reference(members: ClockFit | int) -> int:
 
 
 def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_domain: IntArray) -> Exchanges:
-    """Return exchanges of messages between sets, with the times that the collectives have corrected."""
+    """Return exchanges of messages between sets, with times that the collectives have corrected."""
     delays = matches.delays
     crosses = set_of_domain[delays.sender] != set_of_domain[delays.receiver]
     delays = Delays(*(column[crosses] for column in delays))
-    offset, drift, since = np.zeros((3, set_of_domain.size))
-    for fit in fits:
-        offset[fit.domains], drift[fit.domains], since[fit.domains] = fit.offset, fit.drift, fit.since
+    offset, drift, since = make_lines(set_of_domain.size, fits)
 
     def correct(times: IntArray, domain: npt.NDArray[np.int32]) -> IntArray:
         moved: IntArray = times + np.rint(offset[domain] + drift[domain] * (times - since[domain])).astype(np.int64)
@@ -78,7 +76,7 @@ def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_do
 
 
 def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
-    """Return the sum of the errors (ns) of links along the best path from a set to each other one (Dijkstra)."""
+    """Return the sum of link errors (ns) along the best path from a set to each other set (Dijkstra)."""
     neighbours: list[list[tuple[int, float]]] = [[] for _ in range(sets)]
     for a, b, error in zip(exchanges.one.tolist(), exchanges.other.tolist(), exchanges.error.tolist(), strict=True):
         neighbours[a].append((b, error))
@@ -98,18 +96,18 @@ def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
 
 
 _ERRORS = ("offset_error", "drift_error", "bound", "own_error")
+_COLUMNS = ("offset", "drift", *_ERRORS, "suggested", "operations", "median", "percentile_95")
 
 
 def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
-    """Return the corrections of all domains of the sets in a chain: that of the set after that within the set."""
+    """Return the corrections of all domains of a chain: first within its set, then of the set as a whole."""
     parts = [_place(chain, i, sets[number]) for i, number in enumerate(chain.domains.tolist())]
     models = {part.model for part in parts} | {chain.model}
-    names = ("domains", "offset", "drift", *_ERRORS, "suggested", "operations", "median")
+    names = ("domains", *_COLUMNS)
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return replace(
         chain,
         **columns,
-        percentile_95=np.concatenate([part.percentile_95 for part in parts]),
         model=next(model for model in (DRIFT, OFFSET, UTC) if model in models),
         scale=max(part.scale for part in parts),
         held_out=chain.held_out if all(part.held_out for part in parts) else {},
@@ -118,26 +116,25 @@ def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
 
 
 def _place(chain: ClockFit, i: int, members: ClockFit | int) -> ClockFit:
-    """Return the fit of the i-th set of a chain, relative to the reference of the chain and its middle of time."""
+    """Return the fit of the i-th set of a chain, relative to the chain's reference and the middle of its window."""
     one = slice(i, i + 1)
-    names = ("offset", "drift", *_ERRORS, "suggested", "operations", "median")
-    own = {name: getattr(chain, name)[one] for name in (*names, "percentile_95")}
+    shift = {name: getattr(chain, name)[one] for name in _COLUMNS}
     if not isinstance(members, ClockFit):
-        return replace(chain, domains=np.array([members], np.int64), **own)
+        return replace(chain, domains=np.array([members], np.int64), **shift)
     within = members.offset + members.drift * (chain.since - members.since)
     return replace(
         members,
         since=chain.since,
-        offset=np.rint(within + own["offset"] + own["drift"] * within),
-        drift=members.drift + own["drift"] + members.drift * own["drift"],
-        offset_error=members.offset_error + np.nan_to_num(own["offset_error"], nan=0.0 if i == 0 else np.nan),
-        drift_error=members.drift_error + np.nan_to_num(own["drift_error"]),
-        bound=members.bound + own["bound"],
-        own_error=members.own_error + own["own_error"],
-        suggested=members.suggested + own["suggested"],
-        operations=members.operations + own["operations"],
-        median=np.maximum(members.median, own["median"]),
-        percentile_95=np.maximum(members.percentile_95, own["percentile_95"]),
+        offset=np.rint(within + shift["offset"] + shift["drift"] * within),
+        drift=members.drift + shift["drift"] + members.drift * shift["drift"],
+        offset_error=members.offset_error + np.nan_to_num(shift["offset_error"], nan=0.0 if i == 0 else np.nan),
+        drift_error=members.drift_error + np.nan_to_num(shift["drift_error"]),
+        bound=members.bound + shift["bound"],
+        own_error=members.own_error + shift["own_error"],
+        suggested=members.suggested + shift["suggested"],
+        operations=members.operations + shift["operations"],
+        median=np.maximum(members.median, shift["median"]),
+        percentile_95=np.maximum(members.percentile_95, shift["percentile_95"]),
         scale=max(members.scale, chain.scale),
         half_window=max(members.half_window, chain.half_window),
     )

@@ -1,4 +1,4 @@
-"""Finds the reports that were captured on the same node, and so by the same clock."""
+"""Finds the reports that were captured on the same node, and so have the same clock."""
 
 from __future__ import annotations
 
@@ -15,19 +15,12 @@ SAME_BOOT_NS = 10**9
 def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
     """Return the index of each report's node, and the names of the nodes.
 
-    Reports belong to one node if they agree in NSYS_HW_ID where it is set, else in the host name, and come from
-    machines that booted at the same time, where the exports record it; and if their exports have times of one clock.
-    Nodes are in the order of their first report; one that shares its host name with another is named `host (2)` and so
-    on.
+    Reports belong to one node if they agree in NSYS_HW_ID, and their exports have times of one clock. If neither has
+    NSYS_HW_ID, their host names must agree, and so must the times at which the machines booted, if both exports record
+    them. Nodes are in the order of their first report. A node that shares its host name with an earlier one is named
+    `host (2)`, and so on.
     """
-    seen: list[Metadata] = []
-    index = []
-    for metadata in reports:
-        node = next((i for i, other in enumerate(seen) if _are_on_one_node(metadata, other)), None)
-        if node is None:
-            node = len(seen)
-            seen.append(metadata)
-        index.append(node)
+    index, seen = _group_by_node(reports)
     names: list[str] = []
     for metadata in seen:
         same_name = sum(other.host == metadata.host for other in seen[: len(names)])
@@ -54,10 +47,10 @@ _GENERIC = re.compile(
 
 
 def find_mixed_hosts(reports: Sequence[Metadata]) -> list[str]:
-    """Return a warning if exports of one machine have times of several clocks, so that it is shown as several nodes."""
+    """Return a warning for each machine whose exports have times of several clocks: it is shown as several nodes."""
     if len({metadata.clock for metadata in reports}) < 2:
         return []
-    mixed = {a.host for a, b in combinations(_choose_one_each(reports), 2) if _are_of_one_machine(a, b)}
+    mixed = {a.host for a, b in combinations(_group_by_node(reports)[1], 2) if _are_of_one_machine(a, b)}
     return [
         f"exports of host {host} have times of different clocks, some with --ts-normalize=true: it is shown as several"
         " nodes; export all of its reports alike"
@@ -65,20 +58,23 @@ def find_mixed_hosts(reports: Sequence[Metadata]) -> list[str]:
     ]
 
 
-def _choose_one_each(reports: Sequence[Metadata]) -> list[Metadata]:
-    """Return a report of each node, as `assign_nodes` finds them."""
-    seen: list[Metadata] = []
+def _group_by_node(reports: Sequence[Metadata]) -> tuple[list[int], list[Metadata]]:
+    """Return the index of each report's node, and the first report of each node."""
+    first: list[Metadata] = []
+    index = []
     for metadata in reports:
-        if not any(_are_on_one_node(metadata, other) for other in seen):
-            seen.append(metadata)
-    return seen
+        node = next((i for i, other in enumerate(first) if _are_on_one_node(metadata, other)), len(first))
+        if node == len(first):
+            first.append(metadata)
+        index.append(node)
+    return index, first
 
 
 def find_doubtful_hosts(reports: Sequence[Metadata], processes: Sequence[Collection[int]]) -> list[str]:
-    """Return warnings of host names that several machines may have: generic names, if two reports have the same pid.
+    """Return warnings for host names that several machines may share: generic names, if two reports have the same pid.
 
-    `processes`: keys of the processes with events, for each report. Reports that do not overlap in time may well be of
-    the same process.
+    `processes`: keys of the processes with events, for each report. Two reports that do not overlap in time may well
+    come from the same process.
     """
     seen: dict[tuple[str, int], list[Metadata]] = {}
     doubtful = set()

@@ -1,10 +1,11 @@
-"""Makes operations for the fit of messages in both directions of a link, as NTP does (RFC 5905).
+"""Turns messages in both directions of a link into operations for the fit, as NTP does (RFC 5905).
 
-A message that leaves clock A at `sent` and arrives by clock B at `received` took delay + difference; one that goes back
-took delay - difference. If both delays are alike, the means of the two times on A and on B are one instant: an exchange
-of two messages is an operation that both clocks leave together. Delays are not quite alike, and many are too long,
-since a receiver was late. So only the usual ones count, just above the shortest ones (the lower envelope), and half of
-their spread is the error of a link: it does not become smaller with more messages.
+A message that leaves at `sent` by clock A and arrives at `received` by clock B took delay + difference. A message in
+the other direction took delay - difference. If both delays are equal, the mean of the two times on A and the mean of
+the two times on B are one instant. So an exchange of two messages is an operation that both clocks leave together.
+Delays are not quite equal, and many are too long, because a receiver was late. So only the usual delays count, just
+above the shortest ones (the lower envelope). Half of their spread is the error of a link: more messages do not make it
+smaller.
 """
 
 from __future__ import annotations
@@ -17,25 +18,27 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.matches import Matches, match_reports
-from nsys2prv_ng.clock.messages import NEVER_ENTERS, Delays
+from nsys2prv_ng.clock.messages import NEVER_ENTERS, Delays, make_empty
 
 FEWEST = 8
 """Fewest messages in each direction of a link."""
 
 _USUAL = 4.0
 _USUAL_FLOOR_NS = 20e3
-"""Usual delays are above the shortest (5 %) by this much of the distance to the shortest quarter, or by the floor."""
+"""Usual delays exceed the shortest (5 %) by at most this multiple of the distance to the first quartile, or the
+floor."""
 _LEAST_SPREAD_NS = 10e3
-"""Measured on one physical clock: links are not more symmetric than that."""
+"""Links are not more symmetric than this, as measured on one physical clock."""
 
 _BLOCK_NS = 1e9
 _BLOCKS = (4, 64)
-"""Blocks of time by which the drift along a link is removed before delays are compared."""
+"""Fewest and most blocks of time for removing the drift along a link before delays are compared."""
 _STEEPEST = 1e-4
 
 
 class Exchanges(NamedTuple):
-    """Exchanges of messages as operations, and the links that have some: two domains and the error of each (ns)."""
+    """Exchanges of messages as operations, and the links with exchanges: two domains and the error (ns) of each
+    link."""
 
     matches: Matches
     one: IntArray
@@ -44,7 +47,7 @@ class Exchanges(NamedTuple):
 
 
 def make_exchanges(delays: Delays) -> Exchanges:
-    """Pair messages in opposite directions of each link that has enough of both."""
+    """Pair messages in opposite directions of each link, if it has enough of both."""
     tables: list[pd.DataFrame] = []
     links: list[tuple[int, int, float]] = []
     order = np.argsort(delays.link, kind="stable")
@@ -60,18 +63,13 @@ def make_exchanges(delays: Delays) -> Exchanges:
             continue
         tables.append(_exchange(delays, forward, back, (one, other), len(links)))
         links.append((one, other, error))
-    matches = match_reports(pd.concat(tables, ignore_index=True) if tables else _exchange_nothing(delays))
+    matches = match_reports(pd.concat(tables, ignore_index=True) if tables else make_empty())
     ends = np.array([link[:2] for link in links], np.int64).reshape(-1, 2)
     return Exchanges(matches, ends[:, 0], ends[:, 1], np.array([link[2] for link in links], np.float64))
 
 
-def _exchange_nothing(delays: Delays) -> pd.DataFrame:
-    none = np.zeros(0, np.int64)
-    return _exchange(delays, none, none, (0, 0), 0)
-
-
 def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int, int], link: int) -> pd.DataFrame:
-    """Pair messages in the order of time, as many as the direction with fewer has. Returns rows for matches."""
+    """Pair messages in the order of time, as many as the rarer direction has. Return rows for `match_reports`."""
     count = min(forward.size, back.size)
     there, again = (_spread_evenly(rows[np.argsort(delays.sent[rows])], count) for rows in (forward, back))
     at_one = delays.sent[there] + (delays.received[again] - delays.sent[there]) // 2
@@ -89,17 +87,17 @@ def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int
 
 
 def _spread_evenly(rows: IntArray, count: int) -> IntArray:
-    return rows[np.arange(count) * rows.size // max(count, 1)]
+    return rows[np.arange(count) * rows.size // count]
 
 
 def _choose_usual(delays: Delays, forward: IntArray, back: IntArray) -> tuple[IntArray, IntArray, float]:
-    """Return the messages of each direction with usual delays, and the error of the link (ns)."""
+    """Return the messages with usual delays in each direction, and the error of the link (ns)."""
     start = delays.sent[forward[0]]
     time_there, time_back = ((delays.sent[rows] - start).astype(np.float64) for rows in (forward, back))
     there, again = ((delays.received[rows] - delays.sent[rows]).astype(np.float64) for rows in (forward, back))
     drift = _find_drift(time_there, there, time_back, again)
     usual_there, usual_again = _mark_usual(there - drift * time_there), _mark_usual(again + drift * time_back)
-    if drift:  # the shortest delays of blocks show it roughly: it would make delays at the ends look unusual
+    if drift:  # a rough estimate by the shortest delays of blocks would make delays at the ends look unusual
         drift = _refine_drift(
             time_there[usual_there], there[usual_there], time_back[usual_again], again[usual_again], drift
         )
@@ -117,13 +115,13 @@ def _mark_usual(delay: FloatArray) -> BoolArray:
 
 
 def _measure_spread(delay: FloatArray) -> float:
-    """Return half the distance (ns) between the shortest and the longest of usual delays, without 5 % on each side."""
+    """Return half the distance (ns) between the shortest and the longest usual delay, without 5 % on each side."""
     low, high = np.percentile(delay, [5, 95])
     return float(high - low) / 2
 
 
 def _find_drift(time_there: FloatArray, there: FloatArray, time_back: FloatArray, again: FloatArray) -> float:
-    """Return the drift (relative) along a link by its shortest delays in blocks of time; 0 in a short window."""
+    """Return the drift (relative) along a link by its shortest delays in blocks of time; 0 if the window is short."""
     low = max(time_there.min(), time_back.min())
     span = min(time_there.max(), time_back.max()) - low
     blocks = min(int(span / _BLOCK_NS), _BLOCKS[1])

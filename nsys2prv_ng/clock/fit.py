@@ -1,15 +1,15 @@
 """Fits corrections of clocks to matched operations: chooses the model, if any, and estimates the error.
 
-Each connected set of domains is fitted by itself; its reference, whose clock stays, is the domain with the most rows.
-A model is kept only if it better explains operations that it was not fitted to: blocks of time take turns in being
+Each connected set of domains is fitted by itself. Its reference, whose clock stays, is the domain with the most rows.
+A model is kept only if it better explains operations to which it was not fitted: blocks of time take turns in being
 fitted and being predicted. Errors come from omitting one block at a time (jackknife), so that they include slow
-variations, which more operations would not average away. A correction that is below its own error on every node, and
-without which causality holds as well, is not made.
+variations, which more operations would not average out. A correction is not made if it is below its own error on every
+node and causality holds as well without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,18 +30,18 @@ from nsys2prv_ng.clock.normal import (
 )
 from nsys2prv_ng.runtime.jit import compiled
 
-# Gates of drift, from measurements: in a window of 0.7 s it comes out wrong by 15 to 25 ppm, in one of 5.4 s by 0.1.
+# Conditions for fitting drift, from measurements: its error is 15 to 25 ppm in a window of 0.7 s, 0.1 ppm in 5.4 s.
 DRIFT_SPAN_NS = 5 * 10**9
 DRIFT_OPERATIONS = 50
 DRIFT_BLOCKS = 4
 MOST_DRIFT = 50e-6
 
 BETTER = 0.95
-"""A correction must lower the held-out residual to at most this part of that of plain UTC."""
+"""A correction must lower the held-out residual to at most this share of the residual of plain UTC."""
 _BETTER_WITH_DRIFT = 0.99
 
 MOST_ROWS = 1 << 19
-"""Most rows that are fitted: from more operations, evenly spread ones are chosen."""
+"""Most rows to fit. From more operations, evenly spread ones are chosen."""
 
 _STUDENT = (np.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36)
 """97.5 % quantiles of Student's distribution by degrees of freedom."""
@@ -54,9 +54,9 @@ class ClockFit:
     """The fit of a connected set of domains. Arrays have a value for each of `domains`; the first is the reference.
 
     `offset` (ns, at the time `since` of the matches), `drift` (relative); `offset_error` and `drift_error` are standard
-    errors over blocks (NaN where there are too few). `bound` is the limit of the error anywhere in the window in 95 of
-    100 cases: Student's quantile times the standard error, plus the most that an uncorrected drift may add, plus the
-    median residual, since ranks need not leave an operation at the same time.
+    errors over blocks (NaN if there are too few). `bound` is the bound of the error anywhere in the window with 95 %
+    confidence: Student's quantile times the standard error, plus the most that uncorrected drift may add, plus the
+    median residual, because ranks need not leave an operation at the same time.
     """
 
     domains: IntArray
@@ -76,9 +76,9 @@ class ClockFit:
     half_window: float
     """Half of the time (ns) from the first operation to the last, with `since` in the middle."""
     suggested: FloatArray
-    """The largest correction (ns) within the window that the operations suggest, made or not."""
+    """The largest correction (ns) within the window that the operations suggest, applied or not."""
     own_error: FloatArray
-    """The part of `bound` that is the error of the correction itself, without drift that it does not follow."""
+    """The part of `bound` that is the error of the correction itself, without uncorrected drift."""
 
     @property
     def largest(self) -> FloatArray:
@@ -86,18 +86,27 @@ class ClockFit:
         return np.abs(self.offset) + np.abs(self.drift) * self.half_window
 
 
+def make_lines(domains: int, fits: Iterable[ClockFit] = ()) -> Lines:
+    """Return the corrections of all domains by their fits; none for domains without a fit."""
+    lines = Lines(*np.zeros((3, domains)))
+    for fit in fits:
+        lines.offset[fit.domains], lines.drift[fit.domains], lines.since[fit.domains] = fit.offset, fit.drift, fit.since
+    return lines
+
+
 LinkErrors = Callable[[IntArray], FloatArray]
-"""Returns the error (ns) of each of some domains, the reference first, that does not become smaller with more rows."""
+"""Returns the error (ns) of each of some domains, the reference first, that more rows do not make smaller."""
 
 
 def fit_sets(
-    matches: Matches, domains: int, names: Sequence[str], *, always: bool, link_errors: LinkErrors | None = None
+    matches: Matches, names: Sequence[str], *, always: bool, link_errors: LinkErrors | None = None
 ) -> list[ClockFit]:
-    """Fit corrections of every set of two or more domains that operations connect.
+    """Fit corrections of every set of two or more domains, with these names, that operations connect.
 
-    `always`: correct even if that does not lower the held-out residual, is below its error, or cannot be held out.
+    `always`: correct even if that does not lower the held-out residual, is below its error, or has no held-out
+    residual.
     """
-    label = np.asarray(_find_components(matches.first, matches.fits, matches.domain, domains), np.int64)
+    label = np.asarray(_find_components(matches.first, matches.fits, matches.domain, len(names)), np.int64)
     set_of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
     fitted = []
     for number in np.unique(set_of_operation[set_of_operation >= 0]):
@@ -108,7 +117,7 @@ def fit_sets(
 
 @compiled
 def _find_components(first: IntArray, fits: BoolArray, domain: npt.NDArray[np.int32], domains: int) -> IntArray:
-    """Return a number for each domain, which is the same for domains that operations connect."""
+    """Return a number for each domain. Domains that operations connect have the same number."""
     parent = np.arange(domains)
     for i in range(first.size - 1):
         if not fits[i]:
@@ -171,13 +180,10 @@ def _fit_set(
 
 
 def _is_within_error(matches: Matches, fit: ClockFit, domains: int) -> bool:
-    """Return whether no correction is above its own error, and causality holds as well without them."""
+    """Return whether no correction is above its own error and causality holds as well without corrections."""
     if not (fit.largest <= fit.own_error).all():
         return False
-    plain = Lines(*np.zeros((3, domains)))
-    corrected = Lines(*np.zeros((3, domains)))
-    corrected.offset[fit.domains], corrected.drift[fit.domains] = fit.offset, fit.drift
-    corrected.since[fit.domains] = fit.since
+    plain, corrected = make_lines(domains), make_lines(domains, [fit])
     return find_violations(matches, plain).broken <= find_violations(matches, corrected).broken
 
 
@@ -215,7 +221,7 @@ def _make_problem(matches: Matches, operations: IntArray, names: Sequence[str]) 
 
 
 def _find_drifting(problem: NormalProblem) -> BoolArray:
-    """Return which clocks have enough operations, over enough time, in enough blocks."""
+    """Mark the clocks with enough operations, over enough time, in enough blocks."""
     n = problem.clocks
     low, high = np.full(n, np.inf), np.full(n, -np.inf)
     np.minimum.at(low, problem.clock, problem.end)
@@ -239,7 +245,7 @@ def _count_operations(problem: NormalProblem) -> IntArray:
 
 
 def _compute_held_out(problem: NormalProblem, models: dict[str, tuple[Solution, BoolArray]]) -> dict[str, float]:
-    """Return the residual (ns) of operations that were not fitted, by model: the mean of the medians of all clocks."""
+    """Return the residual (ns) of held-out operations by model: the mean of the medians of all clocks."""
     blocks = np.unique(problem.block)
     if blocks.size < 2:
         return {}
@@ -267,7 +273,7 @@ def _compute_medians(values: FloatArray, limits: IntArray) -> list[float]:
 def _compute_errors(
     problem: NormalProblem, solution: Solution, drifting: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Return errors of each clock's offset, drift (relative) and correction at the ends, and Student's quantile."""
+    """Return the errors of each clock's offset, drift (relative) and correction at the ends, and Student's quantile."""
     replicates = drop_blocks(problem, solution, drifting)
     count = len(replicates)
     offset = np.stack([r.offset for r in replicates])
@@ -306,7 +312,7 @@ def _describe(
     clock_residuals = [residual[order[low:high]] for low, high in pairwise(limits)]
     median = np.array([np.median(values) for values in clock_residuals])
 
-    # The error includes everything that is not corrected: the estimated offset under plain UTC, drift without a model.
+    # The error includes everything that is not corrected: the estimated offset under plain UTC, and unfitted drift.
     own_error = quantile * np.maximum(offset_error, at_ends) + median + link_error
     own_error[0] = 0.0
     bound = own_error.copy()
@@ -336,7 +342,8 @@ def _describe(
 
 
 def _bound_drift(problem: NormalProblem) -> FloatArray:
-    """Return the drift (relative) that each clock may have by these operations, however few; at most MOST_DRIFT."""
+    """Return the largest drift (relative) of each clock that these operations allow, however few; at most
+    MOST_DRIFT."""
     every = np.arange(problem.clocks) > 0
     solution = solve(problem, every)
     _, error, _, _ = _compute_errors(problem, solution, every)

@@ -1,4 +1,4 @@
-"""What matched operations show of clocks: when each rank arrived, and when it had waited for the others."""
+"""Finds evidence on clocks in matched operations: when each rank arrived, and when its wait for others ended."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = ["NEVER_ENTERS", "NEVER_LEAVES", "Matches", "list_crossings", "match_e
 class Matches:
     """n operations, and the part of each domain's rank in them: rows first[i] .. first[i + 1] - 1 of operation i.
 
-    Times are ns on a UTC that is not corrected yet. No row's `leave` may be before any row's `enter` of the same
-    operation: `enter` is when a rank arrived where others wait for it (NEVER_ENTERS if none wait), `leave` when
-    a rank had waited for all of them (NEVER_LEAVES if it did not wait).
+    Times are ns of uncorrected UTC. No row's `leave` may be before any row's `enter` of the same operation. `enter` is
+    when a rank arrived at the point where others wait for it (NEVER_ENTERS if none wait); `leave` is when the wait of a
+    rank for all others ended (NEVER_LEAVES if it did not wait).
     """
 
     first: IntArray
     fits: BoolArray
     """Whether all ranks leave an operation at about the same time, so that its `leave` is evidence for the fit."""
     group: IntArray
-    """Number of the communicator of each operation: any numbers."""
+    """Arbitrary number of the communicator of each operation."""
     domain: npt.NDArray[np.int32]
     enter: IntArray
     leave: IntArray
     delays: Delays = NO_DELAYS
     """Messages between domains: evidence for sets of clocks that no operation connects."""
     unlike: int = 0
-    """Operations that were matched by their order alone and are of several communicators: they are dropped."""
+    """Number of dropped operations, which were matched by order alone but belong to different communicators."""
 
     def __len__(self) -> int:
         return self.first.size - 1
@@ -47,14 +47,14 @@ class Matches:
 def match_evidence(
     evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequence[int]
 ) -> tuple[Operations, Matches]:
-    """Return the collectives of all reports, and what they and messages show of the clocks.
+    """Return the collectives of all reports, and the evidence of collectives and messages on clocks.
 
-    Arguments, for each report: its evidence, its clock's domain, and the offset (ns) of its times to UTC.
+    Arguments, for each report: its evidence, the domain of its clock, and the offset (ns) of its times to UTC.
     """
     operations = match_collectives([(e.collectives, d, o) for e, d, o in zip(evidence, domains, offsets, strict=True)])
     collectives = list_crossings(operations)
-    of_ranks = resolve_ranks([e.rank_messages for e in evidence])
-    every = [[*e.messages, *resolved] for e, resolved in zip(evidence, of_ranks, strict=True)]
+    resolved_messages = resolve_ranks([e.rank_messages for e in evidence])
+    every = [[*e.messages, *resolved] for e, resolved in zip(evidence, resolved_messages, strict=True)]
     messages, delays = match_messages(list(zip(every, domains, offsets, strict=True)))
     messages["group"] += int(operations.group.max(initial=-1)) + 1
     filled = [part for part in (collectives, messages) if len(part)]
@@ -65,7 +65,7 @@ def match_evidence(
 def match_reports(rows: pd.DataFrame) -> Matches:
     """Return matches from rows with group, instance (within the group), fits, domain, enter and leave.
 
-    Operations of a single domain contain no information about clocks and are skipped.
+    Operations of a single domain contain no evidence on clocks and are skipped.
     """
     rows = rows.sort_values(["group", "instance", "domain"], kind="stable")
     group, instance = rows["group"].to_numpy(np.int64), rows["instance"].to_numpy(np.int64)
@@ -90,9 +90,9 @@ def match_reports(rows: pd.DataFrame) -> Matches:
 
 
 def list_crossings(operations: Operations) -> pd.DataFrame:
-    """Return the parts of operations with ranks of several domains, as rows for `match_reports`.
+    """Return the parts of operations with ranks in several domains, as rows for `match_reports`.
 
-    Operations without a known communicator prove nothing: their ranks never enter.
+    Operations without a known communicator prove nothing about causality: their ranks never enter.
     """
     table, count = operations.table, np.diff(operations.first)
     if not len(operations):

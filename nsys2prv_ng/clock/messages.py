@@ -1,7 +1,7 @@
-"""What sends and receives show of clocks: no message is received before it was sent, and the delay of each.
+"""Finds evidence on clocks in messages: no message is received before it was sent, and each has a delay.
 
-The time between a send and its receive, by their own clocks, is the delay of the link plus the difference of the
-clocks. Messages in the other direction have the same difference with the other sign.
+The time between a send and its receive, each by its own clock, is the delay of the link plus the difference of the
+clocks. For messages in the other direction, the difference has the opposite sign.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ NEVER_LEAVES, NEVER_ENTERS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 class Delays(NamedTuple):
-    """n messages between clocks. Times in ns on a UTC that is not corrected yet.
+    """n messages between clocks. Times are ns of uncorrected UTC.
 
-    A link is two ranks and a size: messages that may take equally long in both directions.
+    A link is two ranks and a size: its messages may take equally long in both directions.
     """
 
     link: IntArray
@@ -44,9 +44,9 @@ COLUMNS = ("group", "instance", "fits", "domain", "enter", "leave")
 
 
 def match_messages(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> tuple[pd.DataFrame, Delays]:
-    """Match the k-th send and the k-th receive of each channel with equal numbers of sends and receives.
+    """Match the k-th send with the k-th receive of each channel that has as many sends as receives.
 
-    `reports`: the messages of each report, the domain of its clock, and the offset (ns) of its times to UTC. Returns
+    `reports`: the messages of each report, the domain of its clock, and the offset (ns) of its times to UTC. Return
     rows for `match_reports`, and the delays between domains.
     """
     rows = _gather(reports)
@@ -67,7 +67,7 @@ def make_empty() -> pd.DataFrame:
 
 
 def _gather(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> pd.DataFrame:
-    """Return the sends and receives of all reports, with numbers of channels and links that mean the same in all."""
+    """Return the sends and receives of all reports, with numbers of channels and links that all reports share."""
     channels: dict[str, int] = {}
     links: dict[str, int] = {}
     tables = [pd.DataFrame()]
@@ -91,7 +91,7 @@ def _gather(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> pd.DataFr
 
 
 def _measure_delays(rows: pd.DataFrame) -> Delays:
-    """Return the delays of matched messages between domains. Every send in `rows` has its receive in them."""
+    """Return the delays of matched messages between domains. `rows` contains the receive of every send."""
     rows = rows.sort_values(["group", "instance"], kind="stable")
     is_send = rows["is_send"].to_numpy(np.bool_)
     sends, receives = rows[is_send], rows[~is_send]

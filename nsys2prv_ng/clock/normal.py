@@ -4,10 +4,11 @@ For the end e_ik (UTC, ns) of operation i on rank k, whose node d has the correc
 
     e_ik + c_d(e_ik) = tau_i + noise,
 
-where tau_i, the true end of operation i, is not known. For weights w_ik it is the weighted mean of the left side; put
-back in, it leaves normal equations over the clocks alone. Noise has long tails on both sides (a rank may be held up by
-milliseconds), hence iteratively reweighted least squares with Huber's weights first, then Tukey's, which ignore ends
-that are far off (Holland and Welsch, 1977). Each iteration starts with the median of an operation as its tau_i.
+where tau_i, the true end of operation i, is unknown. For weights w_ik it is the weighted mean of the left side.
+Substituted back, it leaves normal equations over the clocks alone. Noise has long tails on both sides (a rank may be
+delayed by milliseconds). So the method is iteratively reweighted least squares with Huber's weights first, then
+Tukey's, which ignore outliers (Holland and Welsch, 1977). Each iteration starts with the median of an operation as its
+tau_i.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _HUBER, _TUKEY = 1.345, 4.685
 _HUBER_STEPS, _STEPS = 4, 25
 _LEAST_SCALE_NS = 50.0
 _CONVERGED = 3e-3
-"""Change of corrections, in units of the scale of residuals, below which more iterations do not matter."""
+"""Change of the corrections, relative to the scale of the residuals, below which the iteration stops."""
 NO_BLOCK = -1
 _SOLVED = 1e-7
-"""Part of the first gradient at which equations count as solved: the next iteration continues from there."""
+"""Share of the first gradient at which equations count as solved: the next iteration continues from there."""
 _MOST_GRADIENTS = 4
-"""Most steps of conjugate gradients for each unknown; without rounding one would do."""
+"""Most steps of conjugate gradients per unknown; without rounding, one would be enough."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class NormalProblem:
     """Ends of operations of `clocks` clocks, sorted by block of time: rows first[i] .. first[i + 1] - 1 of operation i.
 
     `end` is in ns from the middle of the window; `s` is the same in halves of the window, from -1 to 1; `block` is
-    the eighth of the window (0 to 7) in which an operation is.
+    the eighth of the window (0 to 7) that contains an operation.
     """
 
     clocks: int
@@ -66,7 +67,8 @@ class NormalProblem:
 
 @dataclass(frozen=True)
 class Solution:
-    """Corrections of the clocks (ns): offset in the middle of the window, and drift over half of it; final weights."""
+    """Corrections of the clocks (ns): offset in the middle of the window, drift over half of it; and the final
+    weights."""
 
     offset: FloatArray
     drift: FloatArray
@@ -75,7 +77,7 @@ class Solution:
 
 
 def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = None) -> Solution:
-    """Solve for the corrections of all clocks but the first, which stays; for drift only of those `drifting`."""
+    """Solve for the corrections of all clocks but the first, which stays, and for the drift of `drifting` clocks."""
     n = problem.clocks
     free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
     theta = np.zeros(2 * n) if start is None else np.concatenate([start.offset, start.drift])
@@ -96,13 +98,8 @@ def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = 
     return Solution(theta[:n], theta[n:], scale, weight)
 
 
-def compute_residuals(first: IntArray, corrected: FloatArray) -> FloatArray:
-    """Return the distance of each end (ns) from the median of its operation."""
-    return np.asarray(_subtract_median(first, corrected), np.float64)
-
-
 def drop_blocks(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> list[Solution]:
-    """Return the corrections without the operations of each block in turn, with the same weights: for a jackknife."""
+    """Return the corrections without the operations of each block in turn, with the same weights, for a jackknife."""
     n = problem.clocks
     free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
     theta = np.concatenate([solution.offset, solution.drift])
@@ -134,9 +131,9 @@ def _solve_change(
 ) -> FloatArray:
     """Return the changes of the free unknowns (all offsets, then all drifts) that minimise the weighted squares.
 
-    The normal equations are solved by conjugate gradients (Hestenes and Stiefel, 1952) with the diagonal as
-    preconditioner: their matrix, which an operation of all clocks fills, is never formed. Unknowns that they do not
-    determine stay. A constant added to all ends of an operation changes nothing, so ends are given from its median.
+    Conjugate gradients (Hestenes and Stiefel, 1952) with the diagonal as preconditioner solve the normal equations.
+    Their matrix is never formed, because an operation of all clocks fills it. Unknowns that the equations do not
+    determine stay. A constant added to all ends of an operation changes nothing, so ends are relative to its median.
     """
     low, high = np.searchsorted(problem.block, [without, without + 1])
     columns = (problem.first, problem.clock, problem.s, weight)
@@ -165,7 +162,7 @@ def _solve_change(
 
 @compiled
 def _compute_rows(clock: npt.NDArray[np.int32], s: FloatArray, unknowns: FloatArray) -> FloatArray:
-    """Return the correction of each row by these offsets and drifts."""
+    """Return the correction of each row for these offsets and drifts."""
     n = unknowns.size // 2
     values = np.empty(clock.size)
     for k in range(clock.size):
@@ -184,7 +181,8 @@ def _apply_normal(
     values: FloatArray,
     free: BoolArray,
 ) -> FloatArray:
-    """Return weighted sums by clock of values minus their operation's mean, without operations low .. high - 1."""
+    """Return weighted sums by clock of the values minus the mean of their operation, without operations low .. high -
+    1."""
     n = free.size // 2
     result = np.zeros(free.size)
     for i in range(first.size - 1):
@@ -241,7 +239,8 @@ def _correct_ends(
 
 
 @compiled
-def _subtract_median(first: IntArray, corrected: FloatArray) -> FloatArray:
+def compute_residuals(first: IntArray, corrected: FloatArray) -> FloatArray:
+    """Return the distance of each end (ns) from the median of its operation."""
     residual = np.empty(corrected.size)
     for i in range(first.size - 1):
         low, high = first[i], first[i + 1]

@@ -1,1 +1,1 @@
-"""Cuts a window of time, and ranks, out of a trace that is written."""
+"""Cuts a window of time, or ranks, out of a written trace."""

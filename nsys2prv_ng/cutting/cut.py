@@ -1,10 +1,10 @@
 """Cuts a window of time, and ranks, out of a written trace, in one pass that ends with the window.
 
-Nothing is known of a trace without reading it: the events that are open when the window begins may be anywhere before
-it. So it is read from its start, block after block; memory depends on the objects of the trace and on what is open.
+The events that are open when the window starts may be anywhere before it. So the trace is read from its start, block
+after block. Memory depends on the objects of the trace and on what is open.
 
-Within its window, Paraver shows of the cut what it shows of the trace. So the values that hold, of metrics and of
-memory in use, are given at the begin as well.
+Within the window, Paraver shows the cut as it shows the trace. So, at its start, the cut repeats the values of metrics
+and of memory in use that are in force there.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from nsys2prv_ng.cutting.reader import Block, Part, Reader, make_block
 from nsys2prv_ng.cutting.result import CutResult
 from nsys2prv_ng.cutting.type_roles import find_roles
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.gzip_blocks import BLOCK_BYTES, compress
-from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
+from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.paraver.read.trace_stream import TraceStream
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
@@ -43,13 +44,13 @@ from nsys2prv_ng.text.formatting import count_noun
 _READ_BYTES = 1 << 20
 _MAX_LINE_BYTES = 4 << 20
 _MOST_LEVELS = 1 << 26
-"""Highest number of values that hold (rows times types); memory is used for those that the trace has."""
+"""Highest number of values in force (rows times types). Only values in the trace use memory."""
 _NEVER = 1 << 60
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What to keep; None restricts nothing. `limits` are ns from time 0 of the trace."""
+    """What to keep; None restricts nothing. `limits` are in ns from time 0 of the trace."""
 
     limits: tuple[int | None, int | None] | None = None
     ranks: Sequence[int] | None = None
@@ -65,10 +66,10 @@ def cut_trace(
     threads: int = 1,
     block_bytes: int = _READ_BYTES,
 ) -> CutResult:
-    """Write the chosen part of a trace, read by `threads` threads.
+    """Write the chosen part of a trace. `threads` threads read the trace.
 
-    Raises TranslationError (UsageError among them) with one line for the user; nothing is
-    then left under `output`.
+    Raises TranslationError (or its subclass UsageError) with one line for the user; no file is then left under
+    `output`.
     """
     started = time.perf_counter()
     _check_files(path, output)
@@ -102,9 +103,10 @@ def cut_trace(
 
 
 def _check_files(path: Path, output: Path) -> None:
-    """Refuse to read or write what is no trace, and to replace the trace that is read, before anything is read."""
+    """Raise UsageError for names that are not a trace's, and for an output that would replace the trace that is
+    read."""
     for file, parameter in ((path, "trace"), (output, "output")):
-        if not file.name.endswith((".prv", ".prv.gz")):
+        if not is_trace(file):
             raise UsageError("the trace must be named *.prv or *.prv.gz", parameter=parameter, value=str(file))
     read = {file.resolve() for file in list_trace_files(path)}
     for file in list_trace_files(output):
@@ -113,7 +115,7 @@ def _check_files(path: Path, output: Path) -> None:
 
 
 class _Cut:
-    """One cut: what was read so far, and the writer of what it leaves. Times are in the unit of the trace."""
+    """One cut: the state of the reader, and the writer of the new trace. Times are in the unit of the trace."""
 
     def __init__(
         self, path: Path, prologue: Prologue, labels: Labels, selection: Selection, trace: TraceOutput
@@ -141,7 +143,7 @@ class _Cut:
         trace.write_text("pcf", labels.pcf)
 
     def _choose_time(self, low: int | None, high: int | None) -> tuple[int, int]:
-        """Return the limits of the cut. Raises UsageError for a time behind the trace."""
+        """Return the limits of the cut. Raises UsageError for a time after the trace."""
         unit, last = self._prologue.ns, self._prologue.duration
         begin = 0 if low is None else low // unit
         if self._has_window and begin >= max(last, 1):
@@ -150,7 +152,7 @@ class _Cut:
         return begin, last if high is None else min(-(-high // unit), last)
 
     def _choose_rows(self, labels: Labels, objects: Objects, ranks: Sequence[int] | None) -> tuple[Rows, int]:
-        """Return the rows to keep and the number of their tasks; prepare the header and write the .row."""
+        """Return the rows to keep and the number of their tasks. Prepare the header and write the .row."""
         self._objects, self._communicators = self._prologue.objects, self._prologue.communicators
         if ranks is None:
             self._trace.write_text("row", labels.row)
@@ -164,19 +166,19 @@ class _Cut:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, stream: TraceStream, block_bytes: int, threads: int) -> None:
-        """Read the trace up to the end of the window. Raises TranslationError for one that is damaged."""
+        """Read the trace up to the end of the window. Raises TranslationError for a damaged trace."""
         blocks = _split(stream, block_bytes, self._prologue.head)
         first = next(blocks, None)
         if first is not None:
             self._start(first)
             if self._read_block(first):
                 for part in run_in_threads(self._read_alone, blocks, threads):
-                    if not self._go_on(part):
+                    if not self._continue(part):
                         break
         self._end(stream)
 
     def _start(self, block: Block) -> None:
-        """Set the window, now that the time of the first record is known, and write the header."""
+        """Set the window, because the time of the first record is known now, and write the header."""
         reader = self._reader
         if self._has_window:
             self.begin = max(self.begin, block.first)
@@ -189,7 +191,7 @@ class _Cut:
         self._put(format_header(self._prologue, self._objects, self._communicators, origin, self.last - origin))
 
     def _read_alone(self, block: Block) -> Block | Part:
-        """Read a block in a thread of its own if the window has no limit in it; otherwise return the block."""
+        """Read a block in a thread of its own if neither limit of the window lies in it; otherwise return the block."""
         window = self._window
         is_before = block.last < window.low
         is_within = block.first > window.low and block.last < window.high
@@ -201,8 +203,8 @@ class _Cut:
         part: Part | None = self._local.reader.read_alone(block, phase, window)
         return part or block
 
-    def _go_on(self, part: Block | Part) -> bool:
-        """Go on with a block, which was read alone or is still to be read; return whether the window goes on."""
+    def _continue(self, part: Block | Part) -> bool:
+        """Continue with a block, which may have been read alone; return whether the window continues."""
         if isinstance(part, Block):
             return self._read_block(part)
         if part.progress[lines.PHASE] != self.progress[lines.PHASE] or part.block.first < self.progress[lines.TIME]:
@@ -212,14 +214,14 @@ class _Cut:
         return True
 
     def _read_block(self, block: Block) -> bool:
-        """Read a block behind all before it; return whether the window goes on."""
+        """Read the block that follows; return whether the window continues."""
         reader = self._reader
         reader.start(block)
         while True:
             reason = reader.scan(block, self._window)
             self._put_texts(reader.take_texts())
             if reason == lines.AT_LOW:
-                self._write_begin(block)
+                self._write_start(block)
             elif reason == lines.AT_HIGH:
                 self._write_end(block)
             elif reason == lines.NOT_SORTED:
@@ -233,11 +235,11 @@ class _Cut:
         return reason == lines.BLOCK_READ
 
     def _count_head(self) -> int:
-        """Return the number of the first line of records."""
+        """Return the number of the first line with a record."""
         return 2 + len(self._prologue.communicators)
 
     def _end(self, stream: TraceStream) -> None:
-        """Close the window, if the trace ends before it does."""
+        """Close the window if the trace ends before it."""
         progress = self.progress
         if stream.damage:
             reached = int(progress[lines.TIME]) * self._prologue.ns / 1e9
@@ -245,7 +247,7 @@ class _Cut:
         if not stream.complete:
             self.warnings.append(f"{self._path}: the last line has no newline: the trace may not be complete")
         if progress[lines.PHASE] == lines.BEFORE:
-            self._write_begin(None)
+            self._write_start(None)
         if progress[lines.PHASE] == lines.WITHIN and self._has_window:
             self._write_end(None)
         if not progress[[lines.STATES, lines.EVENTS, lines.COMMUNICATIONS]].any():
@@ -270,20 +272,20 @@ class _Cut:
             self._flush()
 
     def _flush(self) -> None:
-        """Write what is waiting for its member of gzip to be long enough."""
+        """Write the text that waits until it fills a gzip member."""
         for part in compress(memoryview(self._waiting)):
             self._trace.write_prv(part)
         self._waiting = bytearray()
 
     def _put_texts(self, texts: tuple[bytes, bytes, bytes]) -> None:
-        """Write the lines that are in their place, and keep those that begin with the window."""
+        """Write the lines that are in their place, and keep the lines that start with the window."""
         self._put(texts[0])
         for late, text in zip(self._late, texts[1:], strict=True):
             if text:
                 late.append(text)
 
-    def _write_begin(self, block: Block | None) -> None:
-        """Write what is open and in force at the begin, behind the points there."""
+    def _write_start(self, block: Block | None) -> None:
+        """Write what is open and in force at the start, after the points there."""
         self._put_events(self._limit_lines.hold(self._reader.levels, 1))
         self._put_events(self._limit_lines.open(self._reader.list_open(block), 1))
         for late in self._late:
@@ -304,7 +306,7 @@ class _Cut:
 
 
 def _split(stream: TraceStream, block_bytes: int, head: bytes) -> Iterator[Block]:
-    """Yield the blocks of a trace behind its header."""
+    """Yield the blocks of a trace after its header."""
     base = 0
     for text, size in stream.read_blocks(block_bytes, head):
         yield make_block(text[:size].copy(), base)  # the buffer is used again

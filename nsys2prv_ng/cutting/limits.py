@@ -1,8 +1,8 @@
-"""The lines that a window writes at its limits: of what is open there, and of values that hold.
+"""The lines that a cut adds at the limits of its window: for open intervals, and for values in force.
 
-At the begin, each line with open intervals appears again with its pairs, as far as they are still in force, in the
-order of the trace, so that the outer interval opens first. At the end, each gets a line that closes it, inner first.
-These are few lines: as many as are open at one time.
+At the start, each line with open intervals appears again, with its pairs that are still in force. Lines keep
+the order of the trace, so that the outer interval opens first. At the end, each gets a line that closes it, the inner
+one first. There are only as many of these lines as are open at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nsys2prv_ng.intervals.device_sweep import IDLE
 from nsys2prv_ng.paraver.event_types import GPU_IDLE_STRETCH
 
 _SWEPT = 3
-"""The first columns of `ACTIVITY`, which change on one line."""
+"""Number of the first columns of `ACTIVITY`, which change on one line."""
 
 
 class LimitLines:
@@ -31,7 +31,7 @@ class LimitLines:
         self._rows = rows
 
     def open(self, lines: Iterable[OpenLine], time: int) -> Iterator[bytes]:
-        """Yield lines that open again what is open. `time`: as it is written."""
+        """Yield lines that open again what is open, at `time` as it is written."""
         for line in lines:
             fields = line.text.split(b":")
             keys = self._list_keys(line)
@@ -40,23 +40,23 @@ class LimitLines:
                 for number, value in zip(fields[6::2], fields[7::2], strict=False)
                 if not is_counter(int(number)) and (int(number) not in keys or int(number) in line.open_types)
             ]
-            yield self._format(self._read_object(fields), time, pairs)
+            yield self._format(map(int, fields[1:5]), time, pairs)
 
     def close(self, lines: Sequence[OpenLine], time: int) -> Iterator[bytes]:
-        """Yield lines that close what is open, the last opened first."""
+        """Yield lines that close what is open, starting with what opened last."""
         for line in reversed(lines):
             fields = line.text.split(b":")
             numbers = dict.fromkeys(fields[6::2])
             ends = [n for n in numbers if int(n) in line.open_types or int(n) in self._roles.quantities]
-            yield self._format(self._read_object(fields), time, [(number, b"0") for number in ends])
+            yield self._format(map(int, fields[1:5]), time, [(number, b"0") for number in ends])
 
     def _list_keys(self, line: OpenLine) -> frozenset[int]:
-        """Return the types of which a line without an open one is no longer in force."""
+        """Return the types that keep a line in force while one of them is open."""
         has_interval = bool(line.open_types & self._roles.intervals)
         return self._roles.intervals if has_interval else self._roles.quantities
 
     def hold(self, levels: Levels, time: int) -> Iterator[bytes]:
-        """Yield lines with the values that hold."""
+        """Yield lines with the values in force."""
         for row in self._list_rows(levels):
             known = np.flatnonzero(levels.is_known[row]).tolist()
             value_of = {column: int(levels.value[row, column]) for column in known}
@@ -70,7 +70,7 @@ class LimitLines:
                 yield self._format(self._find_object(levels, row), time, pairs)
 
     def end_activity(self, levels: Levels, low: int, high: int, time: int) -> Iterator[bytes]:
-        """Yield lines that end what GPUs do as a whole, with the length of an idle stretch that lasts until `high`."""
+        """Yield lines that end the activity of GPUs, with the length of an idle stretch that lasts until `high`."""
         for row in self._list_rows(levels):
             values = levels.value[row, :ACTIVITY_COLUMNS]
             ends = [(ACTIVITY[column], 0) for column in np.flatnonzero(values).tolist()]
@@ -86,20 +86,13 @@ class LimitLines:
         return rows
 
     def _find_object(self, levels: Levels, row: int) -> tuple[int, int, int, int]:
-        """Return CPU, application, task and thread (from 1) of a row."""
+        """Return the CPU, application, task and thread (from 1) of a row."""
         task = _find_index(self._rows.first_row, row)
         application = _find_index(self._rows.first_task, task)
         first_task, first_row = int(self._rows.first_task[application]), int(self._rows.first_row[task])
         return int(levels.cpu[row]), application + 1, task - first_task + 1, row - first_row + 1
 
-    @staticmethod
-    def _read_object(fields: Sequence[bytes]) -> tuple[int, int, int, int]:
-        cpu, application, task, thread = map(int, fields[1:5])
-        return cpu, application, task, thread
-
-    def _format(
-        self, place: tuple[int, int, int, int], time: int, pairs: Iterable[tuple[bytes | int, bytes | int]]
-    ) -> bytes:
+    def _format(self, place: Iterable[int], time: int, pairs: Iterable[tuple[bytes | int, bytes | int]]) -> bytes:
         cpu, application, task, thread = place
         rows = self._rows
         if rows.renumbers:
@@ -111,5 +104,5 @@ class LimitLines:
 
 
 def _find_index(first: IntArray, at: int) -> int:
-    """Return the last index whose first is not behind `at`."""
+    """Return the last index whose first is not after `at`."""
     return int(np.searchsorted(first, at, "right")) - 1

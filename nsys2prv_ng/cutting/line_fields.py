@@ -1,7 +1,7 @@
-"""Reads the fields of a line of a trace, and what an event does to the intervals of its row, in numba.
+"""Reads the fields of a line, and finds what an event does to the intervals of its row, in numba.
 
-Fields of a record are counted from 1, as in `paraver.checker.trace_lines`. That splits a whole block into columns; this
-reads line by line, since a cut copies most of a line as it is.
+Fields of a record are counted from 1, as in `paraver.checker.trace_lines`. That module splits a whole block into
+columns. This one reads line by line, because a cut copies most of each line as it is.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from nsys2prv_ng.cutting.type_roles import (
     INTERVAL,
     NO_ROLE,
     QUANTITY,
+    RoleTable,
     look_up_role,
 )
 from nsys2prv_ng.runtime.jit import compiled_uncounted, inlined_uncounted
 
 NEWLINE, RETURN, COLON, _MINUS, HASH, _ZERO, _NINE = 10, 13, 58, 45, 35, 48, 57
 TIME_AT = 1
-"""Where the fields of a line, which are numbered from 1, hold the place of its time in the block: the kind is known."""
+"""Index in the fields of a line for the position of its time in the block. Field 1, the kind, needs no place there."""
 MOST_DIGITS = 18
-"""Most digits of a time or of the number of an object; values may have more."""
+"""Highest number of digits of a time or of an object's number; values may have more."""
 OPENS, CLOSES, EMPTY, POINT, ACTIVITY = range(5)
-"""What lines do: open intervals, close some, open and close all that they give, give points, or activity of a GPU."""
+"""What lines do: open intervals, close some, open and close all that they name, give points, or a GPU's activity."""
 
 
 class Rows(NamedTuple):
-    """Objects of the trace: the first task of each application, the first row of each task, what is kept, new numbers.
+    """Objects of the trace: first task of each application, first row of each task, rows to keep, and new numbers.
 
-    `cpu`, `task` and `application` are the new numbers by the old ones: of CPUs from 1, of tasks and applications
-    from 0.
+    `cpu`, `task` and `application` map old numbers to new ones. CPUs count from 1, tasks and applications from 0.
     """
 
     first_task: IntArray
@@ -56,7 +56,7 @@ class Pairs(NamedTuple):
 
 @inlined_uncounted
 def get_byte(text: ByteArray, at: int) -> int:
-    """Return a byte. An unsigned place needs no test for negative ones."""
+    """Return a byte. An unsigned position needs no test for negative ones."""
     return np.int64(text[np.uint64(at)])
 
 
@@ -69,9 +69,9 @@ def find_end(text: ByteArray, at: int) -> int:
 
 @inlined_uncounted
 def _read_number(text: ByteArray, at: int) -> tuple[int, int]:
-    """Return the number at a place and the place after it; 0 for the latter if there is no number.
+    """Return the number at a position and the position after it; the latter is 0 if there is no number.
 
-    A number that does not fit 64 bits is cut to them, as Paraver does.
+    Numbers that do not fit 64 bits are cut to them, as in Paraver.
     """
     char = get_byte(text, at)
     is_negative = False
@@ -81,7 +81,7 @@ def _read_number(text: ByteArray, at: int) -> tuple[int, int]:
         char = get_byte(text, at)
     first = at
     value = np.int64(0)
-    while char >= _ZERO and char <= _NINE:  # a chain of comparisons takes four times as long
+    while char >= _ZERO and char <= _NINE:  # a chained comparison takes four times as long
         value = value * 10 + (char - _ZERO)
         at += 1
         char = get_byte(text, at)
@@ -94,7 +94,7 @@ def _read_number(text: ByteArray, at: int) -> tuple[int, int]:
 
 @inlined_uncounted
 def read_head(text: ByteArray, start: int, fields: IntArray) -> tuple[int, int]:
-    """Read the first six fields of a line; return its kind (0 for what is no record) and the place after them."""
+    """Read the first six fields of a line; return its kind (0 if it is not a record) and the position after them."""
     kind = np.int64(text[start]) - _ZERO
     if kind < 1 or kind > 3:
         return 0, 0
@@ -111,7 +111,7 @@ def read_head(text: ByteArray, start: int, fields: IntArray) -> tuple[int, int]:
 
 @inlined_uncounted
 def read_rest(text: ByteArray, at: int, kind: int, fields: IntArray) -> int:
-    """Read the fields of a state or communication from the 7th on; return the end of the line, 0 if it has others."""
+    """Read a state or communication from its 7th field; return the end of the line, 0 if its fields are wrong."""
     for field in range(7, 9 if kind == 1 else 16):
         if get_byte(text, at) != COLON:
             return 0
@@ -124,8 +124,8 @@ def read_rest(text: ByteArray, at: int, kind: int, fields: IntArray) -> int:
 
 
 @inlined_uncounted
-def read_pairs(text: ByteArray, at: int, keys: IntArray, roles: IntArray, pairs: Pairs) -> tuple[int, int, int]:
-    """Read the pairs of an event; return their number, the end of the line (0 if it is no event), and what it does."""
+def read_pairs(text: ByteArray, at: int, roles: RoleTable, pairs: Pairs) -> tuple[int, int, int]:
+    """Read the pairs of an event; return their number, the end of the line (0 if it is not an event), and its class."""
     count = intervals = ends = quantities = activities = 0
     while get_byte(text, at) == COLON:
         number, at = _read_number(text, at + 1)
@@ -134,7 +134,7 @@ def read_pairs(text: ByteArray, at: int, keys: IntArray, roles: IntArray, pairs:
         value, at = _read_number(text, at + 1)
         if at == 0:
             return 0, 0, 0
-        role = look_up_role(keys, roles, number)
+        role = look_up_role(roles, number)
         pairs.number[count], pairs.value[count], pairs.role[count] = number, value, role
         count += 1
         if role != NO_ROLE:
@@ -157,7 +157,7 @@ def read_pairs(text: ByteArray, at: int, keys: IntArray, roles: IntArray, pairs:
 
 @inlined_uncounted
 def find_row(rows: Rows, fields: IntArray, first: int) -> int:
-    """Return the row of the object in four fields; -1 for one that the header does not have."""
+    """Return the row of the object in four fields, from field `first`; -1 if the header does not have it."""
     application, task, thread = fields[first + 1] - 1, fields[first + 2] - 1, fields[first + 3] - 1
     if fields[first] >= rows.cpu.size or application < 0 or application >= rows.first_task.size - 1:
         return -1
@@ -175,7 +175,7 @@ def find_row(rows: Rows, fields: IntArray, first: int) -> int:
 
 @compiled_uncounted
 def _classify_mixed(pairs: Pairs, count: int) -> int:
-    """Return whether any interval stays open behind a line that gives both ends and begins."""
+    """Return OPENS if any interval stays open after a line with both starts and ends, else EMPTY."""
     for i in range(count):
         if pairs.role[i] == INTERVAL and pairs.value[i] != 0:
             later = i + 1
@@ -188,9 +188,9 @@ def _classify_mixed(pairs: Pairs, count: int) -> int:
 
 @compiled_uncounted
 def _classify_quantities(pairs: Pairs, count: int) -> int:
-    """Return what a line with quantities and no interval does: the line that ends them gives only zeros of them.
+    """Return the class of a line with quantities and without intervals. A line that ends quantities has only zeros.
 
-    A quantity may be 0 where it begins. One that the line gives twice ends with it.
+    A quantity may be 0 when it starts. If a line gives a quantity twice, the quantity ends with the line.
     """
     closes = True
     opens = False

@@ -1,7 +1,7 @@
-"""The objects of a trace: the rows of its records, those that chosen ranks keep, and their new numbers.
+"""The objects of a trace: its rows, the rows that belong to chosen ranks, and their new numbers.
 
-Ranks are known by the names of the tasks in the .row, as this package writes them; where the .row has no such names, as
-in traces of other tools, the first task of an application is rank 0.
+The names of tasks in the .row tell their ranks, as this package writes them. If the .row has no such names, as in
+traces of other tools, the first task of an application is rank 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMMUNICATOR = re.compile(rb"[cC](:\d{1,9}){3,}", re.ASCII)
 class Objects:
     """Tasks, rows and CPUs of a trace, flat over its applications. Numbers count from 0, CPUs from 1.
 
-    threads, node, application: by task. `first_cpu`: by node, and one behind the last.
+    threads, node, application: by task. `first_cpu`: by node, with the end of the last node's CPUs at the end.
     """
 
     threads: IntArray
@@ -51,13 +51,13 @@ class Objects:
         return np.repeat(np.arange(self.threads.size), self.threads)
 
     def list_names(self, level: str, count: int) -> Sequence[str]:
-        """Return the names of a level of the .row, or none if it has not one for each object."""
+        """Return the names of a level of the .row, or none unless each object has a name."""
         names = self.names.get(level, ())
         return names if len(names) == count else ()
 
 
 def find_objects(header: TraceHeader, names: Names) -> Objects:
-    """Return the objects of a header whose applications could be read."""
+    """Return the objects of a header with readable applications."""
     tasks = [(*task, i) for i, application in enumerate(header.applications) for task in application]
     threads, node, application = np.array(tasks, np.int64).reshape(-1, 3).T
     first_cpu = np.array([*accumulate(header.cpus, initial=1)], np.int64)
@@ -65,7 +65,7 @@ def find_objects(header: TraceHeader, names: Names) -> Objects:
 
 
 def keep_all(objects: Objects) -> Rows:
-    """Return the rows of a trace of which every one is kept as it is."""
+    """Return all rows of a trace as kept, with their numbers."""
     return _make_rows(objects, np.ones(objects.threads.size, np.bool_))._replace(renumbers=False)
 
 
@@ -73,27 +73,28 @@ def keep_all(objects: Objects) -> Rows:
 
 
 def keep_ranks(objects: Objects, ranks: Iterable[int]) -> tuple[Rows, BoolArray]:
-    """Return the rows that chosen ranks keep, and which tasks these are of.
+    """Return the rows of chosen ranks, and which tasks are kept.
 
-    The children of a rank, and the nodes that it ran on, belong to it. Raises UsageError if there are none.
+    The children of a rank, and the nodes on which it ran, belong to it. Raises UsageError if the trace has none of the
+    ranks.
     """
     rank_of_task = _find_ranks(objects)
     wanted = np.isin(rank_of_task, list(ranks))
     if not wanted.any():
         known = sorted({rank for rank in rank_of_task if rank >= 0})
-        held = format_number_ranges(known) or "no ranks"
-        raise UsageError(f"none of them is in the trace, which holds {held}", parameter="ranks")
+        present = format_number_ranges(known) or "no ranks"
+        raise UsageError(f"none of them is in the trace, which holds {present}", parameter="ranks")
     nodes = objects.list_names("NODE", objects.first_cpu.size - 1)
     tasks = objects.list_names("TASK", objects.threads.size)
     for i, name in enumerate(tasks):
-        # The task of a node has its name.
+        # A task that stands for a node has the name of the node.
         is_node = rank_of_task[i] < 0 and bool(nodes) and nodes[objects.node[i]] == name
         wanted[i] |= is_node and bool((objects.node[wanted] == objects.node[i]).any())
     return _make_rows(objects, wanted), wanted
 
 
 def _find_ranks(objects: Objects) -> list[int]:
-    """Return the rank that each task is or belongs to; -1 for none."""
+    """Return the rank that each task is or belongs to; -1 if there is none."""
     names = objects.list_names("TASK", objects.threads.size)
     if all(_DEFAULT_NAME.fullmatch(name) for name in names):
         first = np.searchsorted(objects.application, objects.application)
@@ -103,7 +104,7 @@ def _find_ranks(objects: Objects) -> list[int]:
 
 
 def _make_rows(objects: Objects, is_wanted: BoolArray) -> Rows:
-    """Return the rows with those of wanted tasks kept, and the new numbers of objects."""
+    """Return the rows, with the rows of wanted tasks kept, and the new numbers of objects."""
     is_kept = is_wanted[objects.task_of_row]
     application_count = int(objects.application[-1]) + 1
     first_task = np.searchsorted(objects.application, np.arange(application_count + 1))
@@ -124,14 +125,15 @@ def _make_rows(objects: Objects, is_wanted: BoolArray) -> Rows:
 
 
 def _number_cpus(objects: Objects, is_wanted: BoolArray) -> IntArray:
-    """Return the new number of each CPU, by the old one; 0 (unknown) for CPUs that go.
+    """Return the new number of each CPU, by the old one; 0 (unknown) for CPUs that are dropped.
 
-    In traces of this package each row has a CPU of its own, which goes with it; in others the CPUs of a node stay.
+    In traces of this package each row has a CPU of its own, which is dropped with the row. In other traces the CPUs of
+    a node stay.
     """
     is_kept = np.zeros(int(objects.first_cpu[-1]), np.bool_)
-    own = _find_own_cpus(objects)
-    if own.size:
-        is_kept[own[is_wanted[objects.task_of_row]]] = True
+    cpu_of_row = _find_own_cpus(objects)
+    if cpu_of_row.size:
+        is_kept[cpu_of_row[is_wanted[objects.task_of_row]]] = True
     else:
         for node in _list_nodes(objects, is_wanted):
             is_kept[objects.first_cpu[node] : objects.first_cpu[node + 1]] = True
@@ -139,13 +141,13 @@ def _number_cpus(objects: Objects, is_wanted: BoolArray) -> IntArray:
 
 
 def _list_nodes(objects: Objects, is_wanted: BoolArray) -> list[int]:
-    """Return the nodes of wanted tasks; none where the trace has no resources."""
+    """Return the nodes of wanted tasks; none if the trace has no resources."""
     nodes: list[int] = np.unique(objects.node[is_wanted]).tolist()
     return [node for node in nodes if 0 <= node < objects.first_cpu.size - 1]
 
 
 def _find_own_cpus(objects: Objects) -> IntArray:
-    """Return the CPU of each row, if the .row names each CPU for a row of its own as `paraver.model` does; else none.
+    """Return the CPU of each row if the .row names each CPU after one row, as `paraver.model` does; else none.
 
     CPUs are numbered node by node, in the order of rows.
     """
@@ -154,17 +156,17 @@ def _find_own_cpus(objects: Objects) -> IntArray:
     if not threads or not cpus or objects.first_cpu[-1] - 1 != objects.row_count:
         return np.zeros(0, np.int64)
     by_node = np.argsort(objects.node[objects.task_of_row], kind="stable")
-    own = np.zeros(objects.row_count, np.int64)
-    own[by_node] = np.arange(1, objects.row_count + 1)
-    named = all(cpus[own[row] - 1].partition(" ")[2] == name for row, name in enumerate(threads))
-    return own if named else np.zeros(0, np.int64)
+    cpu_of_row = np.zeros(objects.row_count, np.int64)
+    cpu_of_row[by_node] = np.arange(1, objects.row_count + 1)
+    named = all(cpus[cpu_of_row[row] - 1].partition(" ")[2] == name for row, name in enumerate(threads))
+    return cpu_of_row if named else np.zeros(0, np.int64)
 
 
 # ---- texts -----------------------------------------------------------------------------------------------------------
 
 
 def format_objects(objects: Objects, rows: Rows, is_wanted: BoolArray) -> str:
-    """Return the resources and applications of a header, as far as they are kept."""
+    """Return the kept resources and applications as text for the header."""
     nodes = _list_nodes(objects, is_wanted)
     kept_cpus = np.flatnonzero(rows.cpu)
     counts = [
@@ -175,14 +177,14 @@ def format_objects(objects: Objects, rows: Rows, is_wanted: BoolArray) -> str:
     new_node = {node: number for number, node in enumerate(nodes, 1)}
     applications = []
     for application in np.unique(objects.application[is_wanted]):
-        own = np.flatnonzero(is_wanted & (objects.application == application))
-        tasks = ",".join(f"{objects.threads[task]}:{new_node.get(int(objects.node[task]), 0)}" for task in own)
-        applications.append(f"{own.size}({tasks})")
+        kept = np.flatnonzero(is_wanted & (objects.application == application))
+        tasks = ",".join(f"{objects.threads[task]}:{new_node.get(int(objects.node[task]), 0)}" for task in kept)
+        applications.append(f"{kept.size}({tasks})")
     return f"{resources}:{len(applications)}:{','.join(applications)}"
 
 
 def format_names(objects: Objects, rows: Rows, is_wanted: BoolArray) -> str:
-    """Return the .row with the names of the objects that are kept."""
+    """Return the .row with the names of the kept objects."""
     everything = np.ones(1, np.bool_)
     is_node_kept = np.zeros(objects.first_cpu.size - 1, np.bool_)
     is_node_kept[_list_nodes(objects, is_wanted)] = True
@@ -209,7 +211,7 @@ def format_names(objects: Objects, rows: Rows, is_wanted: BoolArray) -> str:
 
 
 def _name_cpus(objects: Objects, rows: Rows, names: Sequence[str]) -> list[str]:
-    """Return the names of CPUs with their new places: node, place within it, and the row."""
+    """Return the new names of CPUs: node, number within the node, and the row."""
     old = np.flatnonzero(rows.cpu)
     node = np.searchsorted(objects.first_cpu, old, "right") - 1
     number = np.unique(node, return_inverse=True)[1]
@@ -221,7 +223,7 @@ def _name_cpus(objects: Objects, rows: Rows, names: Sequence[str]) -> list[str]:
 
 
 def renumber_communicators(lines: Sequence[bytes], rows: Rows, is_wanted: BoolArray) -> list[bytes]:
-    """Return the communicators with those of their tasks that are kept; a line of another form goes."""
+    """Return the communicators with the kept ones of their tasks; lines of another form are dropped."""
     renumbered = []
     for line in lines:
         if not _COMMUNICATOR.fullmatch(line):

@@ -1,7 +1,8 @@
-"""The lines of a trace whose intervals are open at a place in its text.
+"""The lines of a trace whose intervals are open at a position in its text.
 
-Each row has a list of its open intervals, the last opened first, so that memory depends on what is open and not on what
-the trace holds. An interval is closed by the next 0 of its type that no later one takes: intervals of a type nest.
+Each row has a list of its open intervals, starting with the one that opened last. So memory depends on what is open,
+not on the size of the trace. The next 0 of a type closes the interval of that type that opened last: intervals of a
+type nest.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled, compiled_uncounted, inlined_uncounted
 
 ROW, TYPE, POSITION, START, LENGTH, NEXT = range(6)
-"""Columns of an open interval. POSITION is that of its line in the text of the trace; START that in the block if the
-line is in this block, else that in the kept texts. NEXT is one more than the interval before it on its row. A free
-place has the LENGTH 0."""
+"""Columns of an open interval. POSITION is the position of its line in the text of the trace. START is the position in
+the block if the line is in this block, else in the kept texts. NEXT is one more than the place of the interval before
+it on its row. A free place has LENGTH 0."""
 COLUMNS = 6
 USED, FREE, UNMATCHED = range(3)
-"""Counts: places that were ever used, one more than the first of the free ones, ends without a begin."""
+"""Counts: places that were ever used, one more than the first free place, ends without a start."""
 
 _DEEPEST = 4096
-"""Where more intervals of a row are open, its oldest are forgotten: some types of other tools label 0, but never give
-it."""
+"""Most open intervals of a row. Beyond that, the oldest are forgotten: some types of other tools label 0, but never
+write it."""
 _KEPT = 512
 
 
 class Stacks(NamedTuple):
-    """The open intervals: their places, the first place (plus 1) and the depth of each row, counts.
+    """The open intervals: their places, the first place (plus 1) and the depth of each row, and counts.
 
-    `unmatched` (n x 2) has the row and type of each end whose begin is not in this part of the trace.
+    `unmatched` (n x 2) has the row and type of each end whose start is not in this part of the trace.
     """
 
     place: IntArray
@@ -43,7 +44,7 @@ class Stacks(NamedTuple):
 
 
 class OpenPart(NamedTuple):
-    """What a part of a trace leaves open (n x COLUMNS, texts of lines), and what it ends of those before (n x 2)."""
+    """What a part of a trace leaves open (n x COLUMNS, texts of lines), and what it ends of earlier parts (n x 2)."""
 
     place: IntArray
     texts: ByteArray
@@ -54,12 +55,11 @@ class OpenLine(NamedTuple):
     """A line with open intervals: its text without its end, and the types that are open."""
 
     text: bytes
-    row: int
     open_types: frozenset[int]
 
 
 class OpenLines:
-    """Keeper of the open intervals, and of the texts of lines that opened them in earlier blocks."""
+    """The open intervals, and the texts of the lines that opened them in earlier blocks."""
 
     def __init__(self, rows: int) -> None:
         self.stacks = Stacks(
@@ -78,7 +78,7 @@ class OpenLines:
         self._texts = np.zeros(0, np.uint8)
 
     def make_room(self, pairs: int) -> None:
-        """Make room for the intervals that a block with so many pairs can open."""
+        """Make room for the intervals that a block with this number of pairs can open."""
         place, used = self.stacks.place, int(self.stacks.counts[USED])
         if used + pairs > len(place):
             larger = np.zeros((2 * (used + pairs), COLUMNS), np.int64)
@@ -89,20 +89,20 @@ class OpenLines:
         self.stacks.counts[UNMATCHED] = 0
 
     def keep(self, text: ByteArray, base: int) -> None:
-        """Copy the lines of this block that are open out of it. `base` is the place of the block in the trace."""
+        """Copy the open lines out of this block. `base` is the position of the block in the trace."""
         place, used = self.stacks.place, int(self.stacks.counts[USED])
         kept = np.empty(int(place[:used, LENGTH].sum()), np.uint8)
         _keep_texts(place, used, text, base, self._texts, kept)
         self._texts = kept
 
     def take(self, text: ByteArray, base: int) -> OpenPart:
-        """Return what a block at `base`, which was read alone, leaves open and ends."""
+        """Return what a block at `base` leaves open and ends, after it was read alone."""
         self.keep(text, base)
         unmatched = self.stacks.unmatched[: int(self.stacks.counts[UNMATCHED])].copy()
         return OpenPart(self._sort(), self._texts, unmatched)
 
     def add(self, part: OpenPart, base: int) -> None:
-        """Follow with what a block at `base` leaves open and ends."""
+        """Apply what a block at `base` leaves open and ends."""
         self.make_room(max(len(part.place), len(part.unmatched)))
         _add_part(self.stacks, part.place, part.unmatched)
         self.keep(part.texts, base)
@@ -121,9 +121,9 @@ class OpenLines:
         for position, group in groupby(places, key=lambda place: place[POSITION]):
             opened = list(group)
             start, length = opened[0][START], opened[0][LENGTH]
-            held = text if position >= base else self._texts
+            source = text if position >= base else self._texts
             types = frozenset(place[TYPE] for place in opened)
-            yield OpenLine(held[start : start + length].tobytes(), opened[0][ROW], types)
+            yield OpenLine(source[start : start + length].tobytes(), types)
 
 
 @inlined_uncounted
@@ -150,7 +150,7 @@ def push(stacks: Stacks, row: int, number: int, position: int, start: int, lengt
 
 @inlined_uncounted
 def pop(stacks: Stacks, row: int, number: int) -> None:
-    """Close the last opened interval of a type on a row, or note that none is open."""
+    """Close the interval of a type on a row that opened last, or note that none is open."""
     place, head, _, counts, unmatched = stacks
     before, at = np.int64(0), head[row]
     while at > 0 and place[at - 1, TYPE] != number:
@@ -195,7 +195,7 @@ def _forget_oldest(stacks: Stacks, row: int, number: int) -> None:
 
 @compiled_uncounted
 def _add_part(stacks: Stacks, place: IntArray, unmatched: IntArray) -> None:
-    """Close what a part ends, then open what it leaves open. There is room for its ends and its intervals."""
+    """Close what a part ends, then open what it leaves open. The caller has made room for both."""
     for i in range(len(unmatched)):
         pop(stacks, unmatched[i, 0], unmatched[i, 1])
     for i in range(len(place)):
@@ -204,14 +204,14 @@ def _add_part(stacks: Stacks, place: IntArray, unmatched: IntArray) -> None:
 
 @compiled
 def _keep_texts(place: IntArray, used: int, text: ByteArray, base: int, before: ByteArray, kept: ByteArray) -> None:
-    """Copy the texts of all open lines to `kept`, from the block at `base` or from what was kept before."""
+    """Copy the texts of all open lines to `kept`, from the block at `base` or from the texts kept before."""
     end = 0
     for i in range(used):
         start, length = place[i, START], place[i, LENGTH]
         if length == 0:
             continue
-        held = text if place[i, POSITION] >= base else before
+        source = text if place[i, POSITION] >= base else before
         for k in range(length):
-            kept[end + k] = held[start + k]
+            kept[end + k] = source[start + k]
         place[i, START] = end
         end += length

@@ -1,32 +1,28 @@
-"""What is before the records of a trace, and beside it: header, communicators, .pcf and .row; and the same of a cut."""
+"""Reads the header, communicators, .pcf and .row of a trace, and writes the header of a cut."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.output import list_trace_files
+from nsys2prv_ng.paraver.files import list_trace_files
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings
 from nsys2prv_ng.paraver.read.row_reader import read_row
-from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_first_line
+from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_communicators, read_first_line
 
 NS_OF_UNIT = {"_ns": 1, "_us": 10**3, "_ms": 10**6}
-_LINE = re.compile(r"#Paraver \(([^)]*)\):[^:_]*(_[^:]*)?:(.*)", re.ASCII | re.DOTALL)
 _DATE = "%d/%m/%Y at %H:%M"
 
 
 @dataclass(frozen=True)
 class Prologue:
-    """The header of a trace, its texts, and what was read of the first line behind its communicators."""
+    """The header of a trace, its communicators, and what was read of the first line after them."""
 
     header: TraceHeader
-    date: str
-    unit: str
     objects: str
     """Resources and applications, without the number of communicators."""
     communicators: list[bytes]
@@ -34,8 +30,8 @@ class Prologue:
 
     @property
     def ns(self) -> int:
-        """Length (ns) of the unit of times; without one, Paraver takes microseconds."""
-        return NS_OF_UNIT.get(self.unit, NS_OF_UNIT["_us"])
+        """Length (ns) of the time unit; if there is no unit, Paraver takes microseconds."""
+        return NS_OF_UNIT.get(self.header.unit, NS_OF_UNIT["_us"])
 
     @property
     def duration(self) -> int:
@@ -45,39 +41,29 @@ class Prologue:
 
 def read_prologue(stream: TraceStream) -> Prologue:
     """Read the first lines of a trace. Raises TranslationError if its header cannot be understood."""
-    line = read_first_line(stream).rstrip("\r\n")
     problems = Findings(stream.path)
-    header = read_header(line, problems, Findings(stream.path))
-    match = _LINE.fullmatch(line)
-    if match is None or header.duration is None or not header.applications:
+    header = read_header(read_first_line(stream).rstrip("\r\n"), problems, Findings(stream.path))
+    if header.duration is None or not header.applications:
         reason = problems.list_problems()[0].message if problems.list_problems() else "it cannot be read"
         raise TranslationError(f"{stream.path}: its header is damaged: {reason}")
-    date, unit, objects = match.groups()
-    head = b""
-    communicators: list[bytes] = []
-    while len(communicators) < header.communicators:
-        head = stream.read_line()
-        if head[:1] not in (b"c", b"C", b"i", b"I"):
-            break
-        communicators.append(head.rstrip(b"\r\n"))
-        head = b""
-    if header.communicators:
-        objects = objects.rpartition(",")[0]
-    return Prologue(header, date, unit or "", objects, communicators, head)
+    communicators, head = read_communicators(stream, header.communicators)
+    objects = header.objects.rpartition(",")[0] if header.communicators else header.objects
+    return Prologue(header, objects, [line.rstrip(b"\r\n") for line in communicators], head)
 
 
 def format_header(prologue: Prologue, objects: str, communicators: list[bytes], begin: int, duration: int) -> bytes:
     """Return the header of a cut. `begin`: its time 0 in the trace, `duration`: its length, both in the trace's unit.
 
-    The date is that of the begin, up to a minute early: the header of the trace has no seconds.
+    The date is up to a minute early, because the header of the trace has no seconds.
     """
     count = f",{len(communicators)}" if communicators else ""
-    line = f"#Paraver ({_move_date(prologue.date, begin * prologue.ns)}):{duration}{prologue.unit}:{objects}{count}"
+    date = _move_date(prologue.header.date, begin * prologue.ns)
+    line = f"#Paraver ({date}):{duration}{prologue.header.unit}:{objects}{count}"
     return b"\n".join([line.encode("latin-1"), *communicators]) + b"\n"
 
 
 def _move_date(date: str, ns: int) -> str:
-    """Return a later date; one of another form stays as it is."""
+    """Return the date some ns later; a date of another form stays as it is."""
     try:
         return (datetime.strptime(date, _DATE) + timedelta(microseconds=ns // 1000)).strftime(_DATE)
     except (ValueError, OverflowError):
@@ -86,7 +72,7 @@ def _move_date(date: str, ns: int) -> str:
 
 @dataclass(frozen=True)
 class Labels:
-    """The .pcf and .row of a trace: their texts, empty where there is none, what they hold, and what is missing."""
+    """The .pcf and .row of a trace: their texts (empty if there is no file), their contents, and warnings."""
 
     pcf: str
     row: str
@@ -105,7 +91,7 @@ def read_labels(trace: Path) -> Labels:
         (row, "objects have numbers for names"),
     ):
         try:
-            # As bytes that may be no text: the copy is as the file is.
+            # Bytes need not be text: the copy keeps them as they are.
             texts[path] = path.read_bytes().decode("utf-8", "surrogateescape")
             if path == pcf:
                 config = read_pcf(path, Findings(path), Findings(path))

@@ -1,8 +1,8 @@
-"""Reads blocks of a trace: one after the other where a limit of the window lies in them, or several at a time.
+"""Reads blocks of a trace: one after the other if a limit of the window lies in them, otherwise several at once.
 
-A block that lies as a whole before the window, or within it, is read without what came before: its ends that close
-nothing in it close the last open intervals of the blocks before, since intervals of a type nest. So the cores share the
-reading, and the blocks join in their order.
+A block that lies entirely before the window, or within it, is read without the blocks before it. Ends that close
+nothing in the block close the last open intervals of the blocks before, because intervals of a type nest. So the cores
+share the reading, and the blocks are joined in their order.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
+from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.cutting import lines
 from nsys2prv_ng.cutting.line_fields import MOST_DIGITS, Pairs, Rows
-from nsys2prv_ng.cutting.lines import Levels, Texts, Window, scan
+from nsys2prv_ng.cutting.lines import Levels, Scan, Texts, Window, scan
 from nsys2prv_ng.cutting.open_lines import OpenLine, OpenLines, OpenPart
 from nsys2prv_ng.cutting.type_roles import TypeRoles
 
 
 class Block(NamedTuple):
-    """Whole lines of a trace, the place of the first in its text, and the times of the first and last (-1: unknown)."""
+    """Whole lines of a trace, the position of the first one in its text, and first and last time (-1: unknown)."""
 
     text: ByteArray
     base: int
@@ -28,29 +28,22 @@ class Block(NamedTuple):
     last: int
 
 
-class HeldPart(NamedTuple):
-    """Rows with values that hold: n rows, and for each its values (n x columns), CPU and last idle time (-1: none)."""
-
-    row: IntArray
-    value: IntArray
-    is_known: BoolArray
-    cpu: IntArray
-    idle_since: IntArray
-
-
 class Part(NamedTuple):
-    """What was read of a block alone."""
+    """The result of reading a block alone."""
 
     block: Block
     progress: IntArray
     texts: tuple[bytes, bytes, bytes]
-    """Lines in their place; states and communications that begin with the window."""
+    """Lines in their place; states and communications that start with the window."""
     opened: OpenPart
-    held: HeldPart
+    rows: IntArray
+    """Rows with values in force."""
+    held: Levels
+    """The values of these rows."""
 
 
 _TAIL = 4096
-"""Bytes in which the last line of a block is sought."""
+"""Number of bytes in which the last line of a block is searched for."""
 
 
 def make_block(text: ByteArray, base: int) -> Block:
@@ -62,14 +55,14 @@ def make_block(text: ByteArray, base: int) -> Block:
 
 
 def _read_time(line: bytes) -> int:
-    """Return the time of a record, -1 for what is none or may be cut off."""
+    """Return the time of a record; -1 if the line is not a record or may be cut off."""
     fields = line.split(b":", 6)
     is_record = len(fields) == 7 and fields[0] in (b"1", b"2", b"3") and fields[5].isdigit()
     return int(fields[5]) if is_record and len(fields[5]) <= MOST_DIGITS else -1
 
 
 class Reader:
-    """Reader of lines: of all of a trace, or of single blocks. `progress` is what `scan` says of it."""
+    """Reader of the lines of a whole trace, or of single blocks. `scan` updates `progress`."""
 
     def __init__(self, rows: Rows, roles: TypeRoles) -> None:
         self._rows, self._roles = rows, roles
@@ -84,7 +77,8 @@ class Reader:
         self._fields = np.zeros(16, np.int64)
 
     def read_alone(self, block: Block, phase: int, window: Window) -> Part | None:
-        """Read a block without those before it; return None if it holds a limit of the window or is not sorted."""
+        """Read a block without the blocks before it; return None if it contains a limit of the window or is not
+        sorted."""
         self._opened.clear()
         self.levels.has_any.fill(False)
         self.levels.is_known.fill(False)
@@ -93,40 +87,27 @@ class Reader:
         self.progress[lines.PHASE], self.progress[lines.BASE] = phase, block.base
         if self.scan(block, window) != lines.BLOCK_READ:
             return None
-        texts = self.take_texts()
-        return Part(block, self.progress.copy(), texts, self._opened.take(block.text, block.base), self._take_held())
-
-    def _take_held(self) -> HeldPart:
-        row = np.flatnonzero(self.levels.has_any)
-        value, is_known, _, cpu, idle_since = self.levels
-        return HeldPart(row, value[row], is_known[row], cpu[row], idle_since[row])
+        rows = np.flatnonzero(self.levels.has_any)
+        held = Levels._make(column[rows] for column in self.levels)
+        opened = self._opened.take(block.text, block.base)
+        return Part(block, self.progress.copy(), self.take_texts(), opened, rows, held)
 
     def start(self, block: Block) -> None:
-        """Begin with a block."""
+        """Start to read a block."""
         self.progress[lines.BASE], self.progress[lines.AT] = block.base, 0
 
     def scan(self, block: Block, window: Window) -> int:
-        """Go on with a block up to a limit of the window; return why it stops."""
+        """Continue with a block up to a limit of the window; return why it stops."""
         size = block.text.size
         if self.progress[lines.AT] == 0:
             self._make_room(size)
-        return scan(
-            block.text,
-            size,
-            self.progress,
-            window,
-            self._rows,
-            self._roles.keys,
-            self._roles.roles,
-            self._opened.stacks,
-            self.levels,
-            self._pairs,
-            self._texts,
-            self._fields,
-        )
+        places = self._rows, self._roles.table, self._opened.stacks
+        state = Scan(self.progress, window, *places, self.levels, self._pairs, self._texts, self._fields)
+        return scan(block.text, size, state)
 
     def _make_room(self, size: int) -> None:
-        """Make room for what a block can hold: a pair takes at least four bytes, and each time can grow by a digit."""
+        """Make room for the contents of a block: a pair takes at least four bytes, and each time can grow by a
+        digit."""
         self._opened.make_room(size // 4 + 1)
         if size > self._room:
             self._room = size
@@ -135,7 +116,8 @@ class Reader:
             self._texts = Texts(np.empty(3 * (2 * size + 64), np.uint8), self._starts.copy())
 
     def take_texts(self) -> tuple[bytes, bytes, bytes]:
-        """Return what is written since the last call: lines, and states and communications of the begin."""
+        """Return the text written since the last call: lines, and states and communications that start with the
+        window."""
         text, end = self._texts
         first, second, third = (
             text[low:high].tobytes() for low, high in zip(self._starts.tolist(), end.tolist(), strict=True)
@@ -144,22 +126,22 @@ class Reader:
         return first, second, third
 
     def end_block(self, block: Block) -> None:
-        """Keep what a block leaves open."""
+        """Keep the lines that a block leaves open."""
         self._opened.keep(block.text, block.base)
 
     def list_open(self, block: Block | None) -> list[OpenLine]:
-        """Return the open lines. `block` is that in which the reader is, if it is in one."""
-        text, base = (np.zeros(0, np.uint8), _BEHIND) if block is None else (block.text, block.base)
+        """Return the open lines. `block` is the block that is being read, if any."""
+        text, base = (np.zeros(0, np.uint8), _AFTER_ALL) if block is None else (block.text, block.base)
         return self._opened.list_lines(text, base)
 
     def add(self, part: Part) -> None:
-        """Go on behind a block that was read alone."""
-        row, value, is_known, cpu, idle_since = part.held
-        self.levels.value[row] = np.where(is_known, value, self.levels.value[row])
-        self.levels.is_known[row] |= is_known
-        self.levels.has_any[row] = True
-        self.levels.cpu[row] = cpu
-        self.levels.idle_since[row] = np.where(idle_since < 0, self.levels.idle_since[row], idle_since)
+        """Continue after a block that was read alone."""
+        rows, held, levels = part.rows, part.held, self.levels
+        levels.value[rows] = np.where(held.is_known, held.value, levels.value[rows])
+        levels.is_known[rows] |= held.is_known
+        levels.has_any[rows] = True
+        levels.cpu[rows] = held.cpu
+        levels.idle_since[rows] = np.where(held.idle_since < 0, levels.idle_since[rows], held.idle_since)
         self._opened.add(part.opened, part.block.base)
         if part.progress[lines.SKIPPED] and not self.progress[lines.SKIPPED]:
             self.progress[lines.SKIPPED_LINE] = self.progress[lines.LINE] + part.progress[lines.SKIPPED_LINE]
@@ -168,5 +150,5 @@ class Reader:
         self.progress[lines.TIME] = part.progress[lines.TIME]
 
 
-_BEHIND = 1 << 62
-"""A place behind every trace."""
+_AFTER_ALL = 1 << 62
+"""A position after every trace."""

@@ -1,7 +1,7 @@
-"""What a cut wrote.
+"""The result of a cut.
 
-The fields are the keys of `CutResult.to_dict`. Programs rely on them: a key that changes, or its meaning, needs another
-CUT_VERSION.
+The fields are the keys of `CutResult.to_dict`. Programs rely on them: if a key or its meaning changes, CUT_VERSION must
+change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CUT_VERSION = 1
 
 @dataclass(frozen=True)
 class CutResult:
-    """What a cut read and wrote. Times are ns of the trace that was cut, sizes bytes."""
+    """What a cut read and wrote. Times are in ns of the trace that was cut, sizes in bytes."""
 
     trace: str
     output: str
@@ -28,13 +28,13 @@ class CutResult:
     events: int
     communications: int
     bytes: int
-    """Length of the text of the .prv; `file_bytes` is that of its file, which may be compressed."""
+    """Length of the text of the .prv; `file_bytes` is the length of its file, which may be compressed."""
     file_bytes: int
     seconds: float
     warnings: list[str]
 
     def to_dict(self) -> dict[str, object]:
-        """Return the fields as `json.dumps` takes them."""
+        """Return the fields in a form that `json.dumps` accepts."""
         return {"version": CUT_VERSION, **asdict(self)}
 
     def text(self) -> str:

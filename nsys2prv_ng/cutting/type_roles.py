@@ -1,14 +1,15 @@
-"""What an event type does to the time after it, from its number and its labels: opens and closes, or holds a value.
+"""Finds the roles of event types from their numbers and labels: whether they open and close, or keep a value.
 
-Lines of text have no classes as records have (`records.columns`): these roles are what tells a line that opens from one
-that closes. They are right for the traces of this package, and for others whose types label the value 0, as Extrae's
-do; other types count as points, which change nothing after them.
+Records have classes (`records.columns`), but lines of text have none: roles distinguish a line that opens from a line
+that closes. They are right for traces of this package, and for other traces whose types label the value 0, as Extrae's
+do. Other types count as points, which change nothing after them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +21,9 @@ from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
 from nsys2prv_ng.runtime.jit import inlined_uncounted
 
 NO_ROLE, INTERVAL, QUANTITY, IDLE_STRETCH = 0, -1, -2, -3
-"""Roles of types, beside the columns of levels from 1. An interval is open from a value to its 0; a quantity that the
-same line gives ends with it, or, on a line without an interval, opens and closes as one. The length of an idle stretch
-is given at its end."""
+"""Roles of types; the columns of levels, from 1, are roles as well. An interval is open from a value to its 0. A
+quantity on the same line ends with the interval; on a line without an interval, it opens and closes like one. The
+length of an idle stretch is given at its end."""
 
 ACTIVITY = tuple(
     event_type.number
@@ -33,7 +34,7 @@ ACTIVITY = tuple(
         types.GPU_ACTIVITY_WITH_WAITS,
     )
 )
-"""Levels in the first columns: what a GPU does as a whole, which no trace knows after its end."""
+"""Levels in the first columns: the activity of a GPU as a whole, which is unknown after the end of a trace."""
 ACTIVITY_COLUMNS = len(ACTIVITY)
 MEMORY = tuple(event_type.number for event_type in types.MEMORY_LEVELS)
 QUANTITIES = frozenset(
@@ -51,21 +52,22 @@ QUANTITIES = frozenset(
         types.LATENESS,
     )
 )
-"""What the end of an interval sets to 0 beside its own type."""
-_METRICS = (
-    range(families.GPU_METRIC_FIRST, families.GPU_METRIC_FIRST + families.GPU_METRIC_IDS),
-    range(families.GPU_METRIC_OTHERS, families.GPU_METRIC_OTHERS + families.GPU_METRIC_OTHERS_COUNT),
-    range(families.CPU_COUNTER_FIRST, families.CPU_COUNTER_FIRST + families.CPU_COUNTER_IDS),
-    range(families.NODE_METRIC_FIRST, families.NODE_METRIC_FIRST + families.NODE_METRIC_COUNT),
-)
+"""Types that the end of an interval sets to 0 beside its own type."""
+_METRICS = (families.GPU_METRICS, families.OTHER_GPU_METRICS, families.CPU_COUNTERS, families.OTHER_NODE_METRICS)
+
+
+class RoleTable(NamedTuple):
+    """An open hash table of the roles of types, at most half full."""
+
+    keys: IntArray
+    roles: IntArray
 
 
 @dataclass(frozen=True)
 class TypeRoles:
-    """The roles of the types of a trace: an open hash table of them, and the types of the columns of levels."""
+    """The roles of the types of a trace: a table of them, and the types of the columns of levels."""
 
-    keys: IntArray
-    roles: IntArray
+    table: RoleTable
     levels: list[int]
     intervals: frozenset[int]
     quantities: frozenset[int]
@@ -82,7 +84,7 @@ def find_roles(config: ParaverConfig) -> TypeRoles:
     levels = [*ACTIVITY, *(number for number in sorted(config.types) if _is_level(number, intervals))]
     roles = dict.fromkeys(quantities, QUANTITY) | {types.GPU_IDLE_STRETCH.number: IDLE_STRETCH}
     roles |= {number: column for column, number in enumerate(levels, 1)} | dict.fromkeys(intervals, INTERVAL)
-    return TypeRoles(*_make_table(roles), levels, intervals, quantities)
+    return TypeRoles(_make_table(roles), levels, intervals, quantities)
 
 
 def _is_level(number: int, intervals: Collection[int]) -> bool:
@@ -90,7 +92,7 @@ def _is_level(number: int, intervals: Collection[int]) -> bool:
 
 
 def is_counter(number: int) -> bool:
-    """Return whether Paraver takes a type for a hardware counter, whose values belong to the time before them."""
+    """Return whether Paraver treats a type as a hardware counter, whose values belong to the time before them."""
     return number in COUNTER_TYPES
 
 
@@ -100,8 +102,7 @@ _HIGHEST = 2**31 - 1
 _FACTOR = 0x9E3779B1
 
 
-def _make_table(roles: dict[int, int]) -> tuple[IntArray, IntArray]:
-    """Return an open hash table of roles by type, at most half full."""
+def _make_table(roles: dict[int, int]) -> RoleTable:
     keys = np.full(1 << (2 * len(roles) + 1).bit_length(), _FREE, np.int64)
     values = np.zeros(keys.size, np.int64)
     for number, role in roles.items():
@@ -109,17 +110,18 @@ def _make_table(roles: dict[int, int]) -> tuple[IntArray, IntArray]:
         while keys[slot] != _FREE:
             slot = (slot + 1) & (keys.size - 1)
         keys[slot], values[slot] = number, role
-    return keys, values
+    return RoleTable(keys, values)
 
 
 @inlined_uncounted
-def look_up_role(keys: IntArray, roles: IntArray, number: int) -> int:
+def look_up_role(table: RoleTable, number: int) -> int:
     """Return the role of a type in compiled code."""
     if number <= 0 or number > _HIGHEST:
         return NO_ROLE
-    slot = np.uint64((number * _FACTOR >> 16) & (keys.size - 1))  # unsigned: no test for negative places
+    keys = table.keys
+    slot = np.uint64((number * _FACTOR >> 16) & (keys.size - 1))  # unsigned: no test for negative positions
     key = keys[slot]
     while key != number and key != _FREE:
         slot = (slot + np.uint64(1)) & np.uint64(keys.size - 1)
         key = keys[slot]
-    return NO_ROLE if key == _FREE else roles[slot]
+    return NO_ROLE if key == _FREE else table.roles[slot]

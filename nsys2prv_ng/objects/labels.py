@@ -1,8 +1,8 @@
-"""The labels of rows, as people read them in Paraver and in paramedir's tables.
+"""Makes the labels of rows, as users read them in Paraver and in paramedir's tables.
 
-BSC's BasicAnalysis takes a row for a stream only if its label is exactly `CUDA-D<n>.S<n>`, and for a GPU's metrics only
-if it is `Metrics GPU<n>`. So these labels repeat: for a further row of a stream, for GPUs of one number on two nodes.
-The name of the task says which rank they are of. All other labels are unique within a trace.
+BSC's BasicAnalysis treats a row as a stream only if its label is exactly `CUDA-D<n>.S<n>`, and as the metrics of a GPU
+only if its label is `Metrics GPU<n>`. So these labels repeat: for further rows of a stream, and for GPUs with the same
+number on two nodes. The name of the task shows the rank. All other labels are unique within a trace.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _FIXED = (RowKind.STREAM, RowKind.DEVICE)
 
 
 class LabelledTask(NamedTuple):
-    """What the labels of a task's rows are made from."""
+    """The inputs for the labels of a task's rows."""
 
     rows: Sequence[Row]
     folded: Sequence[str]
-    """Names of the threads that share the row of folded threads, by `name_threads`."""
+    """Names of the threads that share the row of folded threads, from `name_threads`."""
     rank: int | None
-    """That of the process, or of the process that started it."""
+    """The rank of the process, or of the process that started it."""
     node: str
 
 
 class _Label(NamedTuple):
-    """A label that may get longer, with what makes it longer."""
+    """A label that may get longer, with the row and node that supply the additions."""
 
     text: str
     row: Row
@@ -48,9 +48,9 @@ class _Label(NamedTuple):
 def label_rows(tasks: Sequence[LabelledTask]) -> list[list[str]]:
     """Return the labels of the rows of each task: `r2 python3 1987` for a host thread of rank 2.
 
-    Where labels repeat, folded threads counted too, that of a host thread ends with its id, and that of the row of
-    folded threads with the id of the process. Where they still do, the name of the node stands in front if it differs,
-    and else a number behind.
+    If labels repeat (the names of folded threads count as well), the label of a host thread ends with its id, and the
+    label of the row of folded threads with the id of the process. If they still repeat, the name of the node goes in
+    front if it differs, otherwise a number at the end.
     """
     labels = [
         _Label(text, row, task.node)
@@ -79,7 +79,7 @@ def _find_id(row: Row) -> int:
 
 
 def _add_nodes(labels: Sequence[_Label]) -> list[_Label]:
-    """Put the name of the node in front of labels that rows of several nodes have."""
+    """Put the name of the node in front of labels that occur on more than one node."""
     nodes: dict[str, set[str]] = {}
     for label in labels:
         nodes.setdefault(label.text, set()).add(label.node)
@@ -92,7 +92,7 @@ def _add_nodes(labels: Sequence[_Label]) -> list[_Label]:
 
 
 def _number_repeats(labels: Sequence[_Label]) -> list[str]:
-    """Return the texts; one that repeats gets a number, but those of streams and GPUs stay."""
+    """Return the texts. Repeated ones get a number, except for the labels of streams and GPUs."""
     fixed = list(dict.fromkeys(label.text for label in labels if label.is_fixed))
     unique = make_unique([*fixed, *(label.text for label in labels if not label.is_fixed)])
     free = iter(unique[len(fixed) :])
@@ -103,7 +103,7 @@ def _number_repeats(labels: Sequence[_Label]) -> list[str]:
 
 
 def name_threads(reports: Sequence[Metadata], tids: Iterable[int]) -> list[str]:
-    """Return the names of threads of a process by globalTid, each from a report of the process that names it."""
+    """Return the names of threads of a process by globalTid, each from a report of the process that has the name."""
     names = []
     for tid in tids:
         naming = (report for report in reports if tid in report.threads)
@@ -112,7 +112,7 @@ def name_threads(reports: Sequence[Metadata], tids: Iterable[int]) -> list[str]:
 
 
 def _name_thread(metadata: Metadata, thread: Thread) -> str:
-    """Return the name of a thread in one line, or that of its process."""
+    """Return the name of a thread on one line, or else the name of its process."""
     return to_one_line(metadata.threads.get(thread.global_tid) or metadata.get_process_name(thread.process))
 
 
@@ -121,7 +121,7 @@ def _format_rank(rank: int | None) -> str:
 
 
 def _name_rows(rows: Sequence[Row], rank: int | None) -> list[str]:
-    """Return names of a task's rows, those of host threads with the rank; threads of one name have the same."""
+    """Return names for the rows of a task, with the rank for host threads. Threads with the same name share it."""
     prefix = _format_rank(rank)
     stream_numbers = _number_streams(rows)
     part_names = _name_node_parts(rows)
@@ -143,7 +143,7 @@ def _name_rows(rows: Sequence[Row], rank: int | None) -> list[str]:
 
 
 def _name_node_parts(rows: Sequence[Row]) -> Iterator[str]:
-    """Return names for parts of a node: parts of one name are numbered, whichever reports have them."""
+    """Return names for parts of a node. Parts with the same name are numbered across all reports."""
     parts: dict[str, dict[object, int]] = {}
     names = []
     for key, _, place in rows:
@@ -158,9 +158,9 @@ def _name_node_parts(rows: Sequence[Row]) -> Iterator[str]:
 def _number_streams(rows: Sequence[Row]) -> dict[tuple[int, int, int], int]:
     """Return the number in the label of each stream of a task, by GPU, stream and context.
 
-    Where several contexts of a GPU have a stream of one number, the lowest context keeps the number. Another gets 1000
-    times the stream plus the context (stream 7 of context 2 is 7002), or the next number that no stream of the process
-    has.
+    If several contexts of a GPU have a stream with the same number, the lowest context keeps the number. Another gets
+    1000 times the stream plus the context (stream 7 of context 2 is 7002), or the next number that no stream of the
+    process has.
     """
     streams = sorted({(key.gpu, place.stream, place.context) for key, _, place in rows if isinstance(place, Stream)})
     taken = {stream for _, stream, _ in streams}

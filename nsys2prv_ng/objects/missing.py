@@ -10,10 +10,10 @@ _MOST_SHOWN = 20
 
 
 def find_missing_ranks(reports: Sequence[Metadata], ranks_of_tasks: Iterable[int | None]) -> list[str]:
-    """Return a warning for each kind of launcher that started ranks without a report.
+    """Return a warning for each kind of launcher that started ranks which left no report.
 
-    The environment of the ranks that have a report shows how many ranks there are. `ranks_of_tasks`: the ranks that the
-    reports show by any means, since one report can hold several.
+    The environment of ranks with a report gives the number of ranks. `ranks_of_tasks`: the ranks found by any means,
+    because one report can contain several ranks.
     """
     launched_ranks: dict[tuple[str, int], set[int]] = {}
     for report in reports:
@@ -23,7 +23,7 @@ def find_missing_ranks(reports: Sequence[Metadata], ranks_of_tasks: Iterable[int
     known = {rank for rank in ranks_of_tasks if rank is not None}
     warnings = []
     for (variable, size), ranks in sorted(launched_ranks.items()):
-        # What was launched may be launchers of ranks themselves, one on each node: their numbers are then no ranks.
+        # The launched programs may themselves launch ranks, one on each node: then their numbers are not ranks.
         if max(known, default=0) < size:
             ranks |= known
         gaps = _find_gaps(ranks, size)

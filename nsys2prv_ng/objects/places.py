@@ -1,4 +1,4 @@
-"""Where the events of a report happened: dense ids, which become rows of the trace once all reports are read."""
+"""Gives dense ids to the places of events in a report. They become rows of the trace once all reports are read."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Thread(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A CUDA stream of a process. `device` is the process's own ordinal.
+    """A CUDA stream of a process. `device` is the ordinal within the process.
 
-    A `lane` above 0 holds operations that started before an earlier one of the stream had ended.
+    A `lane` above 0 has operations that started before an earlier operation of the stream had ended.
     """
 
     process: int
@@ -36,68 +36,72 @@ class Stream(NamedTuple):
 
 
 class Device(NamedTuple):
-    """A GPU of the node as a whole, by nsys's number."""
+    """A GPU of the node as a whole, by its number in nsys."""
 
     gpu: int
 
 
 class Node(NamedTuple):
-    """The node itself, for what belongs to no process."""
+    """The node itself, for events that belong to no process."""
 
 
 class NodePart(NamedTuple):
-    """A part of the node that has values of its own, such as a network card or a core.
+    """A part of the node with values of its own, such as a network card or a core.
 
-    Reports of a node that agree in all fields mean the same part; names alone are not unique.
+    Reports of a node mean the same part if they agree in all fields; names alone are not unique.
     """
 
     name: str
     key: tuple[int, ...]
-    """What nsys distinguishes it by from others of its name."""
+    """What distinguishes it in nsys from other parts with the same name."""
     port: int = 0
     suffix: str = ""
-    """How the name of its row shows the port."""
+    """The port, as the name of its row shows it."""
     is_own: bool = False
-    """Whether it is the report's own: other reports with such a part mean another, unless they are of another time."""
+    """Whether it belongs to one report: such a part of another report is another part, unless their times differ."""
 
 
 Place = Thread | Stream | Device | Node | NodePart
 
 
 class Places:
-    """The places of one report: ids in order of registration, and what their events show of the processes."""
+    """The places of one report: ids in order of registration, and what their events reveal about the processes."""
 
     def __init__(self) -> None:
         self.all: list[Place] = []
         self._ids: dict[tuple[type[Place], Place], int] = {}
-        """Id by kind and place: as tuples, a thread and a GPU of one number are equal."""
+        """Id by kind and place, because a thread and a GPU with the same number are equal as tuples."""
         self.called: set[int] = set()
-        """Processes that have a call, range or device operation: each is a task."""
+        """Processes with a call, range or device operation: each is a task."""
         self.application: set[int] = set()
-        """Processes that have GPU, MPI or NCCL events: the ranks are among them."""
+        """Processes with GPU, MPI or NCCL events: the ranks are among them."""
         self.instrumented: set[int] = set()
-        """Processes that have more than operating-system calls, which every launcher makes too."""
+        """Processes with more than operating-system calls, which every launcher makes too."""
         self.only_observed: set[int] = set()
-        """Ids of threads that made no call and were merely observed, as by the scheduler: they have no row."""
+        """Ids of threads that made no call and were merely observed, for example by the scheduler: they have no row."""
         self.studied: set[int] = set()
-        """Ids of threads that made more than calls of the operating system, such as calls of CUDA or NVTX ranges."""
+        """Ids of threads that made more than operating-system calls, such as CUDA calls or NVTX ranges."""
 
     def _find(self, place: Place) -> int | None:
         """Return the id of a place, if it has one."""
         return self._ids.get((type(place), place))
 
     def _register(self, place: Place) -> int:
-        """Return the id of a place, a new one for a new place."""
+        """Return the id of a place; a new place gets a new id."""
         known = self._find(place)
         if known is None:
             known = self._ids[type(place), place] = len(self.all)
             self.all.append(place)
         return known
 
-    def threads(self, global_tid: IntArray, *, application: bool, system_calls: bool = False) -> IntArray:
-        """Return ids of the threads with these globalTids, which made calls.
+    def _find_threads(self, global_tid: IntArray) -> set[int]:
+        """Return the ids of the threads that have one."""
+        return {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
 
-        `application`: GPU, MPI or NCCL events are among them; `system_calls`: they are calls of the operating system.
+    def threads(self, global_tid: IntArray, *, application: bool, system_calls: bool = False) -> IntArray:
+        """Return the ids of the threads with these globalTids, which made calls.
+
+        `application`: GPU, MPI or NCCL events are among the calls; `system_calls`: they are operating-system calls.
         """
         codes, distinct = pd.factorize(global_tid)
         ids = np.array([self._register(Thread(int(tid))) for tid in distinct], np.int64)
@@ -108,21 +112,21 @@ class Places:
         return ids[codes]
 
     def note_calls(self, global_tid: IntArray, application: bool, system_calls: bool) -> None:
-        """Note that these threads (or, by globalPid, processes) made calls that the trace does not show."""
-        known = {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
+        """Note that these threads (or, by globalPid, processes) made calls that are not in the trace."""
+        known = self._find_threads(global_tid)
         self.only_observed -= known
         if not system_calls:
             self.studied |= known
         self._note_tasks({int(tid) >> 24 for tid in global_tid}, application, system_calls)
 
     def note_studied(self, global_tid: IntArray) -> None:
-        """Note that these threads made more than calls of the operating system."""
-        self.studied |= {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
+        """Note that these threads made more than operating-system calls."""
+        self.studied |= self._find_threads(global_tid)
 
     def observed_threads(self, global_tid: IntArray) -> IntArray:
-        """Return ids of threads with these globalTids, about which something is known that is no call of theirs.
+        """Return the ids of the threads with these globalTids, which were observed without a call.
 
-        It makes no task of their processes. A thread about which nothing else is known has no row.
+        Their processes do not become tasks. A thread without other events has no row.
         """
         codes, distinct = pd.factorize(global_tid)
         threads = [Thread(int(tid)) for tid in distinct]
@@ -134,14 +138,14 @@ class Places:
     def streams(
         self, process: IntArray, device: IntArray, context: IntArray, stream: IntArray, lane: IntArray
     ) -> IntArray:
-        """Return ids of the streams that these operations ran on."""
+        """Return the ids of the streams on which these operations ran."""
         codes, distinct = find_distinct_rows(process, device, context, stream, lane)
         ids = np.array([self._register(Stream(*key)) for key in distinct], np.int64)
         self._note_tasks({key[0] for key in distinct}, application=True)
         return ids[codes]
 
     def devices(self, gpu: IntArray) -> IntArray:
-        """Return ids of the GPUs as a whole with these numbers of nsys's."""
+        """Return the ids of whole GPUs by their numbers in nsys."""
         codes, distinct = pd.factorize(gpu)
         return np.array([self._register(Device(int(number))) for number in distinct], np.int64)[codes]
 
@@ -150,11 +154,11 @@ class Places:
         return self._register(Node())
 
     def node_parts(self, parts: Sequence[NodePart]) -> IntArray:
-        """Return ids of parts of the node."""
+        """Return the ids of parts of the node."""
         return np.array([self._register(part) for part in parts], np.int64)
 
     def has_idle_threads(self) -> bool:
-        """Return whether some thread made no more than calls of the operating system, as far as is known."""
+        """Return whether some thread made only operating-system calls, as far as is known."""
         idle = (number for number, place in enumerate(self.all) if isinstance(place, Thread))
         return any(number not in self.studied and number not in self.only_observed for number in idle)
 

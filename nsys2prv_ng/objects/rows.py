@@ -1,4 +1,4 @@
-"""The rows of a task: what distinguishes and sorts them."""
+"""Defines the rows of a task: what distinguishes and sorts them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from nsys2prv_ng.objects.places import Place
 from nsys2prv_ng.report.metadata import Metadata
 
 FOLDED = 2
-"""First part of the `order` of the row of folded threads, after those of the main thread and of others (False, True).
+"""First part of the `order` of the row of folded threads, after False (main thread) and True (other threads).
 
-The second part is their number.
+The second part is the number of folded threads.
 """
 
 
@@ -26,24 +26,24 @@ class RowKind(IntEnum):
 
 
 class RowKey(NamedTuple):
-    """What a row is within its task, whichever reports have events there. Rows of a task are sorted by their keys."""
+    """The identity of a row within its task, across reports. The keys sort the rows of a task."""
 
     kind: RowKind
     gpu: int
-    """Number of the GPU of a stream or device, -1 for the others."""
+    """Number of the GPU of a stream or device; -1 for other rows."""
     order: tuple[Any, ...]
-    """What distinguishes and sorts the rows of one kind and GPU."""
+    """Distinguishes and sorts the rows of one kind and GPU."""
 
 
 def is_folded(key: RowKey) -> bool:
-    """Return whether a row is that of the folded threads of its task."""
+    """Return whether a row is the row of the folded threads of its task."""
     return key.kind == RowKind.THREAD and key.order[0] == FOLDED
 
 
 class Row(NamedTuple):
-    """A row of a task, with the first place that it was made for."""
+    """A row of a task, with the first place for which it was made."""
 
     key: RowKey
     metadata: Metadata
-    """Of the report of the place."""
+    """Metadata of the report with the place."""
     place: Place

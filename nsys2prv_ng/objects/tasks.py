@@ -1,4 +1,4 @@
-"""Finds the tasks of a job: its processes, in the order of their ranks, whichever reports they are in."""
+"""Finds the tasks of a job: its processes in the order of their ranks, over all reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 
 @dataclass(frozen=True, eq=False)
 class ReportPlaces:
-    """A report's part in the tree: its node, and the times (ns, on the common clock) of its first and last record."""
+    """A report in the tree: its places, its node, and the times (ns, common clock) of its first and last record."""
 
     metadata: Metadata
     places: Places
@@ -23,7 +23,7 @@ class ReportPlaces:
 
 @dataclass(eq=False)
 class Task:
-    """A process, in one report or (capture ranges of one run) in several; or, without a process, a node itself."""
+    """A process in one report, or in several (capture ranges of one run); without a process, a node itself."""
 
     node: int
     name: str
@@ -32,20 +32,21 @@ class Task:
     members: list[ReportPlaces] = field(default_factory=list)
     rank: int | None = None
     is_rank_certain: bool = False
-    """Whether the launcher or MPI gave it its rank, and they agree; NCCL numbers the ranks of each communicator."""
+    """Whether the rank comes from the launcher or MPI, and they agree. (NCCL numbers the ranks of each
+    communicator.)"""
     parent: int | None = None
-    """Rank of the process that started this one, which has no rank itself."""
+    """Rank of the process that started this process, if this process has no rank itself."""
 
     @property
     def owner(self) -> int | None:
-        """The task's own rank, or that of the process that started it."""
+        """The rank of the task, or of the process that started it."""
         return self.parent if self.rank is None else self.rank
 
 
 def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], dict[int, int]]:
     """Return every process with a call, range or device operation: ranks first, then their children.
 
-    Return warnings as well, and the number of processes of each rank that several have.
+    Return warnings as well, and the number of processes of each rank that more than one process has.
     """
     applications: list[Task] = []
     children: list[Task] = []
@@ -66,7 +67,7 @@ def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], 
             alone = len(processes) == 1
             task.rank = report.metadata.find_rank(process, alone=alone)
             launcher = report.metadata.rank
-            # A program that its launcher did not connect to MPI is rank 0 there, whatever the launcher calls it.
+            # A program that its launcher did not connect to MPI is rank 0 in MPI, whatever its rank in the launcher.
             known = {report.metadata.ranks.get(process), launcher if alone else None} - {None}
             task.is_rank_certain = len(known) == 1
             task.order = (launcher is None, launcher or 0, index, process)
@@ -86,7 +87,7 @@ def _make_names_unique(tasks: list[Task]) -> list[Task]:
 
 
 def _join_repeats(tasks: list[Task]) -> list[Task]:
-    """Make one task of a process that has capture ranges in several reports, which do not overlap in time."""
+    """Join the tasks of a process with capture ranges in several reports that do not overlap in time."""
     joined: list[Task] = []
     by_identity: dict[tuple[object, ...], list[Task]] = {}
     for task in sorted(tasks, key=lambda task: task.members[0].first):
@@ -103,9 +104,9 @@ def _join_repeats(tasks: list[Task]) -> list[Task]:
 
 
 def _name_ranks(tasks: list[Task]) -> tuple[list[str], dict[int, int]]:
-    """Name tasks by their rank. Where two claim the same, both keep it.
+    """Name tasks by their rank. If two claim the same rank, both keep it.
 
-    Return a warning for each such rank, and the number of claims that are certain, where there are several.
+    Return a warning for each such rank, and the number of certain claims of each rank with more than one.
     """
     warnings = []
     claimed: dict[int, list[Task]] = {}
@@ -122,9 +123,9 @@ def _name_ranks(tasks: list[Task]) -> tuple[list[str], dict[int, int]]:
 
 
 def find_idle_threads(tasks: Sequence[Task]) -> dict[Task, set[int]]:
-    """Return the globalTids of the threads that only made calls of the operating system, by task.
+    """Return the globalTids of the threads that made only operating-system calls, by task.
 
-    The main thread is not among them. What counts are all reports of the task.
+    The main thread is not among them. All reports of the task count.
     """
     idle: dict[Task, set[int]] = {}
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Rows of Paraver for the places of all reports: nodes, tasks in the order of ranks, the threads of each task."""
+"""Makes the rows of Paraver for the places of all reports: nodes, tasks in rank order, and the threads of tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.objects.labels import LabelledTask, label_rows, name_threads
-from nsys2prv_ng.objects.places import Device, NodePart, Place, Places, Stream, Thread
+from nsys2prv_ng.objects.places import Device, NodePart, Places, Stream, Thread
 from nsys2prv_ng.objects.rows import FOLDED, Row, RowKey, RowKind, is_folded
 from nsys2prv_ng.objects.tasks import ReportPlaces, Task, find_idle_threads, find_tasks
 from nsys2prv_ng.paraver.model import MAX_ROWS, TaskRows, TraceModel
@@ -22,7 +22,7 @@ _GpuKey = tuple[str, int]
 
 @dataclass(frozen=True)
 class ObjectTree:
-    """The model of the trace, each report's row of each place (-1: no row), and what to know of the ranks."""
+    """The model of the trace, the row of each place of each report (-1: no row), and facts about the ranks."""
 
     model: TraceModel
     rows: list[IntArray]
@@ -33,32 +33,40 @@ class ObjectTree:
     ranks: list[int | None]
     """Rank of each task; None for a task without a rank."""
     belongs_to: list[int | None]
-    """The same, except that children of a rank have its rank."""
+    """The same, but children of a rank have its rank."""
     is_node: list[bool]
     """Whether a task stands for its node."""
     gpu_of_row: IntArray
-    """Number of the GPU of each row of a stream or device, -1 for the others."""
+    """Number of the GPU of each row of a stream or device; -1 for other rows."""
     is_idle: BoolArray
-    """Whether each row is that of a host thread, not the main one, that only made calls of the operating system."""
+    """Whether each row belongs to a host thread, except the main thread, that made only operating-system calls."""
     warnings: list[str]
     claimed_ranks: dict[int, int]
-    """Number of processes of each rank that several have."""
+    """Number of processes of each rank that more than one process has."""
     folded: list[IntArray]
-    """Number of the folded thread of each place of each report, of all such threads; -1 for other places."""
+    """Number of the folded thread at each place of each report, over the whole trace; -1 for other places."""
 
 
 def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fold_threads: bool = False) -> ObjectTree:
-    """Make rows for every place of every report; `fold_threads` gives the idle threads of a task one row.
+    """Make rows for every place of every report. `fold_threads` gives the idle threads of a task one row.
 
-    `reports` are in an order that does not depend on how they were named. Raises TranslationError if the rows are more
-    than Paraver takes.
+    The order of `reports` must not depend on their file names. Raises TranslationError for more rows than Paraver
+    takes.
     """
     tasks, warnings, claimed_ranks = find_tasks(reports)
     idle = find_idle_threads(tasks)
     several = {task: threads for task, threads in idle.items() if len(threads) > 1}
     folded = several if fold_threads else {}
-    locator = _make_locator(reports, tasks, node_names, folded)
-    located = [_locate_places(report, locator) for report in reports]
+    locator = _Locator(
+        tasks={(report, task.process): task for task in tasks for report in task.members if task.process is not None},
+        gpu_owners=_find_gpu_owners(tasks),
+        part_repeats=_number_repeated_parts(reports),
+        node_tasks={
+            node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})
+        },
+        folded=folded,
+    )
+    located = [[locator.locate(report, number) for number in range(len(report.places.all))] for report in reports]
     rows_of_task = _collect_rows(reports, located)
     used = [task for task in [*tasks, *locator.node_tasks.values()] if task in rows_of_task]
     keys = [(task, row.key) for task in used for row in rows_of_task[task]]
@@ -81,14 +89,16 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fo
 
 
 def _mark_idle(keys: Sequence[tuple[Task, RowKey]], idle: Mapping[Task, Collection[int]]) -> BoolArray:
-    """Mark the rows of idle threads, and those that they share."""
-    own = {(task, tid & PID_MASK) for task, threads in idle.items() for tid in threads}
-    is_own = [key.kind == RowKind.THREAD and (is_folded(key) or (task, key.order[1]) in own) for task, key in keys]
-    return np.array(is_own, np.bool_)
+    """Mark the rows of idle threads, and the rows that idle threads share."""
+    idle_threads = {(task, tid & PID_MASK) for task, threads in idle.items() for tid in threads}
+    is_idle = [
+        key.kind == RowKind.THREAD and (is_folded(key) or (task, key.order[1]) in idle_threads) for task, key in keys
+    ]
+    return np.array(is_idle, np.bool_)
 
 
 def _check_rows(rows: int, saved: int) -> None:
-    """Raise TranslationError for more rows than Paraver takes; `saved`: by how many folding makes them fewer."""
+    """Raise TranslationError for more rows than Paraver takes. `saved`: the number of rows that folding would save."""
     if rows > MAX_ROWS and saved:
         raise TranslationError(
             f"the trace would have {rows:,} rows and Paraver takes {MAX_ROWS:,}; with idle threads folded it has"
@@ -100,7 +110,7 @@ def _check_rows(rows: int, saved: int) -> None:
 def _number_folded(
     reports: Sequence[ReportPlaces], tasks: Sequence[Task], folded: Mapping[Task, Collection[int]]
 ) -> list[IntArray]:
-    """Return the number of the folded thread of each place of each report; -1 for other places."""
+    """Return the number of the folded thread at each place of each report; -1 for other places."""
     threads = [(task, tid) for task in tasks for tid in sorted(folded.get(task, ()))]
     number = {(report, tid): i for i, (task, tid) in enumerate(threads) for report in task.members}
     return [
@@ -118,7 +128,7 @@ def _number_folded(
 def _collect_rows(
     reports: Sequence[ReportPlaces], located: Sequence[Sequence[tuple[Task, RowKey] | None]]
 ) -> dict[Task, list[Row]]:
-    """Return the sorted rows of each task that has any."""
+    """Return the sorted rows of each task with rows."""
     by_key: dict[Task, dict[RowKey, Row]] = {}
     for report, task_and_keys in zip(reports, located, strict=True):
         for place, at in zip(report.places.all, task_and_keys, strict=True):
@@ -134,7 +144,7 @@ def _make_model(
     node_names: Sequence[str],
     folded: Mapping[Task, Collection[int]],
 ) -> TraceModel:
-    """Number the nodes that have tasks, and label the rows of these tasks."""
+    """Return the model of the trace: number the nodes that have tasks, and label the rows of the tasks."""
     nodes = list(dict.fromkeys(task.node for task in tasks))
     labels = label_rows(
         [
@@ -147,7 +157,7 @@ def _make_model(
             for task in tasks
         ]
     )
-    rows = [TaskRows(task.name, nodes.index(task.node), own) for task, own in zip(tasks, labels, strict=True)]
+    rows = [TaskRows(task.name, nodes.index(task.node), texts) for task, texts in zip(tasks, labels, strict=True)]
     return TraceModel([node_names[node] for node in nodes], rows)
 
 
@@ -156,20 +166,23 @@ def _make_model(
 
 @dataclass(frozen=True)
 class _Locator:
-    """What it takes to find the task and the row of a place."""
+    """Finder of the task and row of a place."""
 
     tasks: Mapping[tuple[ReportPlaces, int], Task]
-    """By report and process."""
+    """Task by report and process."""
     gpu_owners: Mapping[tuple[int, _GpuKey], Task]
-    """By node and GPU."""
+    """Task by node and GPU."""
     part_repeats: Mapping[tuple[ReportPlaces, NodePart], int]
     node_tasks: Mapping[int, Task]
-    """The task that stands for each node, which need not have rows."""
+    """The task that stands for each node; it need not have rows."""
     folded: Mapping[Task, Collection[int]]
-    """The globalTids of the threads of a task that share a row."""
+    """The globalTids of the threads of each task that share a row."""
 
-    def locate(self, report: ReportPlaces, place: Place) -> tuple[Task, RowKey]:
-        """Return the task of a place, and its row there."""
+    def locate(self, report: ReportPlaces, number: int) -> tuple[Task, RowKey] | None:
+        """Return the task of a place, and its row in the task; None for a thread that was merely observed."""
+        if number in report.places.only_observed:
+            return None
+        place = report.places.all[number]
         node_task = self.node_tasks[report.node]
         if isinstance(place, Thread):
             tid = place.global_tid & PID_MASK
@@ -192,42 +205,17 @@ class _Locator:
         return node_task, RowKey(RowKind.NODE, -1, ())
 
 
-def _make_locator(
-    reports: Sequence[ReportPlaces],
-    tasks: Sequence[Task],
-    node_names: Sequence[str],
-    folded: Mapping[Task, Collection[int]],
-) -> _Locator:
-    return _Locator(
-        tasks={(report, task.process): task for task in tasks for report in task.members if task.process is not None},
-        gpu_owners=_find_gpu_owners(tasks),
-        part_repeats=_number_repeated_parts(reports),
-        node_tasks={
-            node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})
-        },
-        folded=folded,
-    )
-
-
-def _locate_places(report: ReportPlaces, locator: _Locator) -> list[tuple[Task, RowKey] | None]:
-    """Return the task and the row of each place of a report; None for threads that were merely observed."""
-    return [
-        None if number in report.places.only_observed else locator.locate(report, place)
-        for number, place in enumerate(report.places.all)
-    ]
-
-
 def group_by_shared_rows(rows: Sequence[IntArray]) -> list[list[int]]:
-    """Return the indices of arrays of rows by group, in order: arrays with a row in common are in one group.
+    """Group arrays of rows: return the sorted indices of each group. Arrays with a common row are in one group.
 
     Negative rows do not count.
     """
     group_of_row: dict[int, int] = {}
     groups: dict[int, list[int]] = {}
     for i, array in enumerate(rows):
-        own = np.unique(array[array >= 0]).tolist()
+        distinct = np.unique(array[array >= 0]).tolist()
         members = [i]
-        for other in {group_of_row[row] for row in own if row in group_of_row}:
+        for other in {group_of_row[row] for row in distinct if row in group_of_row}:
             members += groups.pop(other)
         groups[i] = sorted(members)
         for member in members:
@@ -236,22 +224,23 @@ def group_by_shared_rows(rows: Sequence[IntArray]) -> list[list[int]]:
 
 
 def group_reports_by_task(places: Sequence[Places], tree: ObjectTree) -> list[list[int]]:
-    """Return the reports by index, in order: those with threads or streams of one task are in one group."""
+    """Group reports: return the sorted indices of each group. Reports with threads or streams of one task are
+    together."""
     tasks = []
-    for own, rows in zip(places, tree.rows, strict=True):
-        is_used = np.array([isinstance(place, Thread | Stream) for place in own.all], np.bool_)
+    for report_places, rows in zip(places, tree.rows, strict=True):
+        is_used = np.array([isinstance(place, Thread | Stream) for place in report_places.all], np.bool_)
         row = rows[is_used]
         tasks.append(tree.task_of_row[row[row >= 0]])
     return group_by_shared_rows(tasks)
 
 
 def make_gpu_key(gpu: Gpu) -> _GpuKey:
-    """Return what identifies a GPU of a node across reports: its uuid, or its number where the uuid is unknown."""
+    """Return the identity of a GPU of a node across reports: its uuid, or its number if the uuid is unknown."""
     return (gpu.uuid, 0) if gpu.uuid else ("", gpu.number)
 
 
 def _find_gpu_owners(tasks: Iterable[Task]) -> dict[tuple[int, _GpuKey], Task]:
-    """Return the lowest task that ran operations on each GPU, by node and GPU."""
+    """Return the first task that ran operations on each GPU, by node and GPU."""
     owners: dict[tuple[int, _GpuKey], Task] = {}
     for task in tasks:
         for member in task.members:
@@ -266,15 +255,15 @@ def _find_gpu_owners(tasks: Iterable[Task]) -> dict[tuple[int, _GpuKey], Task]:
 
 
 def _split_numbers(name: str) -> tuple[tuple[str | int, ...], str]:
-    """Return what sorts names by the numbers in them: core 2 before core 10."""
+    """Return a key that sorts names by the numbers in them: core 2 before core 10."""
     parts = re.split(r"([0-9]{1,18})", name)
     return tuple(int(part) if i % 2 else part for i, part in enumerate(parts)), name
 
 
 def _number_repeated_parts(reports: Sequence[ReportPlaces]) -> dict[tuple[ReportPlaces, NodePart], int]:
-    """Number the parts of a node that look the same although each report has its own.
+    """Number the parts of a node that look alike although each belongs to one report.
 
-    Where such reports do not overlap in time, as capture ranges of one run do not, their parts are one and share a
+    If such reports do not overlap in time (capture ranges of one run do not), their parts are one part and share a
     number.
     """
     numbers: dict[tuple[ReportPlaces, NodePart], int] = {}

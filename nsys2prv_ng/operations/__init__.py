@@ -1,1 +1,1 @@
-"""Operations over ranks: collectives and messages, as the parts that ranks have in them, matched over all reports."""
+"""Matches operations over ranks (collectives and messages) from the parts that ranks have in them, over all reports."""

@@ -1,9 +1,9 @@
 """Finds by how many operations the sequences of two ranks are shifted against each other.
 
-A capture range starts and stops between any two operations, and not between the same ones on all ranks. So the k-th
-operation that one rank recorded is the (k + lag)-th of the other. Where both recorded an operation, they agree in its
-kind and size. Programs repeat themselves, so that several lags may agree. With the right one, the differences of the
-ends are steady (the clocks' offset and drift), while steps of a program never take the same time.
+A capture range starts and stops between any two operations, and not between the same operations on all ranks. So the
+k-th operation that one rank recorded is the (k + lag)-th operation of the other. If both recorded an operation, they
+agree in its kind and size. Programs repeat themselves, so several lags may agree. With the right lag, the differences
+of the ends are steady (they are the offset and drift of the clocks), while steps of a program never take the same time.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from nsys2prv_ng.operations.parts import ANY_SIZE
 from nsys2prv_ng.runtime.jit import compiled
 
 FURTHEST_UTC_NS = 2 * 10**9
-"""Most difference in UTC of nodes that are compared: operations further apart are another part of the program."""
+"""Largest difference in UTC of compared nodes: operations further apart belong to another part of the program."""
 
 LEAST_OVERLAP = 0.5
-"""Part of the shorter sequence that must be in both, and at least _FEW of its operations if it has them."""
+"""Share of the shorter sequence that must be in both, and at least _FEW of its operations if it has as many."""
 
 _FEW = 3
 
 _AS_STEADY = 3.0
 _STEADY_FLOOR_NS = 1000.0
-"""Limits, relative to the best lag, within which the ends of other lags count as equally steady."""
+"""Limits, relative to the best lag, within which the ends of another lag count as equally steady."""
 
 _SAMPLES = 129
 
 _MOST_WORK = 1 << 26
-"""Most comparisons in the search for the longest run of two sequences that do not agree: a tenth of a second."""
+"""Most comparisons in the search for the longest common run of two sequences: they take a tenth of a second."""
 STEEPEST = 1e-4
-"""Most drift of two clocks against each other that the differences of ends are freed from."""
+"""Largest drift between two clocks that is removed from the differences of ends."""
 
 
 class Sequence(NamedTuple):
-    """Operations of one rank in a communicator, in order: the kind, size and end (ns) of each."""
+    """Operations of one rank in a communicator, in order: kind, size and end (ns) of each."""
 
     operation: IntArray
     size: IntArray
@@ -45,7 +45,7 @@ class Sequence(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """Operations first .. last - 1 of the one sequence are first - lag .. of the other."""
+    """Operations first .. last - 1 of one sequence are first - lag .. last - 1 - lag of the other."""
 
     lag: int
     first: int
@@ -55,7 +55,7 @@ class Lag(NamedTuple):
 def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     """Return the shift of `other` against `one`; None if no part of them agrees within reach of their clocks.
 
-    If no lag makes all of the overlap agree (operations were lost), return the longest run that does.
+    If the whole overlap agrees for no lag (operations were lost), return the longest run that agrees.
     """
     n, m = one.end.size, other.end.size
     least = max(min(_FEW, n, m), int(LEAST_OVERLAP * min(n, m)))
@@ -83,7 +83,7 @@ def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, f
 
 @compiled
 def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> tuple[FloatArray, FloatArray]:
-    """Return times (ns) from the first operation of an overlap and the differences of ends, of evenly spread ones."""
+    """Return times (ns) from the start of an overlap, and differences of ends, for evenly spread operations."""
     count = min(high - low, _SAMPLES)
     time, difference = np.empty(count), np.empty(count)
     for i in range(count):
@@ -95,10 +95,10 @@ def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> 
 
 @compiled
 def _may_be_steady(time: FloatArray, difference: FloatArray, limit: float) -> bool:
-    """Return False if the spread of the differences is above the limit (ns) for certain, by three at a time.
+    """Return False if the spread of the differences is certainly above the limit (ns). Compares three at once.
 
-    At least half of the differences are within the limit of their line if the spread is. So are then two of at least a
-    quarter of the triples, as a triple holds three of them at most.
+    If the spread is within the limit, at least half of the differences are within the limit of their line. Then so are
+    two differences of at least a quarter of the triples, because a triple has at most three of them.
     """
     count = difference.size
     triples = count // 3
@@ -153,11 +153,11 @@ def _agree(one: Sequence, other: Sequence, lag: int, low: int, high: int, stride
 
 @compiled
 def _find_steady(one: Sequence, other: Sequence, least: int, furthest: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return lags, spreads of the ends and median differences (ns): of all lags that agree and are about as steady
-    as the steadiest of them, and of others that may or may not agree.
+    """Return lags, spreads of the ends and median differences (ns) of all steady lags that agree, and of some others.
 
-    A program that repeats itself agrees with itself at thousands of lags. Only the lags that become the steadiest so
-    far are compared in full, starting with the nearest ones, since the right one makes the others unlikely early.
+    Steady means about as steady as the steadiest lag. The other lags may or may not agree. A program that repeats
+    itself agrees with itself at thousands of lags. Only the lags that become the steadiest so far are compared in full,
+    starting with the nearest, because the right lag soon makes the others unlikely.
     """
     end_a, end_b = one.end, other.end
     n, m = end_a.size, end_b.size
@@ -183,7 +183,7 @@ def _find_steady(one: Sequence, other: Sequence, least: int, furthest: int) -> t
         if spread > limit:
             continue
         middle = np.median(difference)
-        # A few ends may well be steady by chance: then their distance counts as well.
+        # A few ends may be steady by chance: then their distance counts as well.
         spread += abs(middle) * 0.25 ** (high - low)
         if spread > limit:
             continue
@@ -205,7 +205,7 @@ def _choose_lag(
     spreads: FloatArray,
     by_distance: IntArray,
 ) -> int:
-    """Return the lag without a shift if both have as many operations, else the nearest; of those that are steady."""
+    """Return a steady lag: 0 if both sequences have as many operations and it is steady, else the nearest."""
     n, m = one.end.size, other.end.size
     limit = np.inf
     for i in np.argsort(spreads):
@@ -229,7 +229,7 @@ def _choose_lag(
 
 
 def overlap_in_time(one: Sequence, other: Sequence) -> bool:
-    """Return whether most of the shorter sequence is within reach of the other, so that only its content is unlike."""
+    """Return whether most of `other` is within reach of `one` in time, so that only its content differs."""
     low, high = one.end[0] - FURTHEST_UTC_NS, one.end[-1] + FURTHEST_UTC_NS
     inside = int(((other.end >= low) & (other.end <= high)).sum())
     return inside >= other.end.size * (1 - LEAST_OVERLAP / 2)
@@ -237,11 +237,11 @@ def overlap_in_time(one: Sequence, other: Sequence) -> bool:
 
 @compiled
 def _find_longest_run(one: Sequence, other: Sequence, furthest: int) -> tuple[int, int, int]:
-    """Return (lag, first, last) of the longest run that agrees with ends within reach; the nearest of equal runs."""
+    """Return (lag, first, last) of the longest run that agrees, with ends within reach; of equal runs, the nearest."""
     end_a, end_b = one.end, other.end
     n, m = end_a.size, end_b.size
     best_lag, best_first, best_last, best_distance = 0, 0, 0, furthest
-    # From the lag that is nearest in time outwards, so that a limit on the work costs the unlikely lags.
+    # Start at the lag nearest in time and go outwards, so that the limit on the work costs the unlikely lags.
     middle_a = min(n - 1, np.searchsorted(end_a, end_b[m // 2]))
     centre = min(max(middle_a - m // 2, 1 - m), n - 1)
     work = 0

@@ -1,4 +1,4 @@
-"""Finds the parts of all reports that are one operation: the k-th collective of a communicator on each of its ranks."""
+"""Matches the parts of one operation over all reports: the k-th collective of a communicator on each of its ranks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MOST_SOURCES = 16
 
 
 class PartTable(NamedTuple):
-    """n parts of ranks in collectives, of all reports, with names that are the same for all of them.
+    """n parts of ranks in collectives, from all reports, with names that all reports share.
 
-    There can be tens of millions. Times are ns on a UTC that is not corrected yet.
+    There can be tens of millions. Times are ns of uncorrected UTC.
     """
 
     communicators: list[str]
@@ -33,9 +33,9 @@ class PartTable(NamedTuple):
     source: npt.NDArray[np.int32]
     """Index of the report * 16 + number of the table in the report."""
     place: npt.NDArray[np.int32]
-    """Place in the report of the kernel or call that carries the operation out; -1 if it has none."""
+    """Place in the report of the kernel or call that carries out the operation; -1 if there is none."""
     member: npt.NDArray[np.int32]
-    """Number of the rank's part in one table, over all reports and tables."""
+    """Number of the rank in its table, counted over all reports and tables."""
     domain: npt.NDArray[np.int32]
     begin: IntArray
     end: IntArray
@@ -43,9 +43,9 @@ class PartTable(NamedTuple):
     is_root: BoolArray
     has_communicator: BoolArray
     sizes: list[int]
-    """Number of ranks of each communicator, as far as any report records it; else 0."""
+    """Number of ranks of each communicator; 0 if no report records it."""
     rank_of_member: IntArray
-    """Number of the process (and device) of each member: the same for its capture ranges in several reports."""
+    """Number of the process (and device) of each member; its capture ranges in several reports share the number."""
 
     @property
     def report(self) -> npt.NDArray[np.int32]:
@@ -54,10 +54,11 @@ class PartTable(NamedTuple):
 
 
 class Operations(NamedTuple):
-    """n operations that have parts of two ranks or more: parts part[first[i]] .. part[first[i + 1] - 1] of `table`.
+    """n operations with parts of two or more ranks: parts part[first[i]] .. part[first[i + 1] - 1] of `table`.
 
-    `group` numbers the ranks of one communicator that agree in their operations; operations are ordered by group, and
-    in it as the ranks began them. `members` is the number of ranks in the group of each operation.
+    `group` numbers sets of ranks of one communicator that agree in their operations. Operations are sorted by group,
+    and within it in the order in which ranks started them. `members` is the number of ranks in the group of each
+    operation.
     """
 
     table: PartTable
@@ -71,7 +72,7 @@ class Operations(NamedTuple):
 
     @property
     def leader(self) -> IntArray:
-        """The first part of each operation: what all parts of an operation agree in can be read there."""
+        """The first part of each operation. It shows everything in which all parts of an operation agree."""
         return self.part[self.first[:-1]]
 
 
@@ -146,25 +147,26 @@ def make_part_table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -
 
 
 class _Rank(NamedTuple):
-    """The parts of a process in reports: index of the report, and first and last time (ns)."""
+    """The parts of a process in reports: index of the report, first and last time (ns)."""
 
     number: int
     parts: list[tuple[int, int, int]]
 
     def may_have(self, report: int, first: int, last: int) -> bool:
-        """Return whether a part may be this rank's: one of the same report, or apart from all others in time."""
+        """Return whether a part may belong to this rank: it is in the same report, or overlaps no other part in
+        time."""
         return any(part[0] == report for part in self.parts) or all(last < b or e < first for _, b, e in self.parts)
 
 
 class _Ranks:
-    """The rank of each member: parts of a process in several reports are one rank where they do not overlap in time."""
+    """The rank of each member. Parts of a process in several reports are one rank if they do not overlap in time."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
         """Number of the rank of each member."""
         self._count = 0
         self._known: dict[tuple[int, int, int], list[_Rank]] = {}
-        """By domain, process and device."""
+        """Ranks by domain, process and device."""
 
     def add(self, report: int, rows: Collectives, domain: int, offset: int) -> None:
         """Number the members of one table."""
@@ -202,8 +204,8 @@ def _make_sequence(table: PartTable, rows: IntArray) -> lags.Sequence:
 def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[dict[int, list[lags.Lag]]]:
     """Return groups of sequences of a communicator that agree, with the lags of each against the first of its group.
 
-    The others are compared with the longest sequence that is left. Of several sequences of one rank (its capture
-    ranges), the nearest in time is in a group.
+    The longest remaining sequence is compared with the others. If a rank has several sequences (capture ranges), the
+    nearest in time joins the group.
     """
     left = sorted(range(len(sequences)), key=lambda i: (-sequences[i].end.size, i))
     groups = []
@@ -213,7 +215,7 @@ def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[di
         unlike: set[tuple[bytes, bytes]] = set()
         for other in others:
             content = sequences[other].operation.tobytes(), sequences[other].size.tobytes()
-            # Ranks of another part of a pipeline are alike among themselves: one of them is enough to see it.
+            # Ranks of another pipeline stage are alike: comparing one of them is enough.
             if ranks[other] == ranks[reference] or content in unlike:
                 continue
             stretches = find_lags(sequences[reference], sequences[other])
@@ -233,7 +235,7 @@ def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[di
 
 
 def _measure_distance(one: lags.Sequence, other: lags.Sequence, lag: lags.Lag) -> int:
-    """Return the time (ns) between the ends of the operation in the middle of what two sequences share."""
+    """Return the time (ns) between the ends of the operation in the middle of the part that two sequences share."""
     middle = (lag.first + lag.last) // 2
     return abs(int(one.end[middle]) - int(other.end[middle - lag.lag]))
 
@@ -241,10 +243,10 @@ def _measure_distance(one: lags.Sequence, other: lags.Sequence, lag: lags.Lag) -
 def _number_parts(
     reference: lags.Sequence, sequence: lags.Sequence, stretches: Sequence[lags.Lag]
 ) -> tuple[IntArray, IntArray]:
-    """Return (indices in a rank's sequence, number of the operation of each).
+    """Return (indices in the sequence of a rank, number of the operation of each).
 
-    Where operations were lost, only what agrees; otherwise all of the sequence, since others may share what the
-    reference lacks.
+    If operations were lost, return only those that agree. Otherwise return the whole sequence, because other ranks may
+    share operations that the reference lacks.
     """
     lag, n, size = stretches[0], reference.end.size, sequence.end.size
     if len(stretches) == 1 and lag.last - lag.first == min(n, lag.lag + size) - max(0, lag.lag):
@@ -257,7 +259,7 @@ def _number_parts(
 def _assemble(
     table: PartTable, taken: Sequence[IntArray], numbers: Sequence[IntArray], groups: Sequence[tuple[int, int]]
 ) -> Operations:
-    """Return the operations of numbered parts, without those that have a single part."""
+    """Return the operations of numbered parts, without operations that have a single part."""
     part = np.concatenate([*taken, np.zeros(0, np.int64)])
     number = np.concatenate([*numbers, np.zeros(0, np.int64)])
     counts = np.array([count for _, count in groups], np.int64)
@@ -278,7 +280,7 @@ def _assemble(
 
 
 def _differ(table: PartTable, part: IntArray, starts: IntArray) -> BoolArray:
-    """Mark the operations of which parts have another kind or size: where the reference lacks what others lost."""
+    """Mark the operations whose parts differ in kind or size: there, the reference lacks what others lost."""
     if not starts.size:
         return np.zeros(0, np.bool_)
     size, known = table.bytes[part], table.bytes[part] != ANY_SIZE

@@ -1,7 +1,7 @@
-"""The parts of ranks in operations over ranks: collectives and messages, as columns of one report in its own time.
+"""Defines the parts of ranks in collectives and messages, as columns of one report in its own time.
 
-A source fills these tables from the calls that it knows; nothing here depends on the library that made them. Clocks are
-aligned by them, and waits are found in them.
+A source fills these tables from the calls that it reads. Nothing here depends on the library that made the calls. The
+tables serve to align clocks and to find waits.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ANY_SIZE = -1
 SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER, LOOSE = range(5)
 """Which ranks wait in an operation: all for all, all for the root, the root for all, or unknown.
 
-LOOSE: nothing is known by which the operation could be matched; its kernel or call counts nevertheless."""
+LOOSE operations cannot be matched; their kernels or calls count nevertheless."""
 
 
 class Collectives(NamedTuple):
     """The part of each rank of a report in each collective operation: columns of n rows, in any order.
 
-    Times in ns on the clock of the report. `communicator` and `operation` are indices into the names, which mean the
-    same in all reports. Where the communicator is not known (`has_communicator` unset), `communicator` names what is
-    known to be apart, and operations are matched by their sequence alone.
+    Times are in ns on the clock of the report. `communicator` and `operation` are indices into the names, which mean
+    the same in all reports. If the communicator is unknown (`has_communicator` is False), `communicator` names what is
+    known to be separate, and operations are matched by their sequence alone.
     """
 
     communicators: list[str]
@@ -36,7 +36,7 @@ class Collectives(NamedTuple):
     communicator: IntArray
     operation: IntArray
     bytes: IntArray
-    """Size that is the same on all ranks, or ANY_SIZE."""
+    """The size, if it is the same on all ranks, else ANY_SIZE."""
     member: IntArray
     """The rank: a number that is unique within the report."""
     begin: IntArray
@@ -46,20 +46,20 @@ class Collectives(NamedTuple):
     is_root: BoolArray
     has_communicator: BoolArray
     place: IntArray
-    """Place of the kernel or call that carries the operation out, -1 if it has none. It may carry out several."""
+    """Place of the kernel or call that carries out the operation, and maybe others as well; -1 if there is none."""
     sizes: list[int]
-    """Number of ranks of each communicator; 0 where no call records it."""
+    """Number of ranks of each communicator; 0 if no call records it."""
     owners: Sequence[tuple[int, int]] = ()
     """Process id and device (-1 for none) of each member: a process with capture ranges in several reports is one rank.
-    Without them every member is a rank of its own."""
+    If empty, every member is a rank of its own."""
     in_graphs: bool = False
-    """Whether CUDA graphs launched all of them."""
+    """Whether CUDA graphs launched all of the operations."""
 
 
 class Messages(NamedTuple):
-    """Sends and receives of a report's ranks, n rows in any order. Times in ns on the clock of the report.
+    """Sends and receives of a report's ranks, n rows in any order. Times are in ns on the clock of the report.
 
-    A channel is what keeps its messages in order: communicator, sender, receiver and tag. `time` is when a send began
+    A channel keeps its messages in order: it is a communicator, sender, receiver and tag. `time` is when a send started
     or a receive ended.
     """
 
@@ -71,35 +71,35 @@ class Messages(NamedTuple):
     channel: IntArray
     is_send: BoolArray
     order: IntArray
-    """Time (ns) by which the messages of a channel are in order: when the call began."""
+    """Start of the call (ns), which sorts the messages of a channel."""
     time: IntArray
     handed: IntArray
-    """When a send handed its data over or a receive had it, as well as that is known; NULL (of reports) if not."""
+    """When a send handed over its data, or a receive had them, as far as is known; NULL (of reports) if unknown."""
     bytes: IntArray
-    """NULL where it was not recorded."""
+    """NULL if it was not recorded."""
 
 
 class RankMessages(NamedTuple):
-    """Sends and receives of a report's processes to ranks of communicators, in which their own rank may be unknown.
+    """Sends to and receives from ranks of communicators, in which the rank of the calling process may be unknown.
 
-    Columns of n rows in any order, times in ns on the clock of the report.
+    Columns of n rows in any order; times are in ns on the clock of the report.
     """
 
     communicators: list[str]
     sizes: list[int]
-    """Number of ranks of each communicator; 0 where no call records it."""
+    """Number of ranks of each communicator; 0 if no call records it."""
     uses: list[tuple[int, int, int]]
-    """Distinct communicators, processes and ranks of these in them (NULL where a call does not record it)."""
+    """Distinct (communicator, process, rank of the process in it); the rank is NULL if a call does not record it."""
     job_ranks: dict[int, int]
-    """Rank of each process in the job, where it is known."""
+    """Rank of each process in the job, if it is known."""
     job_size: int
-    """Number of ranks of the job; 0 where it is not recorded."""
+    """Number of ranks of the job; 0 if it is not recorded."""
     communicator: IntArray
     process: IntArray
     peer: IntArray
     is_send: BoolArray
     order: IntArray
-    """Time (ns) by which the messages between two ranks are in order: when the call began."""
+    """Start of the call (ns), which sorts the messages between two ranks."""
     time: IntArray
     """As in `Messages`."""
     handed: IntArray
@@ -108,7 +108,7 @@ class RankMessages(NamedTuple):
 
 @dataclass
 class Evidence:
-    """The evidence of one report about its clock: tables of one or several sources."""
+    """The evidence of one report on its clock: tables from one or more sources."""
 
     collectives: list[Collectives] = field(default_factory=list)
     messages: list[Messages] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Evidence:
 
 
 def combine_evidence(parts: Iterable[Evidence]) -> Evidence:
-    """Return the evidence of several sources of one report."""
+    """Return the combined evidence of all sources of one report."""
     whole = Evidence()
     for part in parts:
         whole.collectives += part.collectives
@@ -129,13 +129,14 @@ def combine_evidence(parts: Iterable[Evidence]) -> Evidence:
 
 
 def leave_graphs_unmatched(reports: Sequence[Evidence]) -> list[Evidence]:
-    """Return the evidence of all reports; if any of them hides operations in graphs, those in graphs are LOOSE.
+    """Return the evidence of all reports; if any of them hides operations in graphs, all operations in graphs are
+    LOOSE.
 
-    They are known by their order alone. The counterparts on some ranks are hidden, and these may have been last.
+    Their order alone could match them, but their counterparts on some ranks are hidden, and these may have been last.
     """
-    if not any(own.has_whole_graphs for own in reports):
+    if not any(report.has_whole_graphs for report in reports):
         return list(reports)
-    return [replace(own, collectives=[_loosen(part) for part in own.collectives]) for own in reports]
+    return [replace(report, collectives=[_loosen(part) for part in report.collectives]) for report in reports]
 
 
 def _loosen(part: Collectives) -> Collectives:
@@ -143,22 +144,22 @@ def _loosen(part: Collectives) -> Collectives:
 
 
 def get_kinds(operations: Sequence[str], kinds: dict[str, int]) -> IntArray:
-    """Return the kind of each operation by its name; OTHER for names without one."""
+    """Return the kind of each operation by its name; OTHER for other names."""
     return np.array([kinds.get(name, OTHER) for name in operations], np.int64)
 
 
 class MessagePairs(NamedTuple):
-    """n messages with both their ends, on the common clock (ns) and on rows of the trace.
+    """n messages with both sides, on the common clock (ns) and on rows of the trace.
 
-    Each side has the kernel or call in which it may wait, from `begin` to `end`, and `arrived`, when the other side no
-    longer had to wait for it: the begin of a kernel, or of the call that posted a send or receive.
+    Each side may wait in a kernel or call, from `begin` to `end`. `arrived` is when the other side no longer had to
+    wait for it: the start of a kernel, or of the call that posted a send or receive.
     """
 
     send_row: IntArray
     send_arrived: IntArray
     send_begin: IntArray
     send_end: IntArray
-    """NULL (of reports) where it was not recorded."""
+    """NULL (of reports) if it was not recorded."""
     receive_row: IntArray
     receive_arrived: IntArray
     receive_begin: IntArray

@@ -1,8 +1,8 @@
-"""Finds the ranks of processes in communicators, where not every call records them.
+"""Finds the ranks of processes in communicators if not every call records them.
 
-A capture often begins after the communicators were made, so that no call in it records which process is rank r. If no
-member of a communicator is missing, the ranks that no call records go to the members left over, in the order of the
-job's ranks: programs make communicators of ranks in ascending order.
+A capture often starts after the communicators were made, so that no call in it records which process is rank r. If no
+member of a communicator is missing, the unrecorded ranks go to the remaining members in the order of their ranks in the
+job, because programs make communicators from ranks in ascending order.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from nsys2prv_ng.report.database import NULL
 def fill_in_order(
     member_of_rank: dict[int, int], members: set[int], size: int | None, largest: int, *, complete: bool
 ) -> dict[int, int]:
-    """Return the member of each rank, with unknown ranks given to the members left over, in their order.
+    """Return the member of each rank; unknown ranks go to the remaining members, in their order.
 
-    Ranks stay unknown if a member is missing. Where `size`, the number of ranks, is not known, none is missing if the
-    whole job is there (`complete`) and no call names a rank (`largest`) beyond the members.
+    Ranks stay unknown if a member is missing. If `size`, the number of ranks, is unknown, no member is missing if the
+    whole job is present (`complete`) and no call names a rank (`largest`) beyond the members.
     """
     left = sorted(members - set(member_of_rank.values()))
     if size is None:
@@ -39,18 +39,18 @@ def fill_in_order(
 
 @dataclass
 class _Communicator:
-    """A communicator: its members by their ranks in the job, and the member of each rank that is known."""
+    """A communicator: its members by their ranks in the job, and the member of each known rank."""
 
     size: int = 0
     members: set[int] = field(default_factory=set)
     member_of_rank: dict[int, int] = field(default_factory=dict)
     largest: int = -1
     has_unknown: bool = False
-    """Whether a process uses it of which the rank in the job is not known."""
+    """Whether a process with an unknown rank in the job uses it."""
 
 
 def resolve_ranks(reports: Sequence[Sequence[RankMessages]]) -> list[list[Messages]]:
-    """Return the messages of each report as those of channels, without those of which a rank stays unknown."""
+    """Return the messages of each report by channel, without messages of unknown ranks."""
     tables = [table for report in reports for table in report]
     ranks = {rank for table in tables for rank in table.job_ranks.values()}
     complete = len(ranks) >= max((table.job_size for table in tables), default=0)
@@ -89,13 +89,13 @@ def _gather(table: RankMessages, communicators: dict[str, _Communicator]) -> Non
 
 
 def _resolve(table: RankMessages, communicators: dict[str, _Communicator]) -> Messages:
-    """Return the messages of a table as those of channels."""
+    """Return the messages of a table by channel."""
     codes, pairs = find_distinct_rows(table.communicator, table.process)
-    own_ranks = [_find_rank(communicators[table.communicators[c]], table.job_ranks.get(p)) for c, p in pairs]
-    own = np.array([*own_ranks, -1], np.int64)[codes]
-    kept = np.flatnonzero((own >= 0) & (table.peer != own))
-    own, peer, is_send = own[kept], table.peer[kept], table.is_send[kept]
-    source, target = np.where(is_send, own, peer), np.where(is_send, peer, own)
+    ranks = [_find_rank(communicators[table.communicators[c]], table.job_ranks.get(p)) for c, p in pairs]
+    rank = np.array([*ranks, -1], np.int64)[codes]
+    kept = np.flatnonzero((rank >= 0) & (table.peer != rank))
+    rank, peer, is_send = rank[kept], table.peer[kept], table.is_send[kept]
+    source, target = np.where(is_send, rank, peer), np.where(is_send, peer, rank)
     channel, distinct = find_distinct_rows(table.communicator[kept], source, target)
     names = [(table.communicators[c], int(s), int(t)) for c, s, t in distinct]
     return Messages(
@@ -112,6 +112,6 @@ def _resolve(table: RankMessages, communicators: dict[str, _Communicator]) -> Me
 
 
 def _find_rank(communicator: _Communicator, member: int | None) -> int:
-    """Return the rank of a member; -1 if it has no known rank, or several."""
+    """Return the rank of a member; -1 if it has no known rank, or more than one."""
     ranks = [rank for rank, owner in communicator.member_of_rank.items() if owner == member]
     return ranks[0] if len(ranks) == 1 else -1

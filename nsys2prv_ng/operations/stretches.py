@@ -1,9 +1,10 @@
-"""Matches the sequences of two ranks where reports lack some of their operations: a lag for each stretch.
+"""Matches the sequences of two ranks if reports lack some of their operations: finds a lag for each stretch.
 
-Where an operation was lost, the lag changes. None is right for all then, and one that is wrong by whole steps of the
-program may agree best, though its ends are not steady. So a lag is searched for each of many short pieces, by the same
-rules as for a whole sequence. One that two pieces or more in a row have holds as far as the ends are the steadiest.
-A loss among the first or last eight operations does not show, nor one in a sequence of fewer than two pieces.
+The lag changes at a lost operation. Then no lag is right for the whole sequence, and a lag that is wrong by whole steps
+of the program may agree best, though its ends are not steady. So the search finds a lag for each of many short pieces,
+by the same rules as for a whole sequence. A lag of two or more pieces in a row extends as far as its ends are the
+steadiest. A loss among the first or last eight operations does not show, nor does a loss in a sequence of fewer than
+two pieces.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from nsys2prv_ng.operations.lag import FURTHEST_UTC_NS, LEAST_OVERLAP, STEEPEST,
 from nsys2prv_ng.operations.parts import ANY_SIZE
 
 _PIECE = 16
-"""Operations that are searched together where some were lost."""
+"""Number of operations that are searched together if some were lost."""
 _STEADY_NS = 100_000
-"""Most change of the median difference of ends from one piece to the next. Those of real reports are up to 50 us."""
+"""Largest change (ns) of the median difference of ends from one piece to the next. Real reports have up to 50 us."""
 _PROBES = 9
-"""Pieces that are searched as far as FURTHEST_UTC_NS. The others are searched _NEAR_NS around their median."""
+"""Number of pieces that are searched as far as FURTHEST_UTC_NS; the others only _NEAR_NS around their median."""
 _NEAR_NS = 10**8
 _MOSTLY = 0.9
-"""Part of the shorter sequence in the overlap of a lag from which no other one is looked for."""
+"""Share of the shorter sequence in the overlap of a lag from which the search stops."""
 _NEVER = 1e15
 """Difference (ns) of the ends of operations that do not agree."""
 
 
 def find_lags(one: Sequence, other: Sequence) -> list[Lag]:
-    """Return the shifts of `other` against `one` in order: several where operations were lost, [] if nothing agrees."""
+    """Return the shifts of `other` against `one` in order: several if operations were lost, [] if nothing agrees."""
     whole, shorter = find_lag(one, other), min(one.end.size, other.end.size)
     shared = 0 if whole is None else whole.last - whole.first
     steady = shared if whole is not None and _is_steady(one, other, whole) else 0
@@ -36,7 +37,7 @@ def find_lags(one: Sequence, other: Sequence) -> list[Lag]:
         return [whole]
     probes = _probe_lags(one, other)
     if whole is not None and set(probes.values()) == {whole.lag} and shared == _overlap(one, other, whole.lag):
-        return [whole]  # other ends are not steady either
+        return [whole]  # the ends of other lags are not steady either
     stretches = _find_stretches(one, other, probes)
     found = sum(stretch.last - stretch.first for stretch in stretches)
     if found > steady and found >= LEAST_OVERLAP * shorter:
@@ -45,7 +46,7 @@ def find_lags(one: Sequence, other: Sequence) -> list[Lag]:
 
 
 def _compare_ends(one: Sequence, other: Sequence, low: int, high: int, lag: int) -> FloatArray:
-    """Return the differences of ends (ns) of operations low .. high - 1 of `one`; _NEVER where they do not agree."""
+    """Return the differences of ends (ns) of operations low .. high - 1 of `one`; _NEVER if they do not agree."""
     difference = np.full(high - low, _NEVER)
     k = np.arange(max(low, lag), max(low, lag, min(high, other.end.size + lag)))
     sizes = one.size[k], other.size[k - lag]
@@ -56,12 +57,12 @@ def _compare_ends(one: Sequence, other: Sequence, low: int, high: int, lag: int)
 
 
 def find_agreeing(one: Sequence, other: Sequence, stretch: Lag) -> IntArray:
-    """Return the operations of a stretch, counted from its first, that agree in kind and size."""
+    """Return the operations of a stretch that agree in kind and size, counted from its first."""
     return np.flatnonzero(_compare_ends(one, other, stretch.first, stretch.last, stretch.lag) != _NEVER)
 
 
 def _is_steady(one: Sequence, other: Sequence, lag: Lag) -> bool:
-    """Return whether the ends of each piece differ by about as much as those of the next."""
+    """Return whether the ends of each piece differ by about as much as the ends of the next."""
     starts = np.array(_list_pieces(lag.last - lag.first), np.int64)
     difference = _compare_ends(one, other, lag.first, lag.last, lag.lag)
     medians = np.median(difference[starts[:, None] + np.arange(_PIECE)], axis=1)
@@ -79,7 +80,7 @@ def _overlap(one: Sequence, other: Sequence, lag: int) -> int:
 
 
 def _probe_lags(one: Sequence, other: Sequence) -> dict[int, int]:
-    """Return the lag of some pieces that have one, by where they start."""
+    """Return the lags of some pieces by their start, as far as they have one."""
     starts = _list_pieces(one.end.size)
     probes = {starts[i * (len(starts) - 1) // (_PROBES - 1)] for i in range(_PROBES)} if starts else set()
     lags = {at: _find_lag_of_piece(one, other, at, 0, FURTHEST_UTC_NS) for at in sorted(probes)}
@@ -87,7 +88,7 @@ def _probe_lags(one: Sequence, other: Sequence) -> dict[int, int]:
 
 
 def _find_stretches(one: Sequence, other: Sequence, probes: dict[int, int]) -> list[Lag]:
-    """Return the lags that hold for two pieces or more in a row; [] if their ends are not steady either."""
+    """Return the lags that two or more pieces in a row share; [] if their ends are not steady either."""
     if not probes:
         return []
     apart = [np.median(_compare_ends(one, other, at, at + _PIECE, lag)) for at, lag in probes.items()]
@@ -103,7 +104,7 @@ def _find_stretches(one: Sequence, other: Sequence, probes: dict[int, int]) -> l
     stretches = [stretch for stretch in stretches if stretch.last - stretch.first >= 2 * _PIECE]
     if not stretches or not all(_is_steady(one, other, stretch) for stretch in stretches):
         return []
-    # What both sequences begin or end with was not lost.
+    # Operations with which both sequences start or end were not lost.
     first, last, ends_both = stretches[0], stretches[-1], one.end.size - other.end.size
     stretches[0] = _trim(one, other, first, start=bool(first.first or first.lag), end=False)
     stretches[-1] = _trim(one, other, stretches[-1], start=False, end=last.last < one.end.size or last.lag != ends_both)
@@ -111,7 +112,7 @@ def _find_stretches(one: Sequence, other: Sequence, probes: dict[int, int]) -> l
 
 
 def _find_lag_of_piece(one: Sequence, other: Sequence, at: int, middle: int, furthest: int) -> int | None:
-    """Return the lag of a piece of `one` against what ends up to `furthest` ns from `middle` apart; None for none."""
+    """Return the lag of a piece of `one` against operations whose ends differ by `middle` ± `furthest` ns, or None."""
     piece = Sequence._make([column[at : at + _PIECE] for column in one])
     limits = [piece.end[0] - middle - furthest, piece.end[-1] - middle + furthest + 1]
     low, high = np.searchsorted(other.end, limits).tolist()
@@ -120,10 +121,10 @@ def _find_lag_of_piece(one: Sequence, other: Sequence, at: int, middle: int, fur
 
 
 def _choose_change(one: Sequence, other: Sequence, before: Lag, after: Lag) -> tuple[Lag, Lag]:
-    """Return stretches that follow each other, as far as the ends between them are steady."""
+    """Return two stretches that follow each other, extended as far as the ends between them are steady."""
     lost = max(0, after.lag - before.lag)
     low, high = max(before.first, before.last - _PIECE - lost), min(after.last, after.first + _PIECE + lost)
-    # Whole stretches where they are short: most of what they hold is right.
+    # Short stretches count as a whole: most of their operations are right.
     safe_last = low if low > before.first else before.last
     safe_first = high if high < after.last else after.first
     around = (
@@ -134,7 +135,7 @@ def _choose_change(one: Sequence, other: Sequence, before: Lag, after: Lag) -> t
     one_cost, other_cost = (np.abs(_compare_ends(one, other, low, high, s.lag) - middle) for s in (before, after))
     until, since = np.append(0.0, np.cumsum(one_cost)), np.append(np.cumsum(other_cost[::-1])[::-1], 0.0)
     start = np.minimum(np.arange(until.size) + lost, high - low)
-    # Where both lags are the same, what is between them is not: the change is at what deviates the most.
+    # If both lags are the same, the operations between them differ: the change is where the deviation is largest.
     change = int(np.argmin(until + since[start]) if before.lag != after.lag else np.argmax(one_cost))
     limit, since_limit = low + change, low + int(start[change])
     return (
@@ -146,7 +147,7 @@ def _choose_change(one: Sequence, other: Sequence, before: Lag, after: Lag) -> t
 
 
 def _trim(one: Sequence, other: Sequence, stretch: Lag, *, start: bool, end: bool) -> Lag:
-    """Return a stretch without operations at its start or end that are not steady beside the piece next to these."""
+    """Return a stretch without operations at its start or end that are not steady compared with the adjacent piece."""
     first, last, lag = stretch.first, stretch.last, stretch.lag
     if start:
         middle = float(np.median(_compare_ends(one, other, first + _PIECE, first + 2 * _PIECE, lag)))
@@ -158,7 +159,7 @@ def _trim(one: Sequence, other: Sequence, stretch: Lag, *, start: bool, end: boo
 
 
 def _mark_steady(one: Sequence, other: Sequence, low: int, high: int, lag: int, middle: float) -> BoolArray:
-    """Mark operations whose ends differ by about `middle` (ns), or at least clearly less than from others' beside."""
+    """Mark operations whose ends differ by about `middle` (ns), or clearly less than from the ends of neighbours."""
     deviation = np.abs(_compare_ends(one, other, low, high, lag) - middle)
     k = np.arange(low, high)
     ends = np.concatenate([[-_FAR], other.end, [_FAR]]).astype(np.float64)
@@ -171,5 +172,5 @@ _FAR = 1 << 62
 
 
 def _count_unsteady(steady: BoolArray) -> int:
-    """Return how many operations come before the first that is steady."""
+    """Return the number of operations before the first steady one."""
     return int(np.argmax(steady)) if steady.any() else steady.size

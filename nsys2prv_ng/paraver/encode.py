@@ -1,4 +1,4 @@
-"""Format resolved records as the text of a .prv, in numba: eight digits at a time, made in one word."""
+"""Formats resolved records as the text of a .prv, in numba: eight digits at once, computed in one word."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.records.columns import COMMUNICATION, STATE, Records
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
-# Most bytes that a line can need: kind, object, a time of at most 20 bytes and the line's end; for each word a handle
-# of at most 11, a value of at most 20 and two colons. The words of a communication leave room for its other object.
+# Most bytes of a line: kind, object, a time of at most 20 bytes and the end of the line; for each word a handle of at
+# most 11 bytes, a value of at most 20 and two colons. The words of a communication leave room for its other object.
 _LINE_BYTES = 56
 _WORD_BYTES = 34
 _OBJECT_BYTES = 32
@@ -33,15 +33,16 @@ class RowNumbers:
 
     @cached_property
     def texts(self) -> tuple[IntArray, IntArray]:
-        """Texts of the rows in words of 8 bytes (n x 4), and their lengths (n): made once for all blocks of a trace."""
+        """Texts of the rows in words of 8 bytes (n x 4), and their lengths (n). They are made once for a whole
+        trace."""
         text, size = np.empty((self.cpu.size, _OBJECT_BYTES), np.uint8), np.empty(self.cpu.size, np.int64)
         _objects(text, size, self.cpu, self.task, self.thread)
         return text.view(np.int64), size
 
 
 def encode(records: Records, order: IntArray, rows: RowNumbers, origin: int) -> npt.NDArray[np.uint8]:
-    """Return the lines of the records at these indices, in their order, with times relative to `origin` (ns)."""
-    # Texts are written in whole words, which may reach over their ends. All arrays are made here, since numba takes
+    """Return the lines of the records at these indices, in this order, with times relative to `origin` (ns)."""
+    # Texts are written in whole words, which may reach past their ends. All arrays are made here, because numba takes
     # much longer to compile functions that make arrays.
     words = int((records.first[1:][order] - records.first[:-1][order]).sum())
     buffer = np.empty(_LINE_BYTES * order.size + _WORD_BYTES * words + _OBJECT_BYTES, np.uint8)
@@ -81,7 +82,7 @@ def _encode(
     types, type_words, type_size, type_of_slot = type_texts
     p = 0
     for at in range(order.size):
-        i = np.uint64(order[at])  # a signed index would be tested for counting from the end
+        i = np.uint64(order[at])  # numba tests signed indices for counting from the end
         w = first[i]
         buffer[p] = 48 + kind[i]
         p = _object(buffer, p + 1, objects, object_size, place[i])
@@ -98,7 +99,7 @@ def _encode(
             p = write_number(buffer, _colon(buffer, p), np.int64(handle[w + 3]))
         else:
             for j in range(w, first[i + np.uint64(1)]):
-                # The texts ':type:' of the latest types are kept, since few types make up most of a trace.
+                # The texts ':type:' of the latest types are kept, because few types make up most of a trace.
                 number = np.int64(handle[j])
                 slot = number & (_TYPES - 1)
                 if type_of_slot[slot] != number:
@@ -147,7 +148,8 @@ def write_number(buffer: ByteArray, p: int, x: int) -> int:
 
 @inlined
 def _number_here(buffer: ByteArray, p: int, x: int) -> int:
-    """Do the same inline, for the calls that write most numbers: each inlined copy takes a while to compile."""
+    """Do the same inline, for the calls that write most numbers. Others do not: each inlined copy takes time to
+    compile."""
     if 0 <= x < _EIGHT_DIGITS:
         return _leading(buffer, p, x)
     return _long_number(buffer, p, x)
@@ -188,7 +190,7 @@ def _leading(buffer: ByteArray, p: int, x: int) -> int:
 def _digits(x: int) -> int:
     """Return the eight digits of 0 <= x < 10^8, the first in the lowest byte.
 
-    Splits x into halves, these into halves, and these into digits, all parts at once.
+    Split x into halves, the halves into halves, and these into digits, all parts at once.
     """
     high = x // 10_000
     x = high | ((x - high * 10_000) << 32)
@@ -201,7 +203,7 @@ def _digits(x: int) -> int:
 
 @inlined
 def _eight_bytes(buffer: ByteArray, p: int, word: int) -> None:
-    """Write the bytes of a word, lowest first. Unsigned positions let the compiler make a single store of it."""
+    """Write the bytes of a word, lowest first. With unsigned positions the compiler makes a single store of them."""
     q = np.uint64(p)
     for k in range(8):
         buffer[q + np.uint64(k)] = (word >> (8 * k)) & 255

@@ -1,4 +1,4 @@
-"""Event types of Paraver."""
+"""Defines Paraver's event types."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class EventType:
-    """One event type of Paraver.
+    """An event type of Paraver.
 
-    `values`: labels of fixed values. `names`: a name space, in which names get dense ids from 1 (types that share a
-    name space share the ids). `interval`: a non-zero value opens and 0 closes; otherwise the event is a point or a
-    quantity. `precision`: the trace holds value * 10**precision. Identity is (number, family, member) alone.
+    `values`: labels of fixed values. `names`: a namespace, in which names get dense ids from 1 (types with the same
+    namespace share the ids). `interval`: a non-zero value opens and 0 closes; otherwise the event is a point or a
+    quantity. `precision`: the trace contains value * 10**precision. Only (number, family, member) identify a type.
     """
 
     number: int

@@ -1,8 +1,8 @@
-"""Every event type that a trace can hold: number, label, unit, precision, values, and the source that writes it.
+"""Defines every event type of a trace: number, label, unit, precision, values, and the source that writes it.
 
-The .pcf and the documentation's table are made from this module. The numbers that nsys2prv's cfgs and BSC's
-BasicAnalysis rely on are used for the same events (63000000 ...); all other numbers are in free ranges beside them.
-Types without a fixed number are in `families`.
+The .pcf and the documentation's table are made from this module. Numbers on which nsys2prv's cfgs and BSC's
+BasicAnalysis rely have the same events here (63000000 ...); all other numbers are in free ranges beside them. Types
+without a fixed number are in `families`.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ WAITING_PART, MOVING_PART = 1, 2
 OPERATION_PART = EventType(
     63000410, "Part of a communication", "waits", interval=True, values={WAITING_PART: "waiting", MOVING_PART: "moving"}
 )
-"""Within a kernel of NCCL or a call of MPI."""
+"""Within an NCCL kernel or an MPI call."""
 WAITED_FOR = EventType(63000411, "Rank waited for", "waits", interval=True)
-"""The number of the task; labels are the names of the tasks of the trace."""
+"""The value is the number of the task; labels are the names of the tasks in the trace."""
 LATE_LAUNCH, LATE_DEVICE, LATE_DEPENDENCY, LATE_CALL, LATE_UNKNOWN = range(1, 6)
 LATE_REASONS = {
     LATE_LAUNCH: "launched late by the host",
@@ -84,7 +84,7 @@ GPU_WAITS = {
 }
 GPU_ACTIVITY_WITH_WAITS = EventType(63000413, "GPU activity with waits", "waits", values=GPU_WAITS)
 LATENESS = EventType(63000414, "Lateness in a communication", "waits", unit="ns")
-"""On the kernel or call that the others waited for: by how much it began later than the last of the others."""
+"""On the kernel or call for which the others waited: by how much it started later than the last of the others."""
 
 # ---- the critical path: derived over all ranks -----------------------------------------------------------------------
 (
@@ -121,24 +121,23 @@ CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=T
 
 # ---- steps: derived over all ranks -----------------------------------------------------------------------------------
 STEP = EventType(63000430, "Step", "steps", interval=True)
-"""On main threads and on GPUs as a whole. The value is one more than the number of the step: step 0 must have one."""
+"""On main threads and on GPUs as a whole. The value is the number of the step plus one, because 0 ends a step."""
+
 
 # ---- an overview: what GPUs do in steps of equal time ----------------------------------------------------------------
-# Percent of the step, or the mean over it; a value holds until the next one.
-GPU_COMPUTES = EventType(63000440, "GPU computes", "overview", unit="% of the step", precision=2)
-GPU_COMMUNICATES = EventType(63000441, "GPU communicates", "overview", unit="% of the step", precision=2)
-GPU_COMMUNICATES_EXPOSED = EventType(
-    63000442, "GPU communicates and does not compute", "overview", unit="% of the step", precision=2
-)
-GPU_WAITS_EXPOSED = EventType(
-    63000443, "GPU waits for a rank and does not compute", "overview", unit="% of the step", precision=2
-)
-GPU_MOVES_MEMORY = EventType(63000444, "GPU runs memory operations", "overview", unit="% of the step", precision=2)
-GPU_IDLES = EventType(63000445, "GPU is idle between operations", "overview", unit="% of the step", precision=2)
+# Percent of the step, or the mean over it; a value is in force until the next one.
+def _make_share(number: int, label: str) -> EventType:
+    return EventType(number, label, "overview", unit="% of the step", precision=2)
+
+
+GPU_COMPUTES = _make_share(63000440, "GPU computes")
+GPU_COMMUNICATES = _make_share(63000441, "GPU communicates")
+GPU_COMMUNICATES_EXPOSED = _make_share(63000442, "GPU communicates and does not compute")
+GPU_WAITS_EXPOSED = _make_share(63000443, "GPU waits for a rank and does not compute")
+GPU_MOVES_MEMORY = _make_share(63000444, "GPU runs memory operations")
+GPU_IDLES = _make_share(63000445, "GPU is idle between operations")
 MEAN_IN_FLIGHT = EventType(63000446, "Kernels in flight, mean", "overview", precision=2)
-GPU_RUNS_GRAPHS = EventType(
-    63000447, "GPU runs whole graphs and does not compute", "overview", unit="% of the step", precision=2
-)
+GPU_RUNS_GRAPHS = _make_share(63000447, "GPU runs whole graphs and does not compute")
 
 # ---- the capture, if nothing else is in the trace --------------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
@@ -152,7 +151,7 @@ GRAPH_CREATION = EventType(63000103, "CUDA graph creation", "cuda_graphs", names
 GRAPH_ORIGINAL_ID = EventType(63000104, "Cloned from CUDA graph or node id", "cuda_graphs")
 
 # ---- CUDA events and synchronisation ---------------------------------------------------------------------------------
-# CUPTI's numbers; its 0, unknown, is 5 here.
+# CUPTI's numbers; its 0 (unknown) is 5 here.
 SYNCHRONIZATIONS = {
     1: "Event synchronization",
     2: "Stream waits for event",
@@ -176,7 +175,7 @@ MEMORY_LEVELS = tuple(
     EventType(66500010 + kind, f"CUDA memory in use: {MEMORY_KINDS[kind + 1].lower()}", "cuda_memory", unit="bytes")
     for kind in range(8)
 )
-"""Level of each of CUPTI's memory kinds."""
+"""The level of each of CUPTI's memory kinds."""
 
 # ---- unified memory, and the contexts of a GPU -----------------------------------------------------------------------
 GPU_PAGE_FAULT = EventType(63000240, "GPU page faults", "unified_memory", values=ACCESSES)
@@ -203,7 +202,7 @@ VIDEO_WORK = {
     for i, name in VIDEO_ENGINES.items()
     for lane in range(VIDEO_LANES)
 }
-"""By nsys's number of the kind of engine, and by lane."""
+"""Types by nsys's number of the kind of engine, and by lane."""
 
 # ---- OpenACC: nsys2prv's numbers, of CUPTI's activities other, data and launch; values are CUPTI's kinds of event ----
 _OPENACC = ("other", "data", "launch")
@@ -227,44 +226,39 @@ OPENACC_SIZES = {
     "numWorkers": EventType(66300005, "OpenACC workers", "openacc"),
     "vectorLength": EventType(66300006, "OpenACC vector length", "openacc"),
 }
-"""By column of the launches."""
+"""Types by column of the launches."""
 
 # ---- OpenMP: Extrae's numbers and values, continued where OMPT reports more ------------------------------------------
 _LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
-OMP_PARALLEL = EventType(60000001, "OpenMP parallel", "openmp", interval=True, values={3: "Parallel region"})
-OMP_WORKSHARING = EventType(60000002, "OpenMP worksharing", "openmp", interval=True, values=WORKSHARING)
-OMP_BARRIER = EventType(60000005, "OpenMP barrier", "openmp", interval=True, values=BARRIERS)
-OMP_CRITICAL = EventType(60000006, "OpenMP critical section", "openmp", interval=True, values=_LOCKING)
-OMP_ATOMIC = EventType(60000008, "OpenMP atomic", "openmp", interval=True, values=_LOCKING)
-OMP_LOCK = EventType(60000009, "OpenMP lock", "openmp", interval=True, values=_LOCKING)
-OMP_FUNCTION = EventType(
-    60000018, "OpenMP parallel function", "openmp", interval=True, values={1: "Implicit task", 2: "Initial task"}
-)
-OMP_TASKWAIT = EventType(60000022, "OpenMP taskwait", "openmp", interval=True, values={1: "Taskwait"})
-OMP_TASK = EventType(
-    60000023,
-    "OpenMP task",
-    "openmp",
-    interval=True,
-    values={1: "Explicit task", 2: "Target task", 3: "Task of unknown kind"},
-)
+_UNKNOWN_SYNCHRONIZATION = "Synchronization of unknown kind"
+
+
+def _make_openmp(number: int, label: str, values: dict[int, str]) -> EventType:
+    return EventType(number, f"OpenMP {label}", "openmp", interval=True, values=values)
+
+
+OMP_PARALLEL = _make_openmp(60000001, "parallel", {3: "Parallel region"})
+OMP_WORKSHARING = _make_openmp(60000002, "worksharing", WORKSHARING)
+OMP_BARRIER = _make_openmp(60000005, "barrier", BARRIERS)
+OMP_CRITICAL = _make_openmp(60000006, "critical section", _LOCKING)
+OMP_ATOMIC = _make_openmp(60000008, "atomic", _LOCKING)
+OMP_LOCK = _make_openmp(60000009, "lock", _LOCKING)
+OMP_FUNCTION = _make_openmp(60000018, "parallel function", {1: "Implicit task", 2: "Initial task"})
+OMP_TASKWAIT = _make_openmp(60000022, "taskwait", {1: "Taskwait"})
+OMP_TASK = _make_openmp(60000023, "task", {1: "Explicit task", 2: "Target task", 3: "Task of unknown kind"})
 OMP_TASK_CREATION = EventType(60000024, "OpenMP task creation", "openmp", values={1: "Task created"})
-OMP_TASKGROUP = EventType(60000027, "OpenMP taskgroup", "openmp", interval=True, values={1: "Taskgroup"})
+OMP_TASKGROUP = _make_openmp(60000027, "taskgroup", {1: "Taskgroup"})
 OMP_TASK_ID = EventType(60000028, "OpenMP task id", "openmp")
-OMP_TASKLOOP = EventType(60000029, "OpenMP taskloop", "openmp", interval=True, values={1: "Taskloop"})
-OMP_ORDERED = EventType(60000033, "OpenMP ordered section", "openmp", interval=True, values=_LOCKING)
-OMP_THREAD = EventType(60000040, "OpenMP thread", "openmp", interval=True, values={1: "Thread of OpenMP"})
-OMP_REDUCTION = EventType(60000041, "OpenMP reduction", "openmp", interval=True, values={1: "Reduction"})
-OMP_WAIT = EventType(
+OMP_TASKLOOP = _make_openmp(60000029, "taskloop", {1: "Taskloop"})
+OMP_ORDERED = _make_openmp(60000033, "ordered section", _LOCKING)
+OMP_THREAD = _make_openmp(60000040, "thread", {1: "Thread of OpenMP"})
+OMP_REDUCTION = _make_openmp(60000041, "reduction", {1: "Reduction"})
+OMP_WAIT = _make_openmp(
     60000042,
-    "OpenMP waiting within a synchronization",
-    "openmp",
-    interval=True,
-    values=BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: "Synchronization of unknown kind"},
+    "waiting within a synchronization",
+    BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: _UNKNOWN_SYNCHRONIZATION},
 )
-OMP_OTHER_SYNCHRONIZATION = EventType(
-    60000043, "OpenMP other synchronization", "openmp", interval=True, values={1: "Synchronization of unknown kind"}
-)
+OMP_OTHER_SYNCHRONIZATION = _make_openmp(60000043, "other synchronization", {1: _UNKNOWN_SYNCHRONIZATION})
 OMP_POINT = EventType(
     60000044,
     "OpenMP event",
@@ -305,7 +299,7 @@ PROFILER_OVERHEAD = EventType(
 
 # ---- functions on the stack of a thread: Extrae's numbers and labels -------------------------------------------------
 STACK_LEVELS = 100
-"""How many levels Extrae's numbers have room for."""
+"""Number of levels for which Extrae's numbers have room."""
 
 
 def _make_levels(first: int, label: str, source: str, names: str) -> tuple[EventType, ...]:
@@ -316,15 +310,15 @@ def _make_levels(first: int, label: str, source: str, names: str) -> tuple[Event
 
 
 SAMPLED_FUNCTIONS = _make_levels(30000000, "Sampled functions", "cpu_samples", "functions")
-"""By depth: 0 is the function that ran, 1 its caller."""
+"""Types by depth: 0 is the function that ran, 1 its caller."""
 SAMPLED_MODULE = EventType(30000200, "Sampled module", "cpu_samples", names="modules")
 SAMPLED_PYTHON = _make_levels(30000300, "Sampled Python functions", "nvtx", "python_functions")
-"""Likewise. Extrae has no such types."""
+"""Types by depth, likewise. Extrae has no such types."""
 CALLERS = tuple(
     EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime, system_calls", names="functions")
     for level in range(1, STACK_LEVELS + 1)
 )
-"""Callers of a call, by level from 1: the function that called, its caller, and so on."""
+"""Callers of a call by level, from 1: the calling function, its caller, and so on."""
 
 # ---- the node: messages of nsys, and congestion that a switch reported -----------------------------------------------
 DIAGNOSTIC = EventType(66900000, "nsys warning or error", "diagnostics", names="diagnostics")
@@ -334,7 +328,7 @@ IB_CONGESTION_TO = EventType(66910002, "Congested packet to LID", "network_metri
 IB_CONGESTION_IN = EventType(66910003, "Congested packet in by port", "network_metrics")
 IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", "network_metrics")
 
-# ---- MPI: Extrae's numbers; those from 50100011 are our own ----------------------------------------------------------
+# ---- MPI: Extrae's numbers; numbers from 50100011 are our own -------------------------------------------------------
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
 MPI_CALLS = {
     call_class: EventType(
@@ -342,7 +336,7 @@ MPI_CALLS = {
     )
     for i, (call_class, label) in enumerate(zip(CLASSES, _MPI_LABELS, strict=True))
 }
-"""Type of each class of calls."""
+"""The type of each class of calls."""
 MPI_SENT_BYTES = EventType(50100001, "MPI collective sent", "mpi", unit="bytes")
 MPI_RECEIVED_BYTES = EventType(50100002, "MPI collective received", "mpi", unit="bytes")
 # Ranks are those of MPI_COMM_WORLD plus one, so that 0 stays free: in Paraver 0 reads as "nothing".
@@ -352,15 +346,15 @@ MPI_PARTNER = EventType(50100011, "MPI partner", "mpi", names="mpi ranks")
 MPI_TAG = EventType(50100012, "MPI tag", "mpi")
 MPI_BYTES = EventType(50100013, "MPI message size", "mpi", unit="bytes")
 MPI_COMMUNICATOR = EventType(50100014, "MPI communicator", "mpi", names="mpi communicators")
-# MPI_Sendrecv is one call: partner, tag and size belong to the sent message, these types to the received one.
+# MPI_Sendrecv is one call: partner, tag and size belong to the sent message, these types to the received message.
 MPI_SENDRECV_SOURCE = EventType(50100015, "MPI Sendrecv source", "mpi", names="mpi ranks")
 MPI_SENDRECV_TAG = EventType(50100016, "MPI Sendrecv received tag", "mpi")
 MPI_SENDRECV_BYTES = EventType(50100017, "MPI Sendrecv received size", "mpi", unit="bytes")
 
 # ---- NCCL's payloads: the first numbers of the block of NVTX's domain NCCL, whose 9500 are the calls themselves ------
-# On the row of a thread they describe one call, from its begin on. On the row of a stream they describe all calls that
-# the kernel carries out, from its begin on: bytes are summed, the sequence number is the lowest, and each communicator,
-# operation, root or peer that occurs is given once. Bytes end with the call or kernel.
+# On the row of a thread they describe one call, from its start. On the row of a stream they describe all calls that the
+# kernel carries out, from its start: bytes are summed, the sequence number is the lowest, and each communicator,
+# operation, root or peer occurs once. Bytes end with the call or kernel.
 NCCL_COMMUNICATOR = EventType(9501, "NCCL communicator", "nccl", names="nccl_communicators")
 NCCL_BYTES = EventType(9502, "NCCL collective message", "nccl", unit="bytes")
 NCCL_OPERATION = EventType(9503, "NCCL reduction operation", "nccl", names="nccl_operations")
@@ -369,15 +363,15 @@ NCCL_SEND_PEER = EventType(9505, "NCCL send to", "nccl", names="nccl_ranks")
 NCCL_SEND_BYTES = EventType(9506, "NCCL sent", "nccl", unit="bytes")
 NCCL_RECEIVE_PEER = EventType(9507, "NCCL receive from", "nccl", names="nccl_ranks")
 NCCL_RECEIVE_BYTES = EventType(9508, "NCCL received", "nccl", unit="bytes")
-# The number of a collective among those of its process on its communicator, from 1; the number of a send or receive
-# among those to, or from, the same peer. So calls that belong together have the same number on every rank.
+# The number of a collective among the collectives of its process on its communicator, from 1; the number of a send (or
+# receive) among the sends to (or receives from) the same peer. So matching calls have the same number on every rank.
 NCCL_SEQUENCE = EventType(9509, "NCCL sequence number", "nccl")
 NCCL_CALLS = EventType(9510, "NCCL calls carried out", "nccl")
-# ncclRedOp_t plus 1; other names follow.
+# ncclRedOp_t plus 1; numbers of other names follow.
 NCCL_OPERATIONS = {"Sum": 1, "Product": 2, "Max": 3, "Min": 4, "Avg": 5}
 
 # ---- communications (tags of record kind 3) --------------------------------------------------------------------------
-# Messages of MPI have their own tags, as in Extrae's traces: an MPI tag 55001 or 55002 is not distinguished from these.
+# MPI messages have their own tags, as in Extrae's traces: an MPI tag 55001 or 55002 cannot be distinguished from these.
 TAG_LAUNCH = 55001
 TAG_COPY = 55002
 TAG_NCCL = 55004

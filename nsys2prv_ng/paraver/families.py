@@ -1,14 +1,15 @@
-"""Event types without a fixed number: metrics of GPUs and nodes, and the types of NVTX domains.
+"""Makes event types without a fixed number: metrics of GPUs and nodes, and the types of NVTX domains.
 
-A family gives its types their numbers once all reports are known, so that the numbers depend neither on the order of
-reports nor on that of events.
+A family numbers its types once all reports are known. So the numbers depend neither on the order of reports nor on the
+order of events.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
@@ -20,54 +21,44 @@ GPU_METRIC_FIRST = 9400
 GPU_METRIC_IDS = 100
 GPU_METRIC_OTHERS = 9000000
 GPU_METRIC_OTHERS_COUNT = 100000
+GPU_METRICS = range(GPU_METRIC_FIRST, GPU_METRIC_FIRST + GPU_METRIC_IDS)
+OTHER_GPU_METRICS = range(GPU_METRIC_OTHERS, GPU_METRIC_OTHERS + GPU_METRIC_OTHERS_COUNT)
+"""Numbers that depend on the name, for metrics without an id below 100 that no other metric has."""
 
 
 def make_gpu_metric(name: str, metric_id: int) -> EventType:
-    """Return the type of a metric, by nsys's name, which ends in the unit. MHz are held as Hz: Paraver shows MHz."""
+    """Return the type of a metric by nsys's name, which ends in the unit. MHz are stored as Hz; Paraver shows MHz."""
     label, unit = split_name_and_unit(name)
     precision = 6 if unit == "MHz" else 0
     return EventType(metric_id, label, "gpu_metrics", unit=unit, precision=precision, family="gpu_metrics", member=name)
 
 
 def split_name_and_unit(name: str) -> tuple[str, str]:
-    """Split a metric's name into the name and the unit, which stands at the end in brackets."""
+    """Split a metric's name into the name and the unit, which is at the end in brackets."""
     stem, bracket, unit = name.rpartition(" [")
     return (stem, unit[:-1]) if stem and bracket and unit.endswith("]") else (name, "")
 
 
-def _number_gpu_metrics(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
-    """Number GPU metrics. A type's `number` is nsys's id of the metric, which differs between kinds of GPU.
-
-    A known metric keeps its number. Another gets 9400 + the lowest of its ids below 100 that no other metric has;
-    without one, a number of its own from 9000000, which depends on its name.
-    """
-    return _assign_by_id(
-        list(types),
-        known,
-        range(GPU_METRIC_FIRST, GPU_METRIC_FIRST + GPU_METRIC_IDS),
-        range(GPU_METRIC_OTHERS, GPU_METRIC_OTHERS + GPU_METRIC_OTHERS_COUNT),
-    )
-
-
 def _assign_by_id(
-    types: Sequence[EventType], known: Mapping[str, int], by_id: range, by_name: range
+    types: Iterable[EventType], known: Mapping[str, int], *, by_id: range, by_name: range
 ) -> dict[EventType, int]:
-    """Number types with an id as `number`, on which reports may disagree; -1 stands for no id.
+    """Number types whose `number` is an id, on which reports may disagree; -1 stands for no id.
 
-    A known type keeps its number, if the number can be its own: titles do not distinguish all types. Another type gets
-    the number in `by_id` of its lowest id that no other member has; without one, a number of its own in `by_name`.
-    Raises TranslationError if `by_name` is full.
+    A type in `known` keeps its number if the number can belong to it, because titles do not distinguish all types.
+    Another type gets the number in `by_id` of its lowest id that no other member has. If there is none, it gets a
+    number in `by_name`, which depends on its name. Raises TranslationError if `by_name` is full.
     """
+    types = list(types)
     ids: dict[str, set[int]] = {}
     for event_type in types:
         ids.setdefault(event_type.member, set()).add(event_type.number)
-    claims = Counter(number for own_ids in ids.values() for number in own_ids)
+    claims = Counter(number for member_ids in ids.values() for number in member_ids)
 
     def can_be(member: str, number: int) -> bool:
         """Return whether a member can have this number.
 
-        That is so in the range for ids if the member has an id; in the range for names at the number of its name, or
-        behind it by at most the number of types that can have taken the numbers between.
+        In the range for ids it can if it has an id. In the range for names, the number must be the number of its name,
+        or follow it by at most the number of types that can have taken the numbers between.
         """
         if number in by_id:
             return max(ids[member]) >= 0
@@ -82,19 +73,19 @@ def _assign_by_id(
             kept.add(number)
     taken = kept.union(known.values())
     for name in sorted(set(ids) - set(numbers)):
-        own = [i for i in sorted(ids[name]) if 0 <= i < len(by_id) and by_id[i] not in taken and claims[i] == 1]
-        numbers[name] = by_id[own[0]] if own else _find_free_number(_hash_name(name, by_name), by_name, taken)
+        usable = [i for i in sorted(ids[name]) if 0 <= i < len(by_id) and by_id[i] not in taken and claims[i] == 1]
+        numbers[name] = by_id[usable[0]] if usable else _find_free_number(_hash_name(name, by_name), by_name, taken)
         taken.add(numbers[name])
     return {event_type: numbers[event_type.member] for event_type in types}
 
 
 def _hash_name(name: str, numbers: range) -> int:
-    """Return the offset of a name's number in a range, which is used unless another name has it."""
+    """Return the offset in a range of the number of a name, which it gets unless another name has it."""
     return zlib.crc32(name.encode("utf-8", "replace")) % len(numbers)
 
 
 def _find_free_number(offset: int, numbers: range, taken: Collection[int]) -> int:
-    """Return the first number from an offset on that is not taken."""
+    """Return the first free number, starting at an offset."""
     for i in range(len(numbers)):
         number = numbers[(offset + i) % len(numbers)]
         if number not in taken:
@@ -102,19 +93,22 @@ def _find_free_number(offset: int, numbers: range, taken: Collection[int]) -> in
     raise TranslationError(f"more than {len(numbers):,} metrics have no number of their own: choose fewer sources")
 
 
-# ---- metrics of a node: raw counters of CPUs have nsys2prv's numbers, others depend on what they are alone -----------
+# ---- node metrics: raw CPU counters have nsys2prv's numbers, others depend on their identity alone -------------------
 NODE_METRICS = "node_metrics"
 """Name of the family."""
 CPU_COUNTER_FIRST = 66600000
 CPU_COUNTER_IDS = 100000
 NODE_METRIC_FIRST = 9300000
 NODE_METRIC_COUNT = 600000
+CPU_COUNTERS = range(CPU_COUNTER_FIRST, CPU_COUNTER_FIRST + CPU_COUNTER_IDS)
+OTHER_NODE_METRICS = range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + NODE_METRIC_COUNT)
 REAL_PRECISION = 6
-"""The trace holds real values times 10^6."""
+"""The trace contains real values times 10^6."""
 
 
 def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int = -1, real: bool = False) -> EventType:
-    """Return the type of a metric of a node's part, by nsys's name and unit; `counter_id` of a raw counter of CPUs."""
+    """Return the type of a metric of a node's part, by nsys's name and unit; `counter_id`: the id of a raw CPU
+    counter."""
     name, unit = to_one_line(name), to_one_line(unit) if unit.strip() else ""
     return EventType(
         counter_id,
@@ -124,16 +118,6 @@ def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int 
         precision=REAL_PRECISION if real else 0,
         family=NODE_METRICS,
         member="\t".join((source, name, unit, "real" if real else "")),
-    )
-
-
-def _number_node_metrics(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
-    """Number metrics of nodes. A type's `number` is the id of a raw counter, or -1."""
-    return _assign_by_id(
-        list(types),
-        known,
-        range(CPU_COUNTER_FIRST, CPU_COUNTER_FIRST + CPU_COUNTER_IDS),
-        range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + NODE_METRIC_COUNT),
     )
 
 
@@ -148,7 +132,7 @@ NVTX_GPU_LANES = 16
 
 
 def format_nvtx_label(domain: str) -> str:
-    """Return the label of a domain's ranges; the default domain has an empty name."""
+    """Return the label of a domain's ranges; the name of the default domain is empty."""
     return f"NVTX {domain}" if domain else "NVTX"
 
 
@@ -165,7 +149,7 @@ def make_nvtx_range(domain: str) -> EventType:
 def make_nvtx_lane(domain: str, lane: int) -> EventType:
     """Return the type of start/end ranges of a lane (0 .. NVTX_LANES - 1).
 
-    Such ranges need not nest; those of one lane do not overlap.
+    Such ranges need not nest; the ranges of one lane do not overlap.
     """
     return _make_nvtx_type(
         domain, 60 + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}"
@@ -183,12 +167,12 @@ def make_nvtx_category(domain: str) -> EventType:
 
 
 def make_nvtx_number(domain: str) -> EventType:
-    """Return the type of the number that was cut from a text: op_id, seq, or a final integer."""
+    """Return the type of the number that was removed from a text: op_id, seq, or a final integer."""
     return _make_nvtx_type(domain, 52, "number")
 
 
 def make_nvtx_end_thread(domain: str) -> EventType:
-    """Return the type of the system's id of the thread that ended a start/end range which another thread started."""
+    """Return the type of the system id of the thread that ended a start/end range of another thread."""
     return _make_nvtx_type(domain, 53, "ended by thread")
 
 
@@ -198,7 +182,7 @@ def make_nvtx_payload(domain: str) -> EventType:
 
 
 def make_nvtx_real_payload(domain: str) -> EventType:
-    """Return the type of floating point payloads."""
+    """Return the type of floating-point payloads."""
     return _make_nvtx_type(domain, 55, "payload (real)", precision=6)
 
 
@@ -208,10 +192,10 @@ def make_nvtx_json_payload(domain: str) -> EventType:
 
 
 def make_nvtx_on_gpu(domain: str, lane: int) -> EventType:
-    """Return the type of ranges on the streams that they launched work on, from the first operation to the last.
+    """Return the type of ranges on the streams on which they launched work, from the first operation to the last.
 
-    Push/pop ranges of one host thread nest. Ranges of another thread, start/end ranges, and ranges that overlap on the
-    device without nesting are on other lanes.
+    Push/pop ranges of one host thread nest. Other lanes have ranges of another thread, start/end ranges, and ranges
+    that overlap on the device without nesting.
     """
     return _make_nvtx_type(
         domain, 20 + lane, f"range on GPU, lane {lane + 1}", interval=True, names=f"nvtx {domain}", source="nvtx_on_gpu"
@@ -221,8 +205,8 @@ def make_nvtx_on_gpu(domain: str, lane: int) -> EventType:
 def assign_nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return the first number of each domain's block. The same set of domain names gives the same numbers.
 
-    The default domain, NCCL and neSmiK keep nsys2prv's numbers, and `known` domains their own; the others follow from
-    9700 in name order and step over numbers that are taken.
+    The default domain, NCCL and neSmiK keep nsys2prv's numbers, and `known` domains their numbers. The others follow
+    from 9700 in name order and skip numbers that are taken.
     """
     bases = {**(known or {}), **NVTX_RESERVED}
     taken = set(bases.values())
@@ -251,7 +235,8 @@ def _number_nvtx(types: Iterable[EventType], known: Mapping[str, int]) -> dict[E
 
 FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
     "nvtx": _number_nvtx,
-    "gpu_metrics": _number_gpu_metrics,
-    NODE_METRICS: _number_node_metrics,
+    "gpu_metrics": partial(_assign_by_id, by_id=GPU_METRICS, by_name=OTHER_GPU_METRICS),
+    NODE_METRICS: partial(_assign_by_id, by_id=CPU_COUNTERS, by_name=OTHER_NODE_METRICS),
 }
-"""Functions that number the types of a family: of all types that any report has, and the numbers to keep by title."""
+"""Functions that number the types of a family. Arguments: the types of all reports, and the numbers to keep by
+title."""

@@ -1,4 +1,4 @@
-"""Labels of another trace: a new trace keeps their numbers, so that both can be compared in one histogram."""
+"""Reads the labels of another trace. A new trace keeps their numbers, so that one histogram can compare both."""
 
 from __future__ import annotations
 

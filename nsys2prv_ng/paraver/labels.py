@@ -1,8 +1,8 @@
-"""Numbers of the trace for the event types and names of reports.
+"""Numbers the event types and names of reports for the trace.
 
-A report is read before the names of the other reports are known, so its records carry handles (dense ids of event
-types) and local ids of names. `Numbering` gives the final numbers once every report has been read: names get ids from 1
-in sorted order over all reports, whatever the order of reports and events is.
+A report is read before the names of the other reports are known. So its records carry handles (dense ids of event
+types) and local ids of names. `Numbering` gives the final numbers once every report has been read. Names get ids from 1
+in sorted order over all reports, independent of the order of reports and events.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Labels:
         self._handles: dict[EventType, int] = {}
         self._declared: set[EventType] = set()
         self.unused: set[EventType] = set()
-        """Types without a record: the .pcf does not declare them, since Paraver takes declared types for present."""
+        """Types without a record. The .pcf does not declare them, because Paraver treats declared types as present."""
         self.names: dict[str, dict[str, int]] = {}
 
     def handle(self, event_type: EventType) -> int:
@@ -43,17 +43,17 @@ class Labels:
         return known
 
     def declare(self, event_type: EventType) -> None:
-        """Note that a type will be in records that are made of all reports together."""
+        """Note that records made from all reports together will have this type."""
         self.handle(event_type)
         self._declared.add(event_type)
 
     def note_used(self, handles: Iterable[int]) -> None:
-        """Note the handles that records have, once all records have been made."""
+        """Note the handles of records, once all records have been made."""
         used = self._declared.union(self.types[handle] for handle in handles)
         self.unused = set(self.types) - used
 
     def name_ids(self, space: str, names: Iterable[str]) -> IntArray:
-        """Return local ids (from 1) of names in a name space. Call with distinct names, then index with the result."""
+        """Return local ids (from 1) of names in a namespace. Call with distinct names, then index the result."""
         ids = self.names.setdefault(space, {})
         return np.array([ids.setdefault(name, len(ids) + 1) for name in names], np.int64)
 
@@ -66,7 +66,7 @@ class Value(NamedTuple):
 
 
 Assigned = Mapping[str, Mapping[str, Value]]
-"""Values by name space and name, for names with values or labels that follow only from all reports together."""
+"""Values by namespace and name, for names whose values or labels depend on all reports together."""
 
 
 class KeptLabels(NamedTuple):
@@ -77,17 +77,17 @@ class KeptLabels(NamedTuple):
 
 
 class Numbering:
-    """Final numbers of the types and names of all reports. Name spaces in `assigned` have the values given there."""
+    """Final numbers of the types and names of all reports. Namespaces in `assigned` have the values given there."""
 
     def __init__(
         self, labels: Sequence[Labels], assigned: Assigned | None = None, kept: KeptLabels | None = None
     ) -> None:
         kept = kept or KeptLabels({}, {})
-        types: dict[EventType, None] = {t: None for own in labels for t in own.types}
+        types: dict[EventType, None] = {t: None for part in labels for t in part.types}
         self._numbers: dict[EventType, int] = {}
         for family, assign_numbers in FAMILIES.items():
             self._numbers.update(assign_numbers([t for t in types if t.family == family], kept.types))
-        used = {t for own in labels for t in own.types if t not in own.unused}
+        used = {t for part in labels for t in part.types if t not in part.unused}
         # Types of a family that agree in number and label are one type.
         self.types = list({(self.number(t), t.label): t for t in sorted(used, key=self.number)}.values())
         for one, other in pairwise(self.types):
@@ -97,9 +97,9 @@ class Numbering:
                     " keep labels only from the .pcf of a trace that this program made"
                 )
         self.values: dict[str, dict[str, Value]] = {}
-        """Value of each name in each name space."""
-        for space in sorted({space for own in labels for space in own.names}):
-            names = sorted({name for own in labels for name in own.names.get(space, {})})
+        """The value of each name in each namespace."""
+        for space in sorted({space for part in labels for space in part.names}):
+            names = sorted({name for part in labels for name in part.names.get(space, {})})
             given = (assigned or {}).get(space)
             if given is not None:
                 self.values[space] = {name: given[name] for name in names}
@@ -107,7 +107,7 @@ class Numbering:
                 self.values[space] = _dense_values(names, self._find_kept_values(space, kept))
 
     def _find_kept_values(self, space: str, kept: KeptLabels) -> Mapping[str, int]:
-        """Return the values of a name space in the other trace, by label."""
+        """Return the values of a namespace in the other trace, by label."""
         numbers = [self.number(t) for t in self.types if t.names == space]
         return next((kept.values[number] for number in numbers if number in kept.values), {})
 
@@ -121,7 +121,7 @@ class Numbering:
     def maps(self, labels: Labels) -> tuple[IntArray, IntArray, IntArray]:
         """Return (number of each handle, start of each handle's table of values or -1, the tables).
 
-        The tables map a report's local ids of names to those of the trace; entry 0 is 0.
+        The tables map the local name ids of a report to the ids of the trace; entry 0 is 0.
         """
         numbers = np.array([self.number(t) for t in labels.types], np.int64)
         starts = np.full(len(labels.types), -1, np.int64)

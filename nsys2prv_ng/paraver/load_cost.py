@@ -1,9 +1,10 @@
 """Estimates the memory and the time that Paraver needs to load a trace, from the number of its records.
 
-Paraver holds every record of a trace in memory: one for each type:value pair of an event line, two for a state, eight
-for a communication. The figures are fitted to loads of paramedir, whose reader is that of wxParaver
-(benchmarks/paraver_load.py; docs/development/performance.md has them). Memory is within a tenth of what was measured
-for traces that need more than 100 MB. Time depends on the machine: elsewhere only its order of magnitude is right.
+Paraver keeps every record of a trace in memory: one for each type:value pair of an event line, two for a state, eight
+for a communication. The constants are fitted to loads by paramedir, which has the same reader as wxParaver
+(benchmarks/paraver_load.py; docs/development/performance.md has the measurements). Estimates of memory are within a
+tenth of the measurements for traces that need more than 100 MB. Time depends on the machine: on another machine only
+its order of magnitude is right.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # with them come libraries that an estimate does not need
+if TYPE_CHECKING:  # it imports libraries that an estimate does not need
     from nsys2prv_ng.records.runs import Run
 
 _PROGRAM_BYTES, _STATE_BYTES, _PAIR_BYTES, _COMMUNICATION_BYTES = 14e6, 100, 45, 420
 _PROGRAM_S, _STATE_S, _PAIR_S, _COMMUNICATION_S = 0.06, 0.46e-6, 0.22e-6, 2.0e-6
 _EVENT_TEXT, _PAIR_TEXT, _STATE_TEXT, _COMMUNICATION_TEXT = 23, 8, 41, 90
-"""Bytes of the .prv: of an event line without its pairs, of a pair, and of the two other kinds of line."""
+"""Bytes in the .prv of an event line without its pairs, of a pair, and of the two other kinds of line."""
 
 WXPARAVER_LIMIT = 500_000_000
-"""Bytes of a .prv above which wxParaver asks whether to cut it, unless its user has set another size."""
+"""Size (bytes) of a .prv above which wxParaver asks whether to cut it, unless the user has set another size."""
 
 
 @dataclass(frozen=True)
 class LoadCost:
-    """The records of a trace, or of a part of it: lines of states, of events and of communications, and pairs."""
+    """The number of records of a trace or of a part of it: lines of states, events and communications, and pairs."""
 
     states: float = 0
     events: float = 0
@@ -52,17 +53,17 @@ class LoadCost:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory for a trace of these records."""
+        """Bytes of memory for a trace with these records."""
         return round(_PROGRAM_BYTES) + self.record_memory
 
     @property
     def seconds(self) -> float:
-        """Seconds to load a trace of these records."""
+        """Seconds to load a trace with these records."""
         return _PROGRAM_S + self.states * _STATE_S + self.pairs * _PAIR_S + self.communications * _COMMUNICATION_S
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of the .prv, by the usual lengths of lines: for traces that are not written yet."""
+        """Bytes of the .prv by the usual lengths of lines, for traces that are not yet written."""
         return round(
             self.states * _STATE_TEXT
             + self.events * _EVENT_TEXT
@@ -72,7 +73,7 @@ class LoadCost:
 
 
 def measure_load(runs: Iterable[Run]) -> LoadCost:
-    """Return the records of some runs."""
+    """Return the number of records in some runs."""
     from nsys2prv_ng.records import columns as rec
 
     load = LoadCost()
@@ -102,7 +103,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_memory(size: float) -> str:
-    """Return a size with the digits that an estimate has."""
+    """Return a size with as many digits as an estimate has."""
     if size >= 0.95e9:
         return f"about {size / 1e9:,.{1 if size < 9.95e9 else 0}f} GB"
     megabytes = max(1, round(size / 1e6))

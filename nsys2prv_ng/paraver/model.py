@@ -1,4 +1,4 @@
-"""Paraver's two hierarchies of a trace, application and resources: the names in the .prv's header and the .row."""
+"""Writes Paraver's two hierarchies of a trace, application and resources, into the .prv's header and the .row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class Communicator:
-    """A communicator of the header: its id and the numbers (from 1) of its tasks."""
+    """A communicator in the header: its id and the numbers (from 1) of its tasks."""
 
     number: int
     tasks: tuple[int, ...]
@@ -38,10 +38,10 @@ class Communicator:
 
 @dataclass(frozen=True)
 class TraceModel:
-    """Nodes and tasks of the one application of a trace. Rows are numbered task by task.
+    """Nodes and tasks of the only application of a trace. Rows are numbered task by task.
 
-    Each row has a CPU of its own, node by node in the order of rows: on a CPU, Paraver shows only the last row that had
-    a record there, so two streams on one CPU would hide each other.
+    Each row has a CPU of its own, node by node in the order of rows. On a CPU, Paraver shows only the last row with a
+    record there, so two streams on one CPU would hide each other.
     """
 
     nodes: list[str]
@@ -67,7 +67,7 @@ class TraceModel:
         return cpus
 
     def number_rows(self) -> RowNumbers:
-        """Return CPU, task and thread (from 1) of each row."""
+        """Return the CPU, task and thread (from 1) of each row."""
         next_cpu = np.concatenate([[1], 1 + np.cumsum(self.count_cpus())])
         cpu, task_number, thread = [], [], []
         for number, task in enumerate(self.tasks, 1):
@@ -125,6 +125,6 @@ def format_levels(levels: Mapping[str, Sequence[str]]) -> str:
 
 
 def _format_object_name(name: str) -> str:
-    """Return a line of the .row that Paraver takes for a name and not for the start of a level."""
+    """Return a line of the .row that Paraver does not mistake for the start of a level."""
     line = to_one_line(name)
     return f"'{line}'" if line.startswith("LEVEL ") else line

@@ -1,7 +1,7 @@
-"""Values and classes of MPI calls in a trace: those of Extrae, so that its configurations show them.
+"""Defines the values and classes of MPI calls in a trace. They are Extrae's, so that its configurations show them.
 
 Extrae's numbers follow the order of the enumeration MPIVal in its src/merger/paraver/MPI_EventEncoding.h. Calls that
-Extrae does not have are numbered here from 1001; other names get numbers from 2001 in sorted order over all reports.
+Extrae does not have get numbers from 1001 here. Unknown names get numbers from 2001 in sorted order over all reports.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ VALUES: dict[str, int] = {
     **{f"MPI_{name}": value for value, name in enumerate(_EXTRAE.split(), 1)},
     **{f"MPI_{name}": value for value, name in enumerate(_OWN.split(), FIRST_OWN)},
 }
-"""Value of each call by its name in C."""
-VALUES["MPI_Init_thread"] = VALUES["MPI_Init"]  # As in Extrae: both are the same event of a program.
+"""The value of each call by its name in C."""
+VALUES["MPI_Init_thread"] = VALUES["MPI_Init"]  # As in Extrae: a program does either.
 
 CLASSES = P2P, COLLECTIVE, OTHER, RMA, IO = "p2p", "collective", "other", "rma", "io"
-"""Classes of calls, in the order of their types. As in Extrae, waits are point-to-point; starts and tests are other."""
+"""Classes of calls, in the order of their types. As in Extrae, waits are point-to-point, starts and tests other."""
 
 _COLLECTIVE_STEM = (
     r"barrier|bcast|reduce|allreduce|reduce_scatter(_block)?|scan|exscan|gatherv?|scatterv?"
@@ -90,12 +90,13 @@ _CLASS_PATTERNS = (
 
 
 def classify_call(name: str) -> str:
-    """Return the class of a call by its name alone: nsys's tables mix classes (MPI_File_open is in the collectives)."""
+    """Return the class of a call by its name alone, because nsys's tables mix classes (MPI_File_open is a
+    collective)."""
     return next((call_class for call_class, pattern in _CLASS_PATTERNS if pattern.fullmatch(name)), OTHER)
 
 
 def list_labels(call_class: str) -> dict[int, str]:
-    """Return the label of each fixed value of a class."""
+    """Return the labels of the fixed values of a class."""
     labels: dict[int, str] = {}
     for name, value in VALUES.items():
         if classify_call(name) == call_class:
@@ -104,7 +105,7 @@ def list_labels(call_class: str) -> dict[int, str]:
 
 
 def assign_values(names: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """Return (value, label) of each call. Calls that share a value share a label with both names."""
+    """Return (value, label) of each call. Calls with the same value share a label with both names."""
     present = sorted(set(names))
     unknown = (name for name in present if name not in VALUES)
     values = VALUES | {name: value for value, name in enumerate(unknown, FIRST_UNKNOWN)}

@@ -1,4 +1,4 @@
-"""The three files of a trace, which appear whole or not at all."""
+"""Writes the three files of a trace, which appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from pathlib import Path
 from types import TracebackType
 
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.paraver.files import list_trace_files
 from nsys2prv_ng.paraver.gzip_blocks import compress
 
 
 class TraceOutput:
     """The files x.prv (or x.prv.gz), x.pcf and x.row, written under temporary names beside the final ones.
 
-    A context manager: leaving it renames all three, the .prv last; leaving it by an exception removes what was written.
+    A context manager: leaving it renames all three, the .prv last; an exception removes what was written.
     """
 
     def __init__(self, path: Path, *, force: bool) -> None:
@@ -28,7 +29,7 @@ class TraceOutput:
         self._final = dict(zip(("pcf", "row", "prv"), list_trace_files(path), strict=True))
         self._temporary: dict[str, Path] = {}
         self._raw: FileIO | None = None
-        check_writable(path, list(reversed(self._final.values())), force=force)  # first the one that was typed
+        check_writable(path, list(reversed(self._final.values())), force=force)  # the typed file first
 
     def __enter__(self) -> TraceOutput:
         try:
@@ -50,7 +51,7 @@ class TraceOutput:
             self.write_prv(part)
 
     def write_prv(self, data: bytes | memoryview) -> None:
-        """Append to the file of the .prv what belongs there: members of gzip for a .prv.gz, else text."""
+        """Append to the .prv: gzip members if it is a .prv.gz, else text."""
         assert self._raw is not None
         view = memoryview(data).cast("B")
         try:
@@ -61,11 +62,12 @@ class TraceOutput:
 
     @property
     def temporary(self) -> Path:
-        """Path of the .prv until the trace is complete."""
+        """The path of the .prv until the trace is complete."""
         return self._temporary["prv"]
 
     def reserve(self, sizes: Sequence[int]) -> list[int]:
-        """Make room for further parts of the .prv of these sizes (bytes), which others write; return their places."""
+        """Make room in the .prv for further parts of these sizes (bytes), which others write; return their
+        positions."""
         assert self._raw is not None
         places = list(accumulate(sizes, initial=self._raw.tell()))
         try:
@@ -95,7 +97,7 @@ class TraceOutput:
     def _publish(self) -> None:
         assert self._raw is not None
         self._raw.close()
-        self.path.unlink(missing_ok=True)  # so that a .prv is never beside the labels of another trace
+        self.path.unlink(missing_ok=True)  # so that a .prv never has the labels of another trace
         for suffix, final in self._final.items():
             self._temporary[suffix].replace(final)
 
@@ -107,16 +109,10 @@ class TraceOutput:
             path.unlink(missing_ok=True)
 
 
-def list_trace_files(path: Path) -> tuple[Path, Path, Path]:
-    """Return the paths of the .pcf, .row and .prv (or .prv.gz) of a trace, given the path of the last."""
-    stem = path.name.removesuffix(".gz").removesuffix(".prv")
-    return path.with_name(f"{stem}.pcf"), path.with_name(f"{stem}.row"), path
-
-
 def check_writable(path: Path, files: list[Path], *, force: bool) -> None:
-    """Refuse a trace that could not be written, before anything is read.
+    """Refuse an output that could not be written, before anything is read.
 
-    Raises UsageError for a folder that does not exist, TranslationError for files in the way.
+    Raises UsageError if the folder does not exist, TranslationError for files in the way.
     """
     folder = path.parent
     if not folder.is_dir():
@@ -128,23 +124,23 @@ def check_writable(path: Path, files: list[Path], *, force: bool) -> None:
 
 
 def refuse_in_the_way(file: Path, *, force: bool) -> None:
-    """Raise TranslationError if something is where a file would be written.
+    """Raise TranslationError if something exists where a file would be written.
 
-    With `force` a file may be replaced, but nothing else, like a folder or /dev/null.
+    `force` allows to replace a file, but nothing else, such as a folder or /dev/null.
     """
     if file.is_dir():
         raise TranslationError(f"{file}: is a folder; choose another name")
     if file.exists() and not file.is_file():
         raise TranslationError(f"{file}: is a device or a pipe; choose another name")
-    if os.path.lexists(file) and not force:  # also a link to nothing
+    if os.path.lexists(file) and not force:  # this includes dangling links
         raise TranslationError(f"{file}: exists already; replace it, or choose another name", see=("force",))
 
 
 def _create_beside(final: Path) -> tuple[int, Path]:
     """Create a file under a temporary name and return its descriptor and path.
 
-    The system applies the umask (and a folder's default permissions) to it, as to any new file. The files of `tempfile`
-    are private, and the umask of a process cannot be read without changing it for all threads.
+    The system applies the umask (and the default permissions of the folder) to it, as to any new file. Files of
+    `tempfile` are private, and the umask of a process cannot be read without changing it for all threads.
     """
     while True:
         path = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")

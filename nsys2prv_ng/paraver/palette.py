@@ -1,7 +1,7 @@
-"""One palette for all presets and pages: each kind of activity has the same colour in every picture.
+"""Defines the palette of all presets and pages: each kind of activity has the same colour in every picture.
 
-The hues are those of Okabe and Ito, which people with any colour vision can distinguish. Values of one kind differ in
-lightness only.
+The hues are the palette of Okabe and Ito, which people with any colour vision can distinguish. Values of one kind
+differ only in lightness.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ SYNCHRONISATION = VERMILLION
 MPI = YELLOW
 OPERATING_SYSTEM = GREY
 WHOLE_GRAPH = (135, 0, 225)
-"""Violet: it may be the blue of compute or the rust of waiting."""
+"""Violet, because a whole graph may be the blue of compute or the rust of waiting."""
 
 
 def shade(colour: Colour, step: int) -> Colour:
-    """Return a lighter colour for steps above 0, a darker one for steps below 0; 5 steps lead to white or black."""
+    """Return a lighter colour if `step` is above 0, a darker one if it is below 0; 5 steps lead to white or black."""
     towards = 255 if step > 0 else 0
     red, green, blue = (round(part + (towards - part) * abs(step) / 5) for part in colour)
     return red, green, blue
 
 
 def counts(colour: Colour) -> dict[int, Colour]:
-    """Return the colours of counts: 1 has the colour itself, higher counts are lighter."""
+    """Return the colours of counts: 1 has the colour itself, and higher counts are lighter."""
     return {0: NOTHING} | {count: shade(colour, min(count - 1, 4)) for count in range(1, 65)}
 
 
 NCCL_AND_OTHERS = {0: NOTHING, 1: COMMUNICATION} | {1 + count: OVERLAP for count in range(1, 65)}
-"""Colours of NCCL kernels alone (1) and beside other kernels (2 and more)."""
+"""Colours of NCCL kernels alone (1) and together with other kernels (2 and more)."""
 
 
 # ---- values of types -------------------------------------------------------------------------------------------------
@@ -75,10 +75,10 @@ GPU_ACTIVITY = {
     22: shade(WHOLE_GRAPH, 2),
     23: shade(OVERLAP, 2),
 }
-"""Activity beside memory operations has the colour of that activity, lighter."""
+"""Activity together with memory operations has the colour of the activity, but lighter."""
 
 WAITING = shade(SYNCHRONISATION, -1)
-"""Rust. Readers who see no green distinguish vermillion itself from the orange of communication less well."""
+"""Rust. Readers who cannot see green distinguish vermillion less well from the orange of communication."""
 
 PARTS = {0: NOTHING, types.WAITING_PART: WAITING, types.MOVING_PART: COMMUNICATION}
 """Colours of the parts of a kernel or call over ranks."""
@@ -96,9 +96,10 @@ GPU_WAITS = {
     9: shade(OVERLAP, -2),
     10: WHOLE_GRAPH,
 }
-"""As those of GPU_ACTIVITY, with waiting apart. Waiting that compute hides costs nothing, so it has a pale blue.
+"""The colours of GPU_ACTIVITY, with a separate one for waiting. Waiting that compute hides costs nothing: pale blue.
 
-With any colour vision, waiting differs from all others by at least 29 in CIE Lab, and no two differ by less than 16.
+With any colour vision, waiting differs from every other colour by at least 29 in CIE Lab, and any two differ by at
+least 16.
 """
 
 ACTIVITIES: Mapping[str, Colour] = {
@@ -118,7 +119,7 @@ ACTIVITIES: Mapping[str, Colour] = {
     "mpi_moving": COMMUNICATION,
     "mpi_not_split": shade(COMMUNICATION, 3),
 }
-"""Colours of what GPUs, and main threads where there are none, do in the pictures of a page."""
+"""Colours of activities in the pictures of a page: of GPUs, or of main threads if there are no GPUs."""
 
 LATE_REASONS = {
     0: NOTHING,
@@ -128,7 +129,7 @@ LATE_REASONS = {
     types.LATE_CALL: MPI,
     types.LATE_UNKNOWN: GREY,
 }
-"""Colours of why a rank was late: those of what it was late in."""
+"""Colours of the reasons why a rank was late: the colours of the activity in which it was late."""
 
 PATH_KINDS = {
     0: NOTHING,
@@ -146,9 +147,9 @@ PATH_KINDS = {
     types.PATH_OUTSIDE: WAITING,
     types.PATH_UNKNOWN: shade(GREY, -3),
 }
-"""Colours of the critical path: those of what it is in. Green is host code, since the path is in one thing at a time.
+"""Colours of the critical path: the colours of its activities. Green is host code, because the path never overlaps.
 
-With any colour vision, two kinds differ by at least 13 in CIE Lab, but for MPI and communication that is not split.
+With any colour vision, two kinds differ by at least 13 in CIE Lab, except MPI and communication that is not split.
 """
 
 KINDS = {
@@ -159,7 +160,7 @@ KINDS = {
     types.NCCL_KERNEL.number: COMMUNICATION,
     types.GRAPH_LAUNCH.number: shade(COMPUTE, 3),
 }
-"""Colours of the kinds of CUDA activity, by the number of the event type."""
+"""Colours of the kinds of CUDA activity by the number of the event type."""
 
 STATES = {
     types.IDLE: NOTHING,
@@ -186,7 +187,7 @@ MEMORY_OPERATIONS = {0: NOTHING} | {
     for value, step in zip(types.MEMORY_OPERATION.values or {}, cycle((3, -1, 1, -3, 2, -2, 0)), strict=False)
 }
 
-# The colours of pageable and pinned memory differ most: these are the two that a reader must tell apart.
+# The colours of pageable and pinned memory differ most, because readers must distinguish these two.
 MEMORY_KINDS = {0: NOTHING, 1: VERMILLION, 2: GREEN, 3: MEMORY} | {
     value: shade(MEMORY, step) for value, step in zip(range(4, 9), (2, 3, -1, -2, 1), strict=True)
 }
@@ -206,7 +207,7 @@ KERNEL_CLASSES = {0: NOTHING} | {
     for values, colour in _KERNEL_FAMILIES
     for value, step in zip(values, cycle((0, 2, -2, 3, -1, 1, -3)), strict=False)
 }
-"""Matrix products are blue, classes that move data purple, and so on. Later classes have Paraver's colours."""
+"""Matrix products are blue, classes that move data are purple, and so on. Later classes have Paraver's colours."""
 
 
 def _mpi_calls() -> dict[int, Colour]:

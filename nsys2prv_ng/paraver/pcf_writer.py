@@ -1,8 +1,8 @@
-"""The .pcf of a trace: labels of states, event types and values, in the form that Paraver's parser accepts.
+"""Writes the .pcf of a trace: labels of states, event types and values, in the form that Paraver's parser accepts.
 
-BSC's BasicAnalysis takes a trace for one of nsys's reports if no line of its .pcf is `STATES` alone and the text holds
-`NCCL kernel` or `CUDA memcpy kernel`. So one blank precedes STATES, which Paraver trims (since 4.10.3), and every .pcf
-declares the type of NCCL's kernels.
+BSC's BasicAnalysis recognises a trace of nsys reports if no line of its .pcf is exactly `STATES` and the text contains
+`NCCL kernel` or `CUDA memcpy kernel`. So a blank precedes STATES, which Paraver trims (since 4.10.3), and every .pcf
+declares the type of NCCL kernels.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.text.names import to_one_line
 
 ALWAYS_DECLARED = (NCCL_KERNEL,)
-"""Event types that a .pcf declares even if the trace has no event of them; they then have no VALUES."""
+"""Event types that a .pcf declares even if the trace has no such event; then they have no VALUES."""
 
 
 def format_pcf(numbering: Numbering, shown: Collection[int] | None = None) -> str:
-    """Return the whole .pcf. Types that share a name space form one block, so that their values are written once.
+    """Return the whole .pcf. Types that share a namespace form one block, so that their values are written once.
 
-    `shown`: numbers of the types that the trace holds, if these are not all; their lines are the same as with all.
+    `shown`: numbers of the types in the trace, if these are not all. Their lines do not depend on the other types.
     """
     return "\n".join(_list_lines(numbering, shown)) + "\n"
 
@@ -56,7 +56,7 @@ def _list_lines(numbering: Numbering, shown: Collection[int] | None) -> Iterator
 
 
 def _declared_types(numbering: Numbering) -> list[EventType]:
-    """Return the types of the trace and those that are always declared, in the order of their numbers.
+    """Return the types of the trace and the types that are always declared, in the order of their numbers.
 
     A number that `--labels-from` gave to another type stays with that type.
     """
@@ -66,7 +66,7 @@ def _declared_types(numbering: Numbering) -> list[EventType]:
 
 
 def _make_titles(types: Sequence[EventType]) -> dict[EventType, str]:
-    """Return a unique line for each type: domains and metrics may differ only in characters that no line shows."""
+    """Return a unique line for each type, because names may differ only in characters that a line cannot show."""
     titles: dict[str, EventType] = {}
     for event_type in types:
         title = plain = to_one_line(event_type.title)
@@ -79,7 +79,7 @@ def _make_titles(types: Sequence[EventType]) -> dict[EventType, str]:
 
 
 def _group_blocks(types: list[EventType]) -> list[list[EventType]]:
-    """Return types in the order of their numbers, each with those that share its names and its kind of end."""
+    """Group types, in the order of their numbers, by shared names and by whether they are intervals."""
     blocks: dict[object, list[EventType]] = {}
     for event_type in types:
         shared = (event_type.names, event_type.interval) if event_type.names else event_type
@@ -88,7 +88,7 @@ def _group_blocks(types: list[EventType]) -> list[list[EventType]]:
 
 
 def _label_values(event_type: EventType, numbering: Numbering) -> dict[int, str]:
-    """Return the labels of a type's values: 0 of an interval, fixed values, then names."""
+    """Return the labels of a type's values: 0 for an interval, fixed values, then names."""
     values = {0: "End"} if event_type.interval else {}
     values.update(event_type.values or {})
     values.update(sorted(numbering.values.get(event_type.names, {}).values()))

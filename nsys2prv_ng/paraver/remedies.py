@@ -1,4 +1,4 @@
-"""Finds what makes a trace small enough for Paraver: an overview, a window of it, or fewer details."""
+"""Finds ways to make a trace small enough for Paraver: an overview, a window, or fewer details."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nsys2prv_ng.paraver.load_cost import WXPARAVER_LIMIT, LoadCost, format_memo
 from nsys2prv_ng.text.formatting import format_time
 
 DETAILS = ("launch_lines", "gpu_metrics", "cuda_sync", "os_runtime", "scheduling", "cpu_samples")
-"""Sources without which a trace still shows what the GPUs do and who waits for whom."""
+"""Sources that can be omitted: without them, a trace still shows what the GPUs do and which ranks wait."""
 OVERVIEW_BYTES = 100_000_000
-"""The largest overview."""
+"""Size of the largest overview."""
 _USEFUL = 0.2
-"""Least part of the memory of all records that a remedy must save."""
+"""Least share of the memory of all records that a remedy must save."""
 _MARGIN = 0.8
-"""Part of the limit that a window may need, as records are not spread evenly over time."""
+"""Share of the limit that a window may need, because records are not spread evenly over time."""
 
 WXPARAVER_ASKS = (
     f"wxParaver asks whether to cut a trace above {WXPARAVER_LIMIT // 10**6} MB: answer No to load all of it, or change"
@@ -25,7 +25,7 @@ WXPARAVER_ASKS = (
 
 @dataclass(frozen=True)
 class Remedy:
-    """Words, and what to choose: an overview (nothing else is given), a window (ns), or no source of this name."""
+    """A description, and a choice: a window (ns), a source to omit, or, if neither is given, an overview."""
 
     words: str
     window: tuple[int, int] | None = None
@@ -33,9 +33,9 @@ class Remedy:
 
 
 def find_remedies(load: LoadCost, details: Mapping[str, LoadCost], limit: int, duration: int) -> list[Remedy]:
-    """Return what helps by a useful amount if a trace needs more than `limit` bytes of memory, the strongest first.
+    """Return the useful remedies for a trace that needs more than `limit` bytes of memory, the strongest first.
 
-    `details`: the records of each source. `duration`: ns of the trace. 0 is no limit.
+    `details`: the records of each source. `duration`: length of the trace (ns). A limit of 0 means none.
     """
     if not 0 < limit < load.memory:
         return []

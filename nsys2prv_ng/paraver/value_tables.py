@@ -1,6 +1,6 @@
-"""Labels of the fixed values of event types. A number never changes its meaning; new values get new numbers."""
+"""Defines the labels of fixed values of event types. A number never changes its meaning; new values get new numbers."""
 
-# 3-6 are the values that BasicAnalysis reads; the other kinds follow in the order of CUPTI's own numbers.
+# BasicAnalysis reads the values 3-6; the other kinds follow in the order of CUPTI's own numbers.
 MEMORY_OPERATIONS = {
     3: "Memcpy device to device",
     4: "Memcpy device to host",
@@ -45,8 +45,7 @@ MEMORY_KINDS = {
 }
 
 
-# sources/cuda/kernel_classes.py finds the class from the kernel's name. A number never changes its meaning; new classes
-# get new numbers.
+# sources/cuda/kernel_classes.py finds the class of a kernel from its name.
 KERNEL_CLASSES = {
     1: "GEMM FP64",
     2: "GEMM FP32",
@@ -76,11 +75,11 @@ KERNEL_CLASSES = {
 
 
 NOTHING_RECORDED = "Nothing recorded"
-"""Label of a value 0 that closes no interval: from there on the quantity is unknown."""
+"""Label of a value 0 that does not close an interval: the quantity is unknown after it."""
 
 # A sum of what runs: 1 compute, 2 communication, 4 memory operations, 16 a CUDA graph that was traced as a whole and
-# may compute or communicate; 8: nothing runs between two operations; 0: before the first operation of a capture, after
-# its last, and outside of the selected time. There the activity is unknown.
+# may compute or communicate. 8: nothing runs between two operations. 0: before the first operation of a capture, after
+# its last one, and outside the selected time, where the activity is unknown.
 GPU_ACTIVITIES = {
     0: NOTHING_RECORDED,
     1: "Compute",
@@ -156,7 +155,7 @@ PTHREAD_CALLS = {
 }
 
 
-# CUPTI's kinds of OpenACC events; its 0, invalid, is 17 here.
+# CUPTI's kinds of OpenACC events; its 0 (invalid) is 17 here.
 OPENACC_UNKNOWN = 17
 OPENACC_KINDS = {
     1: "Device init",

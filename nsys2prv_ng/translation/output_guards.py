@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.paraver.output import list_trace_files, refuse_in_the_way
+from nsys2prv_ng.paraver.files import list_trace_files
+from nsys2prv_ng.paraver.output import refuse_in_the_way
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
 

@@ -1,8 +1,8 @@
-"""`check_cfg` checks whether Paraver loads a .cfg, and whether it then shows what the file says.
+"""Checks whether Paraver loads a .cfg, and whether it then shows what the file specifies.
 
-Paraver's own reader stops at the first line that it cannot read without naming it, silently misreads much, and crashes
-on names that it does not find. Where it loads a file and shows something else than was written, this checker is
-stricter than Paraver on purpose.
+Paraver's own reader stops at the first line that it cannot read, without naming the line. It silently misreads much,
+and crashes on names that it does not find. If Paraver loads a file but shows something else than was written, this
+checker is stricter on purpose.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.cfg_check_events import check_events
 from nsys2prv_ng.paraver.checker.cfg_check_histograms import check_histogram
 from nsys2prv_ng.paraver.checker.cfg_check_windows import check_window
-from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
+from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings
+from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
-from nsys2prv_ng.paraver.read.problems import Problem
+from nsys2prv_ng.paraver.read.problems import Problem, sort_by_line
 
 __all__ = ["CfgCheckResult", "check_cfg"]
 
 
 @dataclass(frozen=True)
 class CfgCheckResult:
-    """The result of checking a .cfg. `problems` are wrong; `warnings` load, but are rarely meant or miss the trace."""
+    """The result of checking a .cfg. `problems` are wrong; `warnings` load, but are rarely meant or do not fit the
+    trace."""
 
     problems: list[Problem]
     warnings: list[Problem]
@@ -38,8 +40,8 @@ def check_cfg(
 ) -> CfgCheckResult:
     """Check a .cfg by itself and against a trace.
 
-    Objects are not checked if the header has none. types: event types with events in the trace; by default those that
-    the .pcf declares. Raises TranslationError if the file cannot be read.
+    Objects are not checked if the header has none. types: event types with events in the trace; by default the types
+    that the .pcf declares. Raises TranslationError if the file cannot be read.
     """
     if path.suffix != ".cfg":
         raise TranslationError(f"{path}: not a Paraver cfg: its name must end in .cfg")
@@ -55,8 +57,5 @@ def check_cfg(
     if types is None and config is not None:
         types = config.types.keys()
     check_events(cfg, config, types, problems, warnings)
-    return CfgCheckResult(_sort_by_line(problems), _sort_by_line(warnings), len(cfg.windows), len(cfg.histograms))
-
-
-def _sort_by_line(findings: CfgFindings) -> list[Problem]:
-    return sorted(findings.list_problems(), key=lambda problem: problem.line)
+    problem_list, warning_list = (sort_by_line(found.list_problems()) for found in (problems, warnings))
+    return CfgCheckResult(problem_list, warning_list, len(cfg.windows), len(cfg.histograms))

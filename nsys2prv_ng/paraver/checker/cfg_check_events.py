@@ -1,8 +1,8 @@
-"""Rules for the filters of a cfg: numbers and labels of event types and values, and whether the trace has them.
+"""Checks the filters of a cfg: numbers and labels of event types and values, and whether the trace has them.
 
-Where a cfg gives labels, Paraver takes the types with these labels in the trace's .pcf, and the numbers only for labels
-that it does not find. If the trace has none of the event types of a cfg, Paraver asks whether to load it, unless a
-window chooses the filter function All or None for evt_type. A later choice wins, but Paraver does not ask any more: so
+If a cfg gives labels, Paraver takes the types with these labels from the trace's .pcf, and uses the numbers only for
+labels that it does not find. If the trace has none of the event types of a cfg, Paraver asks whether to load it, unless
+a window chooses the filter function All or None for evt_type. A later choice wins, but Paraver no longer asks: so
 `{evt_type, All}, {evt_type, =}` always loads, and filters by its types.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from nsys2prv_ng.paraver.checker.cfg_functions import EVENT, FILTERS
-from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
-from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow
+from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED, CfgFindings
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgWindow
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
 from nsys2prv_ng.text.formatting import join_first
 
@@ -23,7 +23,7 @@ _RANGE = "[x,y]"
 
 @dataclass(frozen=True)
 class FilterItem:
-    """An item of an evt_type filter: the event types in the trace that it stands for, and its name in messages."""
+    """An item of an evt_type filter: the event types of the trace for which it stands, and its name in messages."""
 
     numbers: tuple[int, ...]
     name: str
@@ -36,7 +36,7 @@ def check_events(
     problems: CfgFindings,
     warnings: CfgFindings,
 ) -> None:
-    """Check all filters of a cfg. types: event types with events in the trace; None if they are not known."""
+    """Check all filters of a cfg. types: event types with events in the trace; None if they are unknown."""
     windows = [window for window in cfg.windows if not window.derived]
     for window in windows:
         for kind in LABELLED:
@@ -69,7 +69,7 @@ def _resolve_item(number: int, label: str, config: ParaverConfig | None) -> Filt
         pattern = re.compile(".*".join(map(re.escape, label.split("*"))), re.DOTALL)
         matching = sorted(type_ for type_, known in declared.items() if pattern.fullmatch(known.label))
     if "*" not in label:
-        matching = matching[-1:]  # Paraver knows the highest of the types with one label
+        matching = matching[-1:]  # of several types with one label, Paraver uses the highest
     if "*" in label and matching:
         return FilterItem(tuple(matching), f'event types "{label}"')
     number = matching[0] if matching else number
@@ -78,13 +78,13 @@ def _resolve_item(number: int, label: str, config: ParaverConfig | None) -> Filt
 
 
 def _find_line(window: CfgWindow, start: str) -> int:
-    """Return the line of the first entry of a window that starts with some text, else the window's own line."""
+    """Return the line of the first entry of a window that starts with some text, or else the line of the window."""
     lines = (entry.line for entry in window.entries if f"{entry.key} {entry.value} ".startswith(start + " "))
     return next(lines, window.line)
 
 
 def _is_unread(window: CfgWindow, kind: str) -> bool:
-    """Return whether a window has a list of numbers that cannot be read, which is a problem already."""
+    """Return whether a window has an unreadable list of numbers, which is already a problem."""
     start = f"{kind} "
     lines = (entry.value for entry in window.entries if entry.key == "window_filter_module")
     return kind not in window.numbers and any(value.startswith(start) for value in lines)
@@ -114,7 +114,7 @@ def _check_ranges(window: CfgWindow, config: ParaverConfig | None, problems: Cfg
 
 
 def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFindings) -> None:
-    """Warn of ambiguous labels: Paraver looks a value's label up in all event types of the .pcf, not only its own."""
+    """Warn of ambiguous labels: Paraver looks up the label of a value in all event types of the .pcf."""
     values: dict[str, set[int]] = {}
     for declared in config.types.values():
         for value, label in (declared.values or {}).items():
@@ -128,13 +128,13 @@ def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFinding
 
 
 def _is_explicit(window: CfgWindow) -> bool:
-    """Return whether a window makes Paraver load the cfg without a question."""
+    """Return whether a window makes Paraver load the cfg without asking."""
     return any(chosen.level == "evt_type" and chosen.name in ("All", "None") for chosen in window.functions)
 
 
 def _check_without_types(windows: list[CfgWindow], problems: CfgFindings, warnings: CfgFindings) -> None:
     if any(window.get_entry("window_selected_functions") is not None and not window.functions for window in windows):
-        return  # a list that cannot be read, which is a problem already
+        return  # an unreadable list is already a problem
     explicit = any(map(_is_explicit, windows))
     typed = [window for window in windows if window.numbers.get("evt_type") or _is_unread(window, "evt_type")]
     for window in windows:
@@ -158,7 +158,7 @@ def _list_numbers(window: CfgWindow, config: ParaverConfig | None) -> list[int]:
 
 
 def _has_range(window: CfgWindow, numbers: list[int], types: Collection[int]) -> bool:
-    """Return whether a window filters by a range in which the trace has a type."""
+    """Return whether a window filters by a range that contains a type of the trace."""
     in_range = window.get_function("evt_type") == _RANGE and len(numbers) > 1
     return in_range and any(numbers[0] <= number <= numbers[1] for number in types)
 
@@ -166,8 +166,8 @@ def _has_range(window: CfgWindow, numbers: list[int], types: Collection[int]) ->
 def _does_paraver_ask(cfg: CfgFile, config: ParaverConfig | None, types: Collection[int]) -> bool:
     """Return whether Paraver asks about absent types.
 
-    Where it finds a type in a range, it forgets the absent types of the windows above. When a histogram starts, it
-    looks at the last window once more; if that is derived, it follows first parents down to a window that is not.
+    If it finds a type in a range, it forgets the absent types of the windows above. When a histogram starts, it looks
+    at the last window again; if that window is derived, it follows first parents to a window that is not derived.
     """
     absent = False
     windows = [window for window in cfg.windows if not window.derived]
@@ -186,7 +186,7 @@ def _does_paraver_ask(cfg: CfgFile, config: ParaverConfig | None, types: Collect
 def _check_presence(
     window: CfgWindow, config: ParaverConfig | None, types: Collection[int], is_asked: bool, warnings: CfgFindings
 ) -> bool:
-    """Warn of event types without an event in the trace; return whether any type of the window has one."""
+    """Warn of event types without an event in the trace; return whether any type of the window has an event."""
     items, numbers = list_filter_items(window, config), _list_numbers(window, config)
     line = _find_line(window, "window_filter_module evt_type")
     if _has_range(window, numbers, types):

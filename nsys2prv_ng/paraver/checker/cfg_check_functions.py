@@ -1,4 +1,4 @@
-"""Rules for the functions of a window: which one is chosen at which level, and their parameters."""
+"""Checks the functions of a window: the choice at each level, and the parameters."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from nsys2prv_ng.paraver.checker.cfg_functions import (
     Functions,
     SemanticFunction,
 )
-from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFindings, CfgWindow, Function, Parameters
+from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings, Function, Parameters
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgWindow
 
 _RANGES = {"Select Range": (1, 0), "Select Range [)": (1, 0), "Is In Range": (1, 0), "Is In Range [)": (1, 0)}
 _RANGES["In Evt Range"] = (0, 1)
-"""Functions of a range, and the indices of the parameters that are its lower and its upper end."""
+"""Functions with a range, and the indices of the parameters with its lower and upper end."""
 
 
 def check_functions(window: CfgWindow, problems: CfgFindings, warnings: CfgFindings) -> None:
@@ -76,7 +77,7 @@ def _check_name(function: Function, known: Functions, problems: CfgFindings) -> 
 
 
 def _check_choice(window: CfgWindow, parameters: Parameters, problems: CfgFindings, warnings: CfgFindings) -> None:
-    """Check that parameters are for the function that the lines above them choose; for others they do not count."""
+    """Check that parameters belong to the function that the lines above them choose; otherwise they do not count."""
     line, level, name = parameters.line, parameters.level, parameters.function
     if level not in FUNCTIONS_OF_LEVEL and level not in COMPOSES_OF_LEVEL:
         problems.note(line, f"'{level}' is not a level that has functions: {REFUSES}")
@@ -98,7 +99,7 @@ def _check_choice(window: CfgWindow, parameters: Parameters, problems: CfgFindin
 def _check_extra_parameters(window: CfgWindow, extras: Sequence[Function], problems: CfgFindings) -> None:
     """Check the parameters of extra composes.
 
-    Paraver counts parameters where it should count extra composes: each parameter that it reads goes to the next one.
+    Paraver counts parameters instead of extra composes: each parameter that it reads goes to the next extra compose.
     """
     position = 0
     for parameters in window.parameters:
@@ -152,7 +153,7 @@ def _check_range(parameters: Parameters, lower: Sequence[float], upper: Sequence
 
 
 def _check_missing(window: CfgWindow, extras: Iterable[Function], warnings: CfgFindings) -> None:
-    """Warn of functions without parameters if Paraver's defaults for them are rarely meant."""
+    """Warn of functions without parameters whose defaults in Paraver are rarely meant."""
     given = {(parameters.level, parameters.function) for parameters in window.parameters}
     last = {function.level: function for function in window.functions + window.composes}
     last.pop(EXTRA_COMPOSE, None)

@@ -1,14 +1,15 @@
-"""Rules for a histogram: its windows, its statistic, its columns."""
+"""Checks a histogram: its windows, its statistic, its columns."""
 
 from __future__ import annotations
 
 from nsys2prv_ng.paraver.checker.cfg_check_windows import get_effective_level, get_model, list_parents
 from nsys2prv_ng.paraver.checker.cfg_functions import STATISTICS, WINDOW_LEVELS
-from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgFindings, CfgHistogram, CfgWindow, parse_whole
+from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings
+from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgHistogram, CfgWindow, parse_whole
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 MAX_COLUMNS = 1_000_000
-"""More columns are taken for a mistake: Paraver keeps all of them in memory, and 100 million kill it."""
+"""More columns count as a mistake: Paraver keeps all of them in memory, and 100 million kill it."""
 
 _CONTROL, _DATA, _PLANES = "Analyzer2D.ControlWindow:", "Analyzer2D.DataWindow:", "Analyzer2D.3D_ControlWindow:"
 
@@ -16,7 +17,7 @@ _CONTROL, _DATA, _PLANES = "Analyzer2D.ControlWindow:", "Analyzer2D.DataWindow:"
 def check_histogram(
     cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, problems: CfgFindings, warnings: CfgFindings
 ) -> None:
-    """Check all rules that a histogram can break."""
+    """Check a histogram by all rules."""
     _check_statistic(histogram, problems)
     _check_windows(cfg, histogram, problems, warnings)
     _check_limits(histogram, problems)
@@ -63,7 +64,8 @@ def _check_windows(cfg: CfgFile, histogram: CfgHistogram, problems: CfgFindings,
 
 
 def _check_pair(cfg: CfgFile, histogram: CfgHistogram, first: str, second: str, problems: CfgFindings) -> None:
-    """Check two windows of a histogram: the first must not have the finer level, and neither derive from the other."""
+    """Check two windows of a histogram: the first must not have the finer level, and neither may derive from the
+    other."""
     data, control = _get_window(cfg, histogram, first), _get_window(cfg, histogram, second)
     entry = histogram.get_entry(second)
     if data is None or control is None or data is control or entry is None:
@@ -96,7 +98,7 @@ def _check_limits(histogram: CfgHistogram, problems: CfgFindings) -> None:
 
 
 def _check_columns(histogram: CfgHistogram, problems: CfgFindings) -> None:
-    """Check the number of columns, which Paraver takes from Delta or NumColumns; UseFixedDelta chooses between them."""
+    """Check the number of columns, which Paraver takes from Delta or NumColumns; UseFixedDelta chooses one."""
     fitted = histogram.get_value("Analyzer2D.ComputeYScale:", "True") == "True"
     by_count = histogram.get_entry("Analyzer2D.NumColumns:") is not None or fitted
     by_delta = histogram.get_value("Analyzer2D.UseFixedDelta:", "False" if by_count else "True") == "True"
@@ -125,7 +127,7 @@ def _check_columns(histogram: CfgHistogram, problems: CfgFindings) -> None:
 
 
 def _check_planes(histogram: CfgHistogram, problems: CfgFindings) -> None:
-    """Check the third dimension, where there is one."""
+    """Check the third dimension, if there is one."""
     planes = histogram.get_entry(_PLANES)
     if planes is None or histogram.get_value("Analyzer3D.ComputeYScale:", "True") == "True":
         return
@@ -139,7 +141,7 @@ def _check_planes(histogram: CfgHistogram, problems: CfgFindings) -> None:
 
 
 def _check_objects(cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, problems: CfgFindings) -> None:
-    """Check the rows, which count from 0 at the level of the control window; Paraver reads beyond the last one."""
+    """Check the rows, which count from 0 at the level of the control window. Paraver reads beyond the last row."""
     entry, control = histogram.get_entry("Analyzer2D.Objects:"), _get_window(cfg, histogram, _CONTROL)
     if entry is None or control is None or not header.applications:
         return

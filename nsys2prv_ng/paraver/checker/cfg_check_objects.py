@@ -1,15 +1,16 @@
-"""Rules for the objects that a window shows: its window_object lines, and whether they fit the trace."""
+"""Checks the objects that a window shows: its window_object lines, and whether they fit the trace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from nsys2prv_ng.paraver.checker.cfg_functions import RESOURCE_LEVELS
-from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFindings, CfgWindow, Selection
+from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings, Selection
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgWindow
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 Selections = dict[tuple[str, tuple[int, ...]], Selection]
-"""The selections of a window by level and by the larger objects that hold the chosen ones."""
+"""The selections of a window by level and by the larger objects that contain the chosen ones."""
 
 _PATHS = {
     "appl": ("appl",),
@@ -18,7 +19,7 @@ _PATHS = {
     "node": ("node",),
     "cpu": ("node", "cpu"),
 }
-"""For each level, the levels at which a row of it can be hidden: its own, and those of the objects that hold it."""
+"""For each level, the levels at which its rows can be hidden: itself, and the levels of the objects that contain it."""
 
 
 def check_selections(window: CfgWindow, level: str, header: TraceHeader, problems: CfgFindings) -> None:
@@ -38,7 +39,7 @@ def check_selections(window: CfgWindow, level: str, header: TraceHeader, problem
 
 
 def _check_marks(selection: Selection, level: str, problems: CfgFindings) -> None:
-    """Check that objects are marked by 1 and 0 at the window's own level, and by All and None at all others."""
+    """Check that objects are marked by 1 and 0 at the level of the window, and by All and None at other levels."""
     known = ("0", "1") if selection.level == level else ("All", "None")
     wrong = next((mark for mark in selection.marks if mark not in known), None)
     if wrong is not None:
@@ -61,7 +62,7 @@ def _check_size(selection: Selection, header: TraceHeader, problems: CfgFindings
 
 
 def _get_size(selection: Selection, header: TraceHeader) -> int | None:
-    """Return the number of objects to choose from; None if the trace lacks the object that would hold them."""
+    """Return the number of objects to choose from; None if the trace lacks the object that would contain them."""
     larger: Sequence[object] = header.cpus if selection.level in RESOURCE_LEVELS else header.applications
     if not selection.within:
         return len(larger)
@@ -76,7 +77,7 @@ def _get_size(selection: Selection, header: TraceHeader) -> int | None:
 
 
 def _iterate_rows(level: str, header: TraceHeader) -> Iterator[tuple[int, ...]]:
-    """Yield the indices of each row of a level, after the indices of the objects that hold it."""
+    """Yield the indices of each row of a level, preceded by the indices of the objects that contain it."""
     if level == "node":
         yield from ((node,) for node in range(len(header.cpus)))
     elif level == "cpu":
@@ -95,7 +96,7 @@ def _iterate_rows(level: str, header: TraceHeader) -> Iterator[tuple[int, ...]]:
 
 
 def _is_chosen(selections: Selections, level: str, row: tuple[int, ...]) -> bool:
-    """Return whether neither a row nor an object that holds it is hidden; objects that no line marks are shown."""
+    """Return whether neither a row nor an object that contains it is hidden. Objects that no line marks are shown."""
     for depth, name in enumerate(_PATHS.get(level, ())):
         selection = selections.get((name, row[:depth]))
         if selection is not None and selection.marks[row[depth] : row[depth] + 1] in (("0",), ("None",)):

@@ -1,4 +1,4 @@
-"""Rules for a window as a whole: its level, scale and time, and the windows that a derived one is made from."""
+"""Checks a window as a whole: its level, scale and time, and the parents of a derived window."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from nsys2prv_ng.paraver.checker.cfg_check_functions import check_functions, che
 from nsys2prv_ng.paraver.checker.cfg_check_objects import check_selections
 from nsys2prv_ng.paraver.checker.cfg_functions import PROCESS_LEVELS, RESOURCE_LEVELS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_keys import is_number
-from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow, parse_whole
+from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgWindow, parse_whole
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 _NEEDS_PARENTS = (
     "window_level", "window_object", "window_scale_relative", "window_end_time_relative",
     "window_begin_time_relative", "window_zoom_objects",
 )  # fmt: skip
-"""Keys for which Paraver needs the trace, which a derived window gets from its parents."""
+"""Keys for which Paraver needs the trace. A derived window gets the trace from its parents."""
 
 
 def check_window(
     cfg: CfgFile, window: CfgWindow, header: TraceHeader, problems: CfgFindings, warnings: CfgFindings
 ) -> None:
-    """Check all rules that a window can break by itself, or together with the windows above it."""
+    """Check a window by itself, and together with the windows above it."""
     _check_level(window, header, problems)
     _check_limits(window, problems)
     _check_numbers(window, problems, warnings)
@@ -32,19 +33,19 @@ def check_window(
 
 
 def get_model(level: str) -> Sequence[str]:
-    """Return the levels of the model (processes or resources) that has a level, coarse ones first; () for others."""
+    """Return the levels of the model (processes or resources) of a level, coarse ones first; () if it has none."""
     return next((levels for levels in (PROCESS_LEVELS, RESOURCE_LEVELS) if level in levels), ())
 
 
 def list_parents(cfg: CfgFile, window: CfgWindow) -> list[CfgWindow]:
-    """Return the parents of a derived window that stand above it in the file."""
+    """Return the parents of a derived window that are above it in the file."""
     return [cfg.windows[number - 1] for number in window.parents if 0 < number < window.number]
 
 
 def get_effective_level(cfg: CfgFile, window: CfgWindow) -> str:
-    """Return the level at which Paraver shows a window: a derived one cannot be finer than its parents."""
+    """Return the level at which Paraver shows a window: a derived window cannot be finer than its parents."""
     levels = cfg.effective_levels
-    for next_window in cfg.windows[len(levels) : window.number]:  # parents stand above the windows derived from them
+    for next_window in cfg.windows[len(levels) : window.number]:  # parents are above the windows derived from them
         parent_levels = [levels[parent.number - 1] for parent in list_parents(cfg, next_window)]
         levels.append(_derive_level(next_window, parent_levels))
     return levels[window.number - 1]
@@ -71,7 +72,7 @@ def _check_level(window: CfgWindow, header: TraceHeader, problems: CfgFindings) 
 
 
 def _check_limits(window: CfgWindow, problems: CfgFindings) -> None:
-    """Check each pair of keys where the first value must not be above the second."""
+    """Check each pair of keys whose first value must not be above the second."""
     for first, second, equal in (
         ("window_minimum_y", "window_maximum_y", True),
         ("window_begin_time_relative", "window_end_time_relative", False),
@@ -129,7 +130,7 @@ def _check_derived_level(cfg: CfgFile, window: CfgWindow, problems: CfgFindings)
     line = window.get_entry("window_level") or window.get_entry("window_identifiers")
     if line is None or () in models or not levels or not get_model(window.level):
         return
-    own = get_effective_level(cfg, window)
+    shown = get_effective_level(cfg, window)
     if len(models) > 1:
         message = f"windows of levels {' and '.join(levels)} cannot be combined: one has processes, one resources"
         problems.note(line.line, f"{message}; Paraver crashes or shows nonsense")
@@ -137,7 +138,7 @@ def _check_derived_level(cfg: CfgFile, window: CfgWindow, problems: CfgFindings)
         return
     elif get_model(window.level) not in models:
         message = f"level {window.level} of a window that is derived from levels {' and '.join(levels)}"
-        problems.note(line.line, f"{message}: Paraver crashes or keeps {own}")
-    elif window.level != own:
+        problems.note(line.line, f"{message}: Paraver crashes or keeps {shown}")
+    elif window.level != shown:
         message = f"level {window.level} is finer than what the window is derived from"
-        problems.note(line.line, f"{message}: Paraver keeps {own}")
+        problems.note(line.line, f"{message}: Paraver keeps {shown}")

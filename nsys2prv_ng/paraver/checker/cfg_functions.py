@@ -1,7 +1,7 @@
-"""The names that a Paraver .cfg may use: semantic functions by level with their parameters, operations, statistics.
+"""Defines the names that a Paraver .cfg may use: semantic functions by level with parameters, operations, statistics.
 
-Paraver looks a function up in one table for all levels. It accepts a function of another level, and then ignores it or
-crashes; hence each level has a table of its own here.
+Paraver looks up a function in one table for all levels. It accepts a function of another level, and then ignores it or
+crashes. So each level has a table of its own here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a function. With `many` it takes a list of values, otherwise exactly one."""
+    """A parameter of a function. With `many` it takes a list of values, otherwise exactly one value."""
 
     name: str
     many: bool = False
@@ -20,7 +20,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class SemanticFunction:
-    """A function of a level. `usable`: it makes sense with Paraver's default parameters."""
+    """A function of a level. `usable`: whether it makes sense with Paraver's default parameters."""
 
     parameters: tuple[Parameter, ...] = ()
     usable: bool = True
@@ -112,14 +112,14 @@ THREAD: Functions = {**STATE, **EVENT, **COMMUNICATION, **OBJECT}
 PROCESS_LEVELS = ("workload", "appl", "task", "thread")
 """Levels of the process model, coarse ones first."""
 RESOURCE_LEVELS = ("system", "node", "cpu")
-"""Levels of the resource model, coarse ones first; a trace without resources has none of them."""
+"""Levels of the resource model, coarse ones first. A trace without resources has none of them."""
 WINDOW_LEVELS = (*PROCESS_LEVELS, *RESOURCE_LEVELS)
 
 EXTRA_COMPOSE = "extratopcompose1"
-"""Level that can be given many times: each adds a compose after the others."""
+"""A level that can occur many times: each occurrence adds a compose after the others."""
 
 ALIASES = {"ptask": "appl", "topcompose": "topcompose2", "compose1": "topcompose1", "compose2": "topcompose2"}
-"""Old names of levels that Paraver still takes."""
+"""Old names of levels that Paraver still accepts."""
 
 FUNCTIONS_OF_LEVEL: Mapping[str, Functions] = {
     **dict.fromkeys(WINDOW_LEVELS, NOT_THREAD),
@@ -137,7 +137,7 @@ DEFAULT_FUNCTION: Mapping[str, str] = {
     "cpu": "Active Thd",
     **dict.fromkeys(COMPOSES_OF_LEVEL, "As Is"),
 }
-"""The function of a window at a level for which it chooses none."""
+"""The function of a window at a level if the window chooses none."""
 
 NOT_IN_DERIVED = ("thread", "cpu")
 """Levels at which a derived window has no function: its values come from other windows."""

@@ -1,7 +1,7 @@
-"""The keys that Paraver reads in a .cfg, and the form of their values.
+"""Defines the keys that Paraver reads in a .cfg, and the form of their values.
 
-A value that Paraver cannot read makes it refuse the file from there on, without naming the line. For some keys it
-ignores a wrong value. The lists in braces (functions, objects, filters) are left to `cfg_lists`.
+If Paraver cannot read a value, it refuses the file from there, without naming the line. For some keys it ignores a
+wrong value. `cfg_lists` parses the lists in braces (functions, objects, filters).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nsys2prv_ng.paraver.checker.cfg_functions import WINDOW_LEVELS
 NUMBER = re.compile(r"-?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 HISTOGRAM_MARK = "< NEW ANALYZER2D >"
-"""The line that starts a histogram, to the letter."""
+"""The exact line that starts a histogram."""
 WINDOW_MARK = re.compile(r"< NEW DISPLAYING WINDOW .*>")
 """A line that Paraver writes in front of a window, and does not read."""
 
@@ -34,7 +34,7 @@ SORT_CRITERIA = ("Average", "Total", "Maximum", "Minimum", "Stdev", "Avg/Max", "
 
 
 def is_number(text: str) -> bool:
-    """Return whether Paraver reads all of the text as a number (it knows no infinity)."""
+    """Return whether Paraver reads all of the text as a number (it does not accept infinity)."""
     return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
 
 
@@ -43,9 +43,9 @@ class Key:
     """The rule for the value of a key.
 
     what: the expected value in messages, "X is not {what}". accepts: whether a value is right.
-    kept: what Paraver does with a wrong value if it does not refuse it: "Paraver {kept}".
-    numeric: messages do not say what Paraver does with a wrong number, since it takes some for other numbers.
-    repeated: the key may be given more than once in a window. derived, single: the kinds of window that use it.
+    kept: the effect of a wrong value that Paraver does not refuse: "Paraver {kept}".
+    numeric: messages omit the effect of a wrong number, because Paraver reads some of them as other numbers.
+    repeated: the key may occur more than once in a window. derived, single: whether these kinds of window use it.
     """
 
     what: str = ""
@@ -212,4 +212,4 @@ ALIAS_KEYS: Mapping[str, Key] = {
         repeated=True,
     ),
 }
-"""Keys of simplified views, in windows and histograms; the names in their values are not checked."""
+"""Keys of simplified views, in windows and histograms. The names in their values are not checked."""

@@ -1,4 +1,4 @@
-"""Parses the values of a .cfg that are lists: functions, their parameters, filters, objects.
+"""Parses the lists among the values of a .cfg: functions, their parameters, filters, objects.
 
     window_selected_functions { 2, { {level, function}, {level, function} } }
     window_semantic_module LEVEL FUNCTION { 2, { 1 value, 2 value value } }
@@ -6,8 +6,8 @@
     window_filter_module evt_type_label 2 "label" "label"
     window_object thread { application, task, 2, { 1, 0 } }
 
-Paraver reads these from separator to separator and checks few of them: an extra blank makes another name, and a count
-that does not fit the items after it leaves the rest unread. Here they must be as Paraver writes them.
+Paraver reads them from separator to separator and checks little: an extra blank makes another name, and a count that
+does not fit the items after it leaves the rest unread. Here they must have the form that Paraver writes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OBJECTS = re.compile(r"\{ (?P<numbers>(\d{1,9}, ){1,3})\{(?P<marks>.*)\} ?\}", 
 
 
 class CfgFindings(Findings):
-    """Problems of one .cfg. The files are short: every message is a kind of its own, unless a kind is named."""
+    """Problems of one .cfg. Because the files are short, every message is a kind of its own unless a kind is given."""
 
     def note(self, line: int, message: str, kind: str = "") -> None:
         """Note a problem on a line."""
@@ -42,12 +42,12 @@ class CfgFindings(Findings):
 
 
 class CfgSyntaxError(Exception):
-    """A value that does not fit its key; the text is the problem."""
+    """A value that does not fit its key. The text of the error is the problem."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """The choice of a function for a level, or for a filter (evt_type and the like)."""
+    """The choice of a function for a level, or for a filter such as evt_type."""
 
     level: str
     name: str
@@ -66,7 +66,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Filter:
-    """The numbers or the labels that a line adds to a filter; the other is None."""
+    """The numbers or the labels that a line adds to a filter. The other attribute is None."""
 
     kind: str
     numbers: list[float] | None = None
@@ -75,7 +75,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Selection:
-    """The objects of a level that are shown. within: indices (from 0) of the larger objects that hold them."""
+    """The objects of a level that are shown. within: indices (from 0) of the larger objects that contain them."""
 
     level: str
     within: tuple[int, ...]
@@ -86,7 +86,7 @@ class Selection:
 def parse_functions(value: str, line: int, *, composes: bool = False) -> list[Function]:
     """Parse { n, { {level, function}, ... } }. Raises CfgSyntaxError.
 
-    Old names of levels are replaced by new ones; levels of composes get the prefix compose_ if it is missing.
+    Replace old names of levels by new ones, and add the prefix compose_ to levels of composes if it is missing.
     """
     match = _LIST.fullmatch(value)
     if match is None or re.sub(r"[, ]", "", _FUNCTION.sub("", match["items"])):
@@ -143,7 +143,7 @@ def parse_filter(value: str) -> Filter:
 def _parse_filter_number(kind: str, text: str) -> float:
     """Parse a number of a filter. Raises CfgSyntaxError.
 
-    Objects count from 1 and have 16 bits, event types 32; Paraver cuts larger numbers, and fractions.
+    Objects count from 1 and have 16 bits, event types have 32. Paraver cuts larger numbers, and fractions.
     """
     number = float(text)
     limits = {"evt_type": (1, 2**32 - 1), "from_obj": (1, 2**16 - 1), "to_obj": (1, 2**16 - 1)}

@@ -12,8 +12,8 @@
     < NEW ANALYZER2D >
     Analyzer2D.KEY: value
 
-Paraver does not skip the description: a line there that starts with a key counts. It ignores keys that it does not
-know, and the numbers of windows are their order in the file.
+Paraver does not skip the description: a line in it that starts with a key counts. It ignores unknown keys. The number
+of a window is its position in the file.
 """
 
 from __future__ import annotations
@@ -45,19 +45,6 @@ from nsys2prv_ng.paraver.checker.cfg_lists import (
     parse_selection,
 )
 
-__all__ = [
-    "CfgFile",
-    "CfgFindings",
-    "CfgHistogram",
-    "CfgWindow",
-    "Entry",
-    "Function",
-    "Parameters",
-    "Section",
-    "Selection",
-    "read_cfg",
-]
-
 REFUSES = "Paraver refuses the cfg"
 DROPS = "Paraver drops the histogram and shows its window"
 
@@ -73,7 +60,7 @@ _TO_THE_END = frozenset((
     "Analyzer2D.AnalysisLimits:", "Analyzer2D.SortCriteria:", "Analyzer2D.Objects:", "Analyzer2D.DrawModeObjects:",
     "Analyzer2D.DrawModeColumns:",
 ))  # fmt: skip
-"""Keys with a value that includes the blanks at the end of the line; for other keys these do not count."""
+"""Keys whose values include the blanks at the end of the line; for other keys these blanks do not count."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +80,7 @@ class Section:
     entries: list[Entry] = field(default_factory=list)
 
     def get_entry(self, key: str) -> Entry | None:
-        """Return the last line with a key, which is the one that counts."""
+        """Return the last line with a key, because that line counts."""
         return next((entry for entry in reversed(self.entries) if entry.key == key), None)
 
     def get_value(self, key: str, default: str = "") -> str:
@@ -102,23 +89,23 @@ class Section:
         return default if entry is None else entry.value
 
     def get_number(self, key: str, default: float) -> float:
-        """Return the value as a number; the default if it is not one, which is a problem already."""
+        """Return the value as a number; the default if it is not a number, which is already a problem."""
         value = self.get_value(key)
         return float(value) if is_number(value) else default
 
 
 def parse_whole(digits: str) -> int:
-    """Return the number of a window or row; 10^18, which is beyond all of them, if it has 19 digits or more."""
+    """Return the number of a window or row; 10^18, which is above all numbers, if it has 19 digits or more."""
     return int(digits) if len(digits) < 19 else 10**18
 
 
 @dataclass
 class CfgWindow(Section):
-    """A window; `number` is its place in the file, from 1, by which others refer to it.
+    """A window. `number` is its position in the file, from 1, by which others refer to it.
 
-    functions and composes: in the order in which they apply; the last one of a level counts. numbers and labels: those
-    of the filters (evt_type, ...). parents: numbers of the windows that a derived window is made from. Anything that
-    cannot be read is missing.
+    functions and composes: in the order in which they apply; the last one of a level counts. numbers and labels: by
+    filter (evt_type, ...). parents: numbers of the windows from which a derived window is made. Values that cannot be
+    read are missing.
     """
 
     number: int = 0
@@ -133,7 +120,7 @@ class CfgWindow(Section):
 
     @property
     def level(self) -> str:
-        """The level in the file; Paraver shows a derived window no finer than its parents."""
+        """The level in the file. Paraver does not show a derived window at a finer level than its parents."""
         level = self.get_value("window_level", "thread")
         return ALIASES["ptask"] if level == "ptask" else level
 
@@ -143,7 +130,7 @@ class CfgWindow(Section):
         return tuple(map(parse_whole, value.split(" "))) if re.fullmatch(r"[0-9]+ [0-9]+", value) else ()
 
     def get_function(self, level: str) -> str:
-        """Return the function that is chosen last for a level, a compose level or a filter, or the default."""
+        """Return the last choice of a function for a level, a compose level or a filter, or the default."""
         chosen = [function.name for function in self.functions + self.composes if function.level == level]
         return chosen[-1] if chosen else DEFAULT_FUNCTION.get(level, "All")
 
@@ -165,7 +152,7 @@ class CfgFile:
     histograms: list[CfgHistogram] = field(default_factory=list)
     description: str = ""
     effective_levels: list[str] = field(default_factory=list)
-    """Level at which Paraver shows each window, for the windows where it is computed already."""
+    """The level at which Paraver shows each window, as far as it has been computed."""
 
 
 class CfgReader:
@@ -208,7 +195,7 @@ class CfgReader:
         return _NOT_UTF8.sub("\ufffd", line).removesuffix("\r")
 
     def _find_description(self, lines: list[str]) -> tuple[int, int]:
-        """Return the first and the last line of the description, 0 and 0 if there is none."""
+        """Return the first and the last line of the description; 0 and 0 if there is none."""
         first = next((number for number, line in enumerate(lines, 1) if line in _BEGIN), 0)
         last = next((number for number, line in enumerate(lines, 1) if number > first and line in _END), 0)
         if first and not last:
@@ -369,7 +356,7 @@ class CfgReader:
         self._note_problem(message)
 
     def _check_header(self, described: bool) -> None:
-        """Check the lines that must stand anywhere in the file, and the number of windows."""
+        """Check the lines that must be somewhere in the file, and the number of windows."""
         self._line = 0
         if _MAGIC not in self._headers and not any(
             version in self._headers and count in self._headers
@@ -390,6 +377,6 @@ class CfgReader:
 
 
 def read_cfg(path: Path, problems: CfgFindings, warnings: CfgFindings) -> CfgFile:
-    """Read a .cfg; anything wrong with its lines goes to `problems`. Raises OSError if the file cannot be read."""
+    """Read a .cfg. Errors in its lines go to `problems`. Raises OSError if the file cannot be read."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         return CfgReader(problems, warnings).read(lines)

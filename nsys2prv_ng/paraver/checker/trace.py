@@ -1,23 +1,24 @@
-"""`check_trace` checks whether a trace keeps every rule that Paraver expects, including those it never complains about.
+"""Checks whether a trace keeps every rule of Paraver, including rules about which Paraver never complains.
 
-Paraver accepts much in silence: it drops lines, cuts numbers, and shows wrong intervals without a word. This checker is
-stricter than Paraver on purpose: Paraver shows a trace without any problem here as it was meant.
+Paraver silently drops lines, cuts numbers, and shows wrong intervals. This checker is stricter than Paraver on purpose:
+Paraver shows a trace without problems here as it was meant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
+from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader, check_communicator, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
-from nsys2prv_ng.paraver.read.problems import Findings, Problem
+from nsys2prv_ng.paraver.read.problems import Findings, Problem, sort_by_line
 from nsys2prv_ng.paraver.read.row_reader import read_row
-from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_first_line
+from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_communicators, read_first_line
 
 if TYPE_CHECKING:
     from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult
@@ -26,14 +27,14 @@ __all__ = ["CheckResult", "Problem", "TraceContents", "check_trace"]
 
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 4 << 20
-"""A longer line is a problem, and its fields are not checked."""
+"""Longer lines are a problem, and their fields are not checked."""
 
 
 @dataclass(frozen=True)
 class TraceContents:
-    """What cfgs are checked against: the objects of a trace, its .pcf (None if unreadable), the types of its events.
+    """The contents of a trace for checking cfgs: its objects, its .pcf (None if unreadable), the types of its events.
 
-    A .pcf may declare types without any event: `types` holds those that records have.
+    A .pcf may declare types without any event; `types` are the types of actual events.
     """
 
     header: TraceHeader
@@ -45,9 +46,9 @@ class TraceContents:
 class CheckResult:
     """The result of a check. `problems` are wrong; Paraver accepts `warnings`, but they are rarely meant.
 
-    records: well-formed lines and pairs, {"states": n, "events": n, "pairs": n, "communications": n}.
-    duration: end time of the header in its unit (ns in traces of this package). tasks, rows (threads), nodes: their
-    number in the header, 0 if it cannot be read.
+    records: number of well-formed lines and pairs, {"states": n, "events": n, "pairs": n, "communications": n}.
+    duration: end time of the header in its unit (ns in traces of this package). tasks, rows (threads), nodes: numbers
+    in the header, 0 if it cannot be read.
     """
 
     problems: list[Problem]
@@ -59,7 +60,7 @@ class CheckResult:
     nodes: int
     contents: TraceContents
     cfgs: dict[Path, CfgCheckResult] = field(default_factory=dict)
-    """Results of the cfgs that were checked against the trace, by their paths."""
+    """Results of the cfgs that were checked against the trace, by path."""
 
 
 def check_trace(
@@ -71,13 +72,12 @@ def check_trace(
 ) -> CheckResult:
     """Check x.prv or x.prv.gz with x.pcf and x.row, in one pass and in bounded memory.
 
-    `progress` gets the bytes of the .prv read since its last call. Raises TranslationError if the .prv cannot be read
-    or is not a Paraver trace at all; everything else is in the result, one entry for each kind of problem.
+    `progress` gets the number of bytes of the .prv read since its last call. Raises TranslationError if the .prv cannot
+    be read or is not a Paraver trace at all. The result has everything else, with one entry per kind of problem.
     """
-    if not path.name.endswith((".prv", ".prv.gz")):
+    if not is_trace(path):
         raise TranslationError(f"{path}: not a Paraver trace: its name must end in .prv or .prv.gz")
-    stem = path.name.removesuffix(".gz").removesuffix(".prv")
-    pcf_path, row_path = path.with_name(f"{stem}.pcf"), path.with_name(f"{stem}.row")
+    pcf_path, row_path, _ = list_trace_files(path)
     prv, prv_warnings = Findings(path), Findings(path)
     pcf, pcf_warnings = Findings(pcf_path), Findings(pcf_path)
     with TraceStream(path, max_line, progress) as stream:
@@ -90,11 +90,11 @@ def check_trace(
         _check_end(stream, body, prv)
     row = _check_row(row_path, header)
     return CheckResult(
-        problems=_sort_by_line(prv.list_problems() + body.list_problems())
-        + _sort_by_line(pcf.list_problems())
-        + _sort_by_line(row.list_problems()),
-        warnings=_sort_by_line(prv_warnings.list_problems() + body.list_warnings())
-        + _sort_by_line(pcf_warnings.list_problems()),
+        problems=sort_by_line(prv.list_problems() + body.list_problems())
+        + sort_by_line(pcf.list_problems())
+        + sort_by_line(row.list_problems()),
+        warnings=sort_by_line(prv_warnings.list_problems() + body.list_warnings())
+        + sort_by_line(pcf_warnings.list_problems()),
         records=body.records,
         duration=header.duration or 0,
         tasks=header.tasks,
@@ -102,10 +102,6 @@ def check_trace(
         nodes=len(header.cpus),
         contents=TraceContents(header, config, frozenset(body.types)),
     )
-
-
-def _sort_by_line(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda problem: problem.line)
 
 
 def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) -> TraceHeader:
@@ -116,15 +112,14 @@ def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) ->
 
 
 def _read_communicators(stream: TraceStream, header: TraceHeader, problems: Findings) -> tuple[bytes, int]:
-    """Read the communicators. Return what was read of the body's first line, and the number of lines before it."""
-    for read in range(header.communicators):
-        line = stream.read_line()
-        if line[:1] not in (b"c", b"C", b"i", b"I"):
-            message = f"the header announces {header.communicators} communicators, and only {read} lines follow"
-            problems.add("communicators", read + 2, message)
-            return line, read + 1
-        check_communicator(line.decode("latin-1").removesuffix("\n"), read + 2, header, problems)
-    return b"", header.communicators + 1
+    """Read the communicators. Return what was read of the first line of the body, and the number of lines before it."""
+    lines, head = read_communicators(stream, header.communicators)
+    for number, line in enumerate(lines, 2):
+        check_communicator(line.decode("latin-1").removesuffix("\n"), number, header, problems)
+    if len(lines) < header.communicators:
+        message = f"the header announces {header.communicators} communicators, and only {len(lines)} lines follow"
+        problems.add("communicators", len(lines) + 2, message)
+    return head, len(lines) + 1
 
 
 def _read_config(path: Path, problems: Findings, warnings: Findings) -> ParaverConfig | None:
@@ -145,7 +140,7 @@ def _check_end(stream: TraceStream, body: BodyCheck, problems: Findings) -> None
 
 
 def _check_row(path: Path, header: TraceHeader) -> Findings:
-    """Read the .row, and compare the sizes of its levels with the header's objects."""
+    """Read the .row, and compare the sizes of its levels with the objects of the header."""
     problems = Findings(path)
     try:
         levels = read_row(path, problems)

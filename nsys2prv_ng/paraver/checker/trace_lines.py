@@ -8,11 +8,13 @@ Fields of a record are counted from 1, also in messages:
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.paraver.checker.trace_notes import note
-from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.jit import compiled, compiled_uncounted
 
 (
     LONG_LINE, EMPTY_LINE, CARRIAGE_RETURN, TRAILING_COLON, UNKNOWN_KIND, KIND_4, COMMUNICATOR_LINE,
@@ -36,15 +38,32 @@ LINE_RULES = {
     ODD_FIELDS: "event type {0} has no value: the line has an odd number of fields",
 }
 
-# Forms of a field before its place in a record is known; NOT_INTEGER and OVERFLOW are forms as well.
+# Forms of a field before its position in a record is known; NOT_INTEGER and OVERFLOW are forms as well.
 _UNSIGNED, _SIGNED = range(RULES, RULES + 2)
 
 LINE = 0
 """Column of the line number. Columns 1 to 15 are the fields of a record; field 1 is its kind."""
 COLUMNS = 16
 RECORD, TYPE, VALUE = range(3)
-"""Columns of the pairs; RECORD is the index of the event that a pair belongs to."""
+"""Columns of the pairs; RECORD is the index of the event to which a pair belongs."""
 STATE, EVENT, COMMUNICATION = 1, 2, 3
+
+
+class Fields(NamedTuple):
+    """Room for the fields of a block, as `split_fields` fills it."""
+
+    values: IntArray
+    forms: ByteArray
+    line_end: IntArray
+    line_field: IntArray
+
+
+class Records(NamedTuple):
+    """The readable records of a block: columns (COLUMNS, records) and pairs (3, pairs)."""
+
+    columns: IntArray
+    pairs: IntArray
+
 
 _INT64_MAX_TENTH = (2**63 - 1) // 10
 _NEWLINE, _RETURN, _COLON, _MINUS, _HASH, _ZERO = 10, 13, 58, 45, 35, 48
@@ -54,12 +73,12 @@ _NEWLINE, _RETURN, _COLON, _MINUS, _HASH, _ZERO = 10, 13, 58, 45, 35, 48
 def split_fields(
     text: ByteArray, size: int, values: IntArray, forms: ByteArray, line_end: IntArray, line_field: IntArray
 ) -> None:
-    """Split text[:size], which are whole lines, at colons and newlines.
+    """Split text[:size], which consists of whole lines, at colons and newlines.
 
-    This is where the time of a check goes; hence one loop without calls. Fills:
+    A check spends most of its time here, so this is one loop without calls. It fills:
     values and forms (colons and newlines): each field as an integer, and its form (_UNSIGNED, _SIGNED, NOT_INTEGER,
     OVERFLOW). line_end (lines): position of the newline. line_field (lines + 1): first field of each line.
-    A carriage return before a newline belongs to no field.
+    A carriage return before a newline does not belong to a field.
     """
     value = np.int64(0)
     digits = fields = lines = 0
@@ -69,7 +88,7 @@ def split_fields(
         digit = char - _ZERO
         if 0 <= digit <= 9:
             if digits >= 18:
-                # -2^63 wraps to itself here and is right; one more digit finds it negative.
+                # -2^63 wraps to itself here, which is right; one more digit makes it negative.
                 highest = 8 if signed else 7
                 overflow |= not 0 <= value <= _INT64_MAX_TENTH or (value == _INT64_MAX_TENTH and digit > highest)
             value = value * 10 + digit
@@ -98,7 +117,7 @@ def split_fields(
 
 @compiled
 def _find_record_kind(text: ByteArray, start: int, end: int, line: int, max_line: int, notes: IntArray) -> int:
-    """Return the kind of the record on a line, 0 if there is none. The newline is at `end`."""
+    """Return the kind of the record on a line; 0 if there is none. The newline is at `end`."""
     if end - start > max_line:
         note(notes, LONG_LINE, line, max_line)
         return 0
@@ -152,7 +171,7 @@ def _check_forms(
 def _count_pairs(
     values: IntArray, forms: ByteArray, first: int, count: int, line: int, notes: IntArray
 ) -> tuple[int, bool]:
-    """Return the number of pairs before the first error (Paraver takes those), and whether there is no error.
+    """Return the number of pairs before the first error (Paraver reads these), and whether there is no error.
 
     `count` is the number of fields of the event.
     """
@@ -169,25 +188,17 @@ def _count_pairs(
     return (count - 6) // 2, count % 2 == 0
 
 
-@compiled
+@compiled_uncounted
 def read_records(
-    text: ByteArray,
-    lines_before: int,
-    max_line: int,
-    values: IntArray,
-    forms: ByteArray,
-    line_end: IntArray,
-    line_field: IntArray,
-    notes: IntArray,
-    columns: IntArray,
-    pairs: IntArray,
-    well_formed: IntArray,
+    text: ByteArray, lines_before: int, max_line: int, fields: Fields, notes: IntArray, room: Records, counts: IntArray
 ) -> tuple[int, int]:
-    """Sort the fields of lines into columns (COLUMNS, lines) and pairs (3, enough), from the left.
+    """Sort the fields of lines into the columns and pairs of `room`, from the left.
 
-    notes is made for LINE_RULES; well_formed[kind] counts records without a fault. Return the number of columns used
-    (records that are right at least up to their pairs) and the number of pairs used.
+    counts[kind] counts well-formed records. Return the number of used columns (records without errors before their
+    pairs) and the number of used pairs.
     """
+    values, forms, line_end, line_field = fields
+    columns, pairs = room
     records = n_pairs = start = 0
     for index in range(line_end.size):
         line = lines_before + index + 1
@@ -217,5 +228,5 @@ def read_records(
         for field in range(1, wanted + 1):
             columns[field, records] = values[first + field - 1]
         records += 1
-        well_formed[kind] += right
+        counts[kind] += right
     return records, n_pairs

@@ -1,6 +1,6 @@
-"""Arrays in which numba kernels record the findings of a check: notes of broken rules, tallies of unlabelled values.
+"""Records the findings of numba kernels in arrays: notes of broken rules, and tallies of unlabelled values.
 
-Both are int64 arrays, and their size is fixed, whatever the trace.
+Both are int64 arrays of a fixed size, independent of the trace.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregate_pr
 from nsys2prv_ng.runtime.jit import compiled
 
 DETAILS = 4
-"""Numbers kept for the message of the first occurrence of a rule."""
+"""Number of values kept for the message of the first occurrence of a rule."""
 SHOWN_VALUES = 20
-"""How many unlabelled values get a problem of their own; the others are summed up."""
+"""Number of unlabelled values with a problem of their own; one problem sums up the others."""
 
 _LINES = 1 + DETAILS
 TALLY_SLOTS = 1 << 14
@@ -26,14 +26,14 @@ _FIRST, _SECOND, _COUNT, _LINE = range(4)
 def new_notes(rules: int) -> IntArray:
     """Return empty notes, (rules, 1 + DETAILS + SHOWN_LINES).
 
-    A row holds the number of occurrences, the numbers for the message of the first one, and the first lines, or 0.
+    A row has the number of occurrences, the values for the message of the first one, and the first lines, or 0.
     """
     return np.zeros((rules, _LINES + SHOWN_LINES), np.int64)
 
 
 @compiled
 def note(notes: IntArray, rule: int, line: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> None:
-    """Count an occurrence of a broken rule; a to d are the numbers for its message."""
+    """Count an occurrence of a broken rule; a to d are the values for its message."""
     entry = notes[rule]
     if entry[0] == 0:
         entry[1] = a
@@ -52,7 +52,7 @@ def note(notes: IntArray, rule: int, line: int, a: int = 0, b: int = 0, c: int =
 def read_notes(path: Path, notes: IntArray, messages: dict[int, str]) -> list[Problem]:
     """Return one problem per broken rule, in the order of `messages`.
 
-    A message is formatted with the numbers of the first occurrence.
+    The values of the first occurrence fill in a message.
     """
     problems = []
     for rule, message in messages.items():
@@ -66,7 +66,7 @@ def read_notes(path: Path, notes: IntArray, messages: dict[int, str]) -> list[Pr
 def new_tally() -> IntArray:
     """Return an empty tally, (TALLY_SLOTS + 1, 4): a hash table of pairs with their count and first line.
 
-    The last row holds the number of distinct pairs, and the number of occurrences for which the table had no room left.
+    The last row has the number of distinct pairs, and the number of occurrences for which the table had no room.
     """
     return np.zeros((TALLY_SLOTS + 1, 4), np.int64)
 
@@ -75,7 +75,7 @@ def new_tally() -> IntArray:
 def hash_slot(first: int, second: int, mask: int) -> int:
     """Return the first slot to try for a pair of integers in a hash table of mask + 1 entries.
 
-    Multiplicative hashing; the upper bits are used.
+    This is multiplicative hashing by the upper bits.
     """
     mixed = np.int64(first) * np.int64(-7046029254386353131) + np.int64(second)
     mixed = (mixed ^ (mixed >> 29)) * np.int64(-4658895280553007687)
@@ -106,7 +106,7 @@ def tally(table: IntArray, line: int, first: int, second: int) -> None:
 def read_tally(path: Path, table: IntArray, message: str, many: str) -> list[Problem]:
     """Return a problem for each of the first SHOWN_VALUES pairs by line, and one for all others.
 
-    `message` is formatted with the two integers of a pair; `many` names the others.
+    The two integers of a pair fill in `message`; `many` describes the others.
     """
     pairs = table[:TALLY_SLOTS][table[:TALLY_SLOTS, _COUNT] > 0]
     pairs = pairs[np.lexsort((pairs[:, _SECOND], pairs[:, _FIRST], pairs[:, _LINE]))]

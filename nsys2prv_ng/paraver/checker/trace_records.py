@@ -1,23 +1,27 @@
-"""Checks well-formed records: their objects, CPUs and times, and their place among the other records.
+"""Checks well-formed records: their objects, CPUs and times, and their relation to other records.
 
 The kernels work on the columns of `trace_lines`: columns[f] is field f of the records, columns[LINE] their line.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.paraver.checker.trace_lines import COMMUNICATION, LINE, RECORD, STATE, TYPE, VALUE
+from nsys2prv_ng.paraver.checker.trace_lines import COMMUNICATION, LINE, RECORD, STATE, TYPE, VALUE, Records
+from nsys2prv_ng.paraver.checker.trace_lines import RULES as LINE_RULES
 from nsys2prv_ng.paraver.checker.trace_notes import hash_slot, note, tally
-from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.jit import compiled, compiled_uncounted
 
 (
     NO_OBJECT, CPU_UNKNOWN, CPU_NOT_OF_NODE, CPU_ZERO, CPU_WITHOUT_RESOURCES,
     TIME_TOO_LARGE, AFTER_END, OUT_OF_ORDER, END_BEFORE_BEGIN, STATES_OVERLAP, TYPE_RANGE, STATE_RANGE, NEVER_OPENED,
     RECEIVE_BEFORE_SEND,
-) = range(14)  # fmt: skip
+) = range(LINE_RULES, LINE_RULES + 14)  # fmt: skip
+RULES = LINE_RULES + 14
 
 RECORD_RULES = {
     NO_OBJECT: "object {0}.{1}.{2} (application.task.thread) is not in the header: Paraver drops the line",
@@ -39,32 +43,69 @@ RECORD_WARNINGS = {
 }
 
 STATE_LABELS = 0
-"""Number of the label table of the states; those of event types follow."""
+"""Number of the label table of the states; the tables of event types follow."""
 EMPTY = -1
-"""Content of a free entry of a table of keys."""
+"""Content of a free slot of a hash table."""
 
 _KIND = 1
 _TIME_LIMIT = 2**53
 _INT32_MAX = 2**31 - 1
 
 
-@compiled
-def find_rows(
-    columns: IntArray,
-    sender: bool,
-    first_task: IntArray,
-    first_row: IntArray,
-    node_cpus: IntArray,
-    total_cpus: int,
-    notes: IntArray,
-    rows: IntArray,
-) -> None:
+class Objects(NamedTuple):
+    """Objects of the header.
+
+    first_task (applications + 1), first_row (tasks + 1): first task of each application, and first row of each task.
+    node_cpus (tasks, 2): first and last CPU of the task's node. cpus: number of all CPUs.
+    """
+
+    first_task: IntArray
+    first_row: IntArray
+    node_cpus: IntArray
+    cpus: int
+
+
+class HashTable(NamedTuple):
+    """An open-addressing table of keys, at most half full, and the index of the key in each slot."""
+
+    keys: IntArray
+    indices: IntArray
+
+
+class Labels(NamedTuple):
+    """Labels of a .pcf: the declared types, the values that have a label, and two columns with an entry for each type.
+
+    `label_table` is the number of the label table of a type, `interval` its column of `Intervals`; -1 without one.
+    """
+
+    types: HashTable
+    values: HashTable
+    label_table: IntArray
+    interval: IntArray
+
+
+class Intervals(NamedTuple):
+    """Open intervals (rows, interval types): their number, and the line that opened the outermost one."""
+
+    depth: NDArray[np.int32]
+    opened_at: IntArray
+
+
+class Tallies(NamedTuple):
+    """Tallies of types that the .pcf does not declare, and of values and states that it does not label."""
+
+    types: IntArray
+    values: IntArray
+    states: IntArray
+
+
+@compiled_uncounted
+def find_rows(columns: IntArray, sender: bool, objects: Objects, notes: IntArray, rows: IntArray) -> None:
     """Set rows[i] to the row (from 0) of record i, or -1, and check its CPU.
 
-    Without `sender`, do so for the receivers of communications and leave the other records alone.
-    first_task (applications + 1), first_row (tasks + 1): where the tasks of an application and the rows of a task
-    start. node_cpus (tasks, 2): first and last CPU of the task's node.
+    Without `sender`, do so for the receivers of communications only.
     """
+    first_task, first_row, total_cpus = objects.first_task, objects.first_row, objects.cpus
     at = 2 if sender else 8
     for i in range(rows.size):
         if not sender and columns[_KIND, i] != COMMUNICATION:
@@ -76,7 +117,7 @@ def find_rows(
         node_first, node_last = np.int64(1), np.int64(total_cpus)
         if 1 <= application < first_task.size and 1 <= task <= first_task[application] - first_task[application - 1]:
             index = first_task[application - 1] + task - 1
-            node_first, node_last = node_cpus[index, 0], node_cpus[index, 1]
+            node_first, node_last = objects.node_cpus[index, 0], objects.node_cpus[index, 1]
             if 1 <= thread <= first_row[index + 1] - first_row[index]:
                 row = first_row[index] + thread - 1
         rows[i] = row
@@ -93,14 +134,14 @@ def find_rows(
             note(notes, CPU_NOT_OF_NODE, line, cpu, task, node_first, node_last)
 
 
-@compiled
-def check_times(columns: IntArray, records: int, previous: int, end_time: int, notes: IntArray) -> int:
-    """Check that times are in order, in range and before the end of the trace (end_time, -1 if not known).
+@compiled_uncounted
+def check_times(columns: IntArray, previous: int, end_time: int, notes: IntArray) -> int:
+    """Check that times are in order, in range and before the end of the trace (end_time, -1 if unknown).
 
     `previous` is the time of the record before these; return the time of the last one. Each record is compared with the
-    one before it, so that a single record that is too late counts once.
+    record before it, so that a single late record counts once.
     """
-    for i in range(records):
+    for i in range(columns.shape[1]):
         line, kind = columns[LINE, i], columns[_KIND, i]
         time = columns[6, i]
         if time < previous:
@@ -120,9 +161,9 @@ def check_times(columns: IntArray, records: int, previous: int, end_time: int, n
     return previous
 
 
-@compiled
+@compiled_uncounted
 def check_states(columns: IntArray, rows: IntArray, state_end: IntArray, notes: IntArray) -> None:
-    """Check that states end after their start, and that those of a row do not overlap.
+    """Check that states end after their start, and that states of a row do not overlap.
 
     state_end (rows) is the end of the last state of each row; it is updated.
     """
@@ -141,122 +182,81 @@ def check_states(columns: IntArray, rows: IntArray, state_end: IntArray, notes: 
 
 
 @compiled
-def insert_keys(table: IntArray, slots: IntArray, keys: IntArray) -> None:
-    """Fill an empty hash table (all EMPTY, 2^k entries, more than the keys); slots[i] becomes the index of the key."""
-    mask = table.size - 1
+def insert_keys(table: HashTable, keys: IntArray) -> None:
+    """Insert keys into an empty hash table (all EMPTY, 2^k slots, more than the keys)."""
+    mask = table.keys.size - 1
     for index in range(keys.size):
         slot = hash_slot(keys[index], 0, mask)
-        while table[slot] != EMPTY:
+        while table.keys[slot] != EMPTY:
             slot = (slot + 1) & mask
-        table[slot] = keys[index]
-        slots[slot] = index
+        table.keys[slot] = keys[index]
+        table.indices[slot] = index
 
 
-@compiled
-def _find(table: IntArray, key: int) -> int:
-    """Return the slot of a key, or -1."""
-    mask = table.size - 1
+@compiled_uncounted
+def _find(table: HashTable, key: int) -> int:
+    """Return the index of a key, or -1."""
+    mask = table.keys.size - 1
     slot = hash_slot(key, 0, mask)
-    while table[slot] != EMPTY:
-        if table[slot] == key:
-            return slot
+    while table.keys[slot] != EMPTY:
+        if table.keys[slot] == key:
+            return int(table.indices[slot])
         slot = (slot + 1) & mask
     return -1
 
 
-@compiled
-def _has_label(label_keys: IntArray, table: int, value: int) -> bool:
+@compiled_uncounted
+def _has_label(labels: Labels, table: int, value: int) -> bool:
     if value < -_INT32_MAX - 1 or value > _INT32_MAX:
         return False
-    return _find(label_keys, (table << 32) | (value & 0xFFFFFFFF)) >= 0
+    return _find(labels.values, (table << 32) | (value & 0xFFFFFFFF)) >= 0
 
 
-@compiled
-def check_state_labels(columns: IntArray, records: int, label_keys: IntArray, unlabelled: IntArray) -> None:
+@compiled_uncounted
+def check_state_labels(columns: IntArray, labels: Labels, tallies: Tallies) -> None:
     """Tally states without a label."""
-    for i in range(records):
-        if columns[_KIND, i] == STATE and columns[8, i] <= _INT32_MAX:
-            state = columns[8, i]
-            if not _has_label(label_keys, STATE_LABELS, state):
-                tally(unlabelled, columns[LINE, i], state, 0)
+    for i in range(columns.shape[1]):
+        state = columns[8, i]
+        if columns[_KIND, i] == STATE and state <= _INT32_MAX and not _has_label(labels, STATE_LABELS, state):
+            tally(tallies.states, columns[LINE, i], state, 0)
 
 
-@compiled
-def check_types(columns: IntArray, pairs: IntArray, count: int, notes: IntArray) -> None:
+@compiled_uncounted
+def check_types(records: Records, notes: IntArray) -> None:
     """Check that event types are positive and fit 32 bits."""
-    for i in range(count):
+    columns, pairs = records
+    for i in range(pairs.shape[1]):
         if pairs[TYPE, i] < 1 or pairs[TYPE, i] > _INT32_MAX:
             note(notes, TYPE_RANGE, columns[LINE, pairs[RECORD, i]], pairs[TYPE, i])
 
 
-@compiled
-def find_types(
-    columns: IntArray, pairs: IntArray, keys: IntArray, slots: IntArray, undeclared: IntArray, types: IntArray
+@compiled_uncounted
+def check_pairs(
+    records: Records, rows: IntArray, labels: Labels, intervals: Intervals, tallies: Tallies, notes: IntArray
 ) -> None:
-    """Set types[i] to the index of the declared type of pair i, or -1; tally types that are not declared."""
-    for i in range(types.size):
-        event_type = pairs[TYPE, i]
-        types[i] = -1
-        if 1 <= event_type <= _INT32_MAX:
-            slot = _find(keys, event_type)
-            if slot >= 0:
-                types[i] = slots[slot]
-            else:
-                tally(undeclared, columns[LINE, pairs[RECORD, i]], event_type, 0)
-
-
-@compiled
-def check_value_labels(
-    columns: IntArray,
-    pairs: IntArray,
-    types: IntArray,
-    type_labels: IntArray,
-    label_keys: IntArray,
-    unlabelled: IntArray,
-) -> None:
-    """Tally values (not 0) without a label, for types that have a label table: type_labels[type] is not -1."""
-    for i in range(types.size):
-        value = pairs[VALUE, i]
-        if value != 0 and types[i] >= 0:
-            table = type_labels[types[i]]
-            if table >= 0 and not _has_label(label_keys, table, value):
-                tally(unlabelled, columns[LINE, pairs[RECORD, i]], pairs[TYPE, i], value)
-
-
-@compiled
-def follow_intervals(
-    columns: IntArray,
-    rows: IntArray,
-    pairs: IntArray,
-    types: IntArray,
-    type_columns: IntArray,
-    depth: NDArray[np.int32],
-    opened_at: IntArray,
-    notes: IntArray,
-) -> None:
-    """Count open intervals. A type that is not an interval has type_columns[type] -1.
-
-    depth, opened_at (rows, interval types): number of open intervals, and the line that opened the outermost one.
-    """
-    for i in range(types.size):
-        record = pairs[RECORD, i]
-        row = rows[record]
-        if row < 0 or types[i] < 0 or type_columns[types[i]] < 0:
+    """Tally types that are not declared and values (not 0) without a label, and count open intervals."""
+    columns, pairs = records
+    depth, opened_at = intervals
+    for i in range(pairs.shape[1]):
+        record, event_type, value = pairs[RECORD, i], pairs[TYPE, i], pairs[VALUE, i]
+        if event_type < 1 or event_type > _INT32_MAX:
             continue
-        column = type_columns[types[i]]
-        if pairs[VALUE, i] != 0:
+        line, row = columns[LINE, record], rows[record]
+        declared = _find(labels.types, event_type)
+        if declared < 0:
+            tally(tallies.types, line, event_type, 0)
+            continue
+        table, column = labels.label_table[declared], labels.interval[declared]
+        if value != 0 and table >= 0 and not _has_label(labels, table, value):
+            tally(tallies.values, line, event_type, value)
+        if row < 0 or column < 0:
+            continue
+        if value != 0:
             if depth[row, column] == 0:
-                opened_at[row, column] = columns[LINE, record]
+                opened_at[row, column] = line
             depth[row, column] += 1
         elif depth[row, column] == 0:
-            note(
-                notes,
-                NEVER_OPENED,
-                columns[LINE, record],
-                pairs[TYPE, i],
-                columns[3, record],
-                columns[4, record],
-                columns[5, record],
-            )
+            application, task, thread = columns[3, record], columns[4, record], columns[5, record]
+            note(notes, NEVER_OPENED, line, event_type, application, task, thread)
         else:
             depth[row, column] -= 1

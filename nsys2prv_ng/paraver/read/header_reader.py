@@ -4,14 +4,14 @@
     RESOURCES := 0 | NNODES(ncpu1,ncpu2,...) | NNODES
     APPL      := NTASKS(nthreads:node,nthreads:node,...)
 
-Limits are those of the loader: object numbers are 16 bits wide, a node without CPUs and 65,535 CPUs crash it, and a
-task on a node that does not exist makes it loop for ever.
+The limits are those of Paraver's loader: object numbers have 16 bits, a node without CPUs or 65,535 CPUs crash it, and
+a task on a node that does not exist puts it into an endless loop.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nsys2prv_ng.paraver.read.problems import Findings
@@ -20,7 +20,7 @@ MAX_OBJECTS = 65535
 """Highest number of a node, task or thread, and of all threads together."""
 MAX_CPUS = 65534
 TIME_LIMIT = 2**53
-"""Paraver keeps times as doubles: from this one on they are rounded."""
+"""Paraver keeps times as doubles, which are rounded from this value."""
 UNITS = ("_ns", "_us", "_ms")
 
 _LINE = re.compile(r"#Paraver \((?P<date>[^)]*)\):(?P<end>[^:_]*)(?P<unit>_[^:]*)?:(?P<objects>.*)", re.ASCII)
@@ -42,6 +42,10 @@ class TraceHeader:
     cpus: tuple[int, ...] = ()
     applications: tuple[tuple[tuple[int, int], ...], ...] = ()
     communicators: int = 0
+    date: str = ""
+    unit: str = ""
+    objects: str = ""
+    """The text of resources and applications, with the number of communicators."""
 
     @property
     def tasks(self) -> int:
@@ -62,7 +66,7 @@ class TraceHeader:
 
 
 def read_header(line: str, problems: Findings, warnings: Findings) -> TraceHeader:
-    """Read the header from the first line of a trace without its newline. Anything wrong goes to `problems`."""
+    """Read the header from the first line of a trace, without its newline. Errors go to `problems`."""
     match = _LINE.fullmatch(line)
     if match is None:
         problems.add("header", 1, "the header is not '#Paraver (date):endtime_ns:resources:applications'")
@@ -80,7 +84,8 @@ def read_header(line: str, problems: Findings, warnings: Findings) -> TraceHeade
         problems.add("end", 1, f"the end time {match['end'][:40]} is not below 2^53")
     else:
         duration = int(match["end"])
-    return _read_objects(match["objects"], duration, problems)
+    header = _read_objects(match["objects"], duration, problems)
+    return replace(header, date=match["date"], unit=match["unit"] or "", objects=match["objects"])
 
 
 def _is_date(text: str) -> bool:
@@ -111,7 +116,7 @@ def _read_objects(text: str, duration: int | None, problems: Findings) -> TraceH
 
 
 def _read_cpus(nodes: str, cpus: str | None, problems: Findings) -> tuple[int, ...] | None:
-    """Return the CPUs of each node, () without resources, None if they cannot be used."""
+    """Return the number of CPUs of each node; () without resources, None if it cannot be used."""
     count = _parse_small(nodes)
     if count > MAX_OBJECTS:
         problems.add("nodes", 1, f"{nodes[:40]} nodes are more than {MAX_OBJECTS}")
@@ -173,12 +178,12 @@ def _check_tasks(header: TraceHeader, problems: Findings) -> None:
 
 
 def _parse_small(digits: str) -> int:
-    """Return the number, or 2^31 if it is larger (beyond every limit, and keeps sums within int64)."""
+    """Return the number, or 2^31 for large numbers: it exceeds every limit and keeps sums within int64."""
     return int(digits) if len(digits) < 10 else 2**31
 
 
 def check_communicator(text: str, line: int, header: TraceHeader, problems: Findings) -> None:
-    """Check a line `c:application:id:tasks:task:task...`; a line `i:` (intercommunicator) passes by its kind alone."""
+    """Check a line `c:application:id:tasks:task:task...`. A line `i:` (intercommunicator) is not checked further."""
     if text[:1] not in ("c", "C"):
         return
     if not _COMMUNICATOR.fullmatch(text):

@@ -1,7 +1,7 @@
 """Reads a .pcf strictly: states, event types and the labels of their values.
 
-A section is recognised by its whole line. Paraver reads numbers as int32 and silently skips what it does not
-understand, and an unknown section does not end the one before it; so everything not understood is a problem here.
+Paraver recognises a section by its whole line. It reads numbers as int32, silently skips what it does not understand,
+and an unknown section does not end the section before it. So everything that is not understood is a problem here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from nsys2prv_ng.paraver.read.problems import Findings
 MAX_LABEL = 2000
 """Labels with this many characters or more are a problem: Paraver's legend hangs on them."""
 MAX_COLOUR = 65535
-"""Highest index of a colour: Paraver's palette grows until it holds the index."""
+"""Highest index of a colour: Paraver's palette grows until it contains the index."""
 COUNTER_TYPES = range(42_000_000, 50_000_000)
-"""Types that Paraver's cutter takes for hardware counters and sets to 0."""
+"""Types that Paraver's cutter treats as hardware counters and sets to 0."""
 
 _OPTIONS = ("LEVEL", "UNITS", "LOOK_BACK", "SPEED", "FLAG_ICONS", "NUM_OF_STATE_COLORS", "YMAX_SCALE")
 _SEMANTIC = ("THREAD_FUNC",)
@@ -34,9 +34,9 @@ _PRECISION = re.compile(r"PRECISION +(\d{1,2})", re.ASCII)
 
 @dataclass
 class PcfEventType:
-    """An event type as a .pcf declares it. `paraver.event_type.EventType` is what this package writes.
+    """An event type as a .pcf declares it. (This package writes `paraver.event_type.EventType`.)
 
-    line: where it is declared. values: labels of values, None without VALUES; the types of one block share one dict.
+    line: the line that declares it. values: labels of values, None without VALUES; types of one block share a dict.
     """
 
     number: int
@@ -48,7 +48,7 @@ class PcfEventType:
 
 @dataclass
 class ParaverConfig:
-    """The declarations of a .pcf; the keys are the numbers in the trace."""
+    """The declarations of a .pcf. The keys are the numbers in the trace."""
 
     states: dict[int, str] = field(default_factory=dict)
     colours: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -265,5 +265,5 @@ class PcfReader:
 
 
 def read_pcf(path: Path, problems: Findings, warnings: Findings) -> ParaverConfig:
-    """Read a .pcf. Anything wrong goes to `problems`. Raises OSError if the file cannot be read."""
+    """Read a .pcf. Errors go to `problems`. Raises OSError if the file cannot be read."""
     return PcfReader(problems, warnings).read(path)

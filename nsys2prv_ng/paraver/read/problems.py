@@ -1,18 +1,18 @@
-"""The problems that readers and checks find in a file: one for each kind, with its count and its first lines."""
+"""Collects the problems that readers and checks find in a file: one per kind, with its count and first lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 SHOWN_LINES = 5
-"""The number of lines that a problem names."""
+"""Most lines that a problem names."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One kind of problem in one file. `line` is the first line that has it, 0 if it concerns the whole file."""
+    """One kind of problem in one file. `line` is the first line with it, 0 if it concerns the whole file."""
 
     file: str
     line: int
@@ -24,7 +24,8 @@ class Problem:
 
 
 def aggregate_problems(file: Path, message: str, count: int, lines: Sequence[int]) -> Problem:
-    """Make one Problem of `count` occurrences. `message` describes the first; `lines` are the first ones, not empty."""
+    """Make one Problem of `count` occurrences. `message` describes the first; `lines` are the first lines, not
+    empty."""
     if count > 1:
         rest = ", ..." if len(lines) == SHOWN_LINES < count else ""
         where = f": lines {', '.join(map(str, lines))}{rest}" if len(lines) > 1 else ""
@@ -32,8 +33,13 @@ def aggregate_problems(file: Path, message: str, count: int, lines: Sequence[int
     return Problem(str(file), lines[0], message, count)
 
 
+def sort_by_line(problems: Iterable[Problem]) -> list[Problem]:
+    """Return problems sorted by their first line."""
+    return sorted(problems, key=lambda problem: problem.line)
+
+
 class Findings:
-    """The problems of one file. Memory is bounded by the number of kinds, not by the number of occurrences."""
+    """The problems of one file. Memory depends on the number of kinds, not on the number of occurrences."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -42,7 +48,7 @@ class Findings:
         self._lines: dict[str, list[int]] = {}
 
     def add(self, kind: str, line: int, message: str) -> None:
-        """Add one occurrence; only the first one of a kind keeps its message."""
+        """Add an occurrence; only the first one of a kind keeps its message."""
         self._message.setdefault(kind, message)
         self._count[kind] = self._count.get(kind, 0) + 1
         lines = self._lines.setdefault(kind, [])
@@ -50,7 +56,7 @@ class Findings:
             lines.append(line)
 
     def list_problems(self) -> list[Problem]:
-        """Return one problem for each kind, in the order in which the kinds first occurred."""
+        """Return one problem per kind, in the order of first occurrence."""
         return [
             aggregate_problems(self.file, message, self._count[kind], self._lines[kind])
             for kind, message in self._message.items()

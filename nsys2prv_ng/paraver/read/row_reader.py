@@ -3,7 +3,8 @@
     LEVEL <WORKLOAD|APPL|TASK|THREAD|SYSTEM|NODE|CPU> SIZE n
     n lines, each a name
 
-Paraver never complains: too few names eat the next LEVEL line, an empty one is replaced by a number.
+Paraver never complains: if there are too few names it reads the next LEVEL line as a name, and it replaces empty names
+by numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 @dataclass
 class Level:
-    """A section of a .row: its SIZE, the line that declares it, and the names that follow."""
+    """A section of a .row: its SIZE, the line that declares it, and its names."""
 
     size: int
     line: int
@@ -30,7 +31,7 @@ class Level:
 
 
 def read_row(path: Path, problems: Findings) -> dict[str, Level]:
-    """Read the levels of a .row, with names in the order of the objects. Anything wrong goes to `problems`.
+    """Read the levels of a .row, with names in the order of the objects. Errors go to `problems`.
 
     Raises OSError if the file cannot be read.
     """

@@ -17,10 +17,11 @@ from nsys2prv_ng.errors import TranslationError
 
 
 class TraceStream:
-    """Reader of a trace from start to end in bounded memory, as a context manager.
+    """Reader of a trace from start to end in bounded memory; a context manager.
 
-    `damage` is the reason why a compressed trace could not be read to its end (else ""); `complete` is whether the last
-    line had its newline. `progress` gets the bytes of the file (compressed, for a .gz) read since its last call.
+    `damage` is the reason why a compressed trace could not be read to its end (else ""). `complete` is whether the last
+    line ended with a newline. `progress` gets the bytes of the file (compressed bytes of a .gz) read since its last
+    call.
     """
 
     def __init__(self, path: Path, max_line: int, progress: Callable[[int], object] | None) -> None:
@@ -50,7 +51,8 @@ class TraceStream:
         self._raw.close()
 
     def read_line(self) -> bytes:
-        """Return the next line with its newline, b"" at the end; cut one byte after the longest line allowed."""
+        """Return the next line with its newline, b"" at the end. Longer lines than allowed are cut one byte after the
+        limit."""
         line = self._read(lambda: self._bytes.readline(self._max_line + 1))
         self.complete = line.endswith(b"\n") or not line or len(line) > self._max_line
         return line
@@ -58,8 +60,8 @@ class TraceStream:
     def read_blocks(self, block_bytes: int, head: bytes) -> Iterator[tuple[NDArray[np.uint8], int]]:
         """Yield buffers, each with the number of its bytes that are whole lines. The first line starts with `head`.
 
-        A buffer holds `block_bytes` bytes after the incomplete line of the block before. A line longer than `max_line`
-        is cut to max_line + 1 bytes, so that it still counts as too long.
+        A buffer contains `block_bytes` bytes after the incomplete line of the block before. A line longer than
+        `max_line` is cut to max_line + 1 bytes, so that it still counts as too long.
         """
         buffer = bytearray(head)
         kept = len(head)
@@ -80,7 +82,7 @@ class TraceStream:
             yield np.frombuffer(buffer[whole:end] + b"\n", np.uint8), end - whole + 1
 
     def _fill(self, view: memoryview) -> int:
-        """Fill the view as far as the file goes; return the number of bytes read."""
+        """Fill the view as far as the file has bytes; return the number of bytes read."""
         filled = 0
         while filled < len(view):
             wanted = len(view) - filled
@@ -116,7 +118,7 @@ class TraceStream:
 
 
 def read_first_line(stream: TraceStream) -> str:
-    """Return the first line of a trace. Raises TranslationError if it is not that of a Paraver trace."""
+    """Return the first line of a trace. Raises TranslationError if the file is not a Paraver trace."""
     first = stream.read_line()
     if not first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"#Paraver"):
         if stream.damage:
@@ -124,3 +126,14 @@ def read_first_line(stream: TraceStream) -> str:
         compressed = "; it is compressed: name it .prv.gz" if first.startswith(b"\x1f\x8b") else ""
         raise TranslationError(f"{stream.path}: not a Paraver trace: it does not start with '#Paraver'{compressed}")
     return first.decode("latin-1").removesuffix("\n")
+
+
+def read_communicators(stream: TraceStream, count: int) -> tuple[list[bytes], bytes]:
+    """Return up to `count` communicator lines. If there are fewer, return also the line that was read after them."""
+    lines: list[bytes] = []
+    while len(lines) < count:
+        line = stream.read_line()
+        if line[:1] not in (b"c", b"C", b"i", b"I"):
+            return lines, line
+        lines.append(line)
+    return lines, b""
