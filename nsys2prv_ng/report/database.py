@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.report.sqlite_file import SqliteFile
-from nsys2prv_ng.report.table_reader import NULL, Among, TableReader
+from nsys2prv_ng.report.formats import find_format
+from nsys2prv_ng.report.table_reader import NULL, Among
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
 
@@ -65,14 +65,12 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._table_reader = _open_tables(path)
+        self._table_reader = find_format(path).load_reader()(path)
         self.tables = self._table_reader.tables
         if "StringIds" not in self.tables:
             self.close()
-            kind = "parquetdir" if path.is_dir() else "sqlite"
             raise ReportError(
-                f"{path}: not an nsys export (it has no table StringIds);"
-                f" make one with: nsys export --type {kind} REPORT.nsys-rep"
+                f"{path}: not an nsys export (it has no table StringIds); make one with: {find_format(path).command}"
             )
         self._columns: dict[str, frozenset[str]] = {}
 
@@ -173,16 +171,8 @@ class Database:
 
 def load_libraries(exports: Iterable[Path]) -> None:
     """Import what reads these exports, so that processes that are forked later need not do it again."""
-    if any(path.is_dir() for path in exports):
-        import nsys2prv_ng.report.table_folder  # noqa: F401
-
-
-def _open_tables(path: Path) -> TableReader:
-    if path.is_dir():
-        from nsys2prv_ng.report.table_folder import TableFolder  # imports pyarrow.parquet
-
-        return TableFolder(path)
-    return SqliteFile(path)
+    for path in exports:
+        find_format(path).load_reader()
 
 
 def _choose_integers(table: Table, present: frozenset[str]) -> list[str]:

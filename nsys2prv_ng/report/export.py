@@ -22,16 +22,8 @@ from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export_errors import describe_failure, met_no_locks, wrote_incompletely
 from nsys2prv_ng.report.exported_times import CAPTURE, is_normalised, names_vclock
+from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
 from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
-from nsys2prv_ng.report.table_reader import SUFFIXES
-
-KINDS = {"parquetdir": "_pqtdir", "arrowdir": "_arwdir", "sqlite": ".sqlite"}
-"""Kinds of export and the ends of their names, by preference.
-
-benchmarks/exports.py measures export and reading together: Parquet is written faster than SQLite and, where there is
-text, read faster. Arrow saves little more time and is several times as large. The version of nsys decides which kinds
-exist: 2022.4 has SQLite alone, 2023.4 all.
-"""
 
 # Options of newer versions, which keep data that they drop by default: the option, and the entry in the export's own
 # metadata that records it.
@@ -126,12 +118,12 @@ class _Maker:
                 f"{self.report}: cannot write its export in {stem.parent}: {error.strerror}"
             ) from error
         try:
-            kind, target = self._find_place(stem)
+            format, target = self._find_place(stem)
             made = work / target.name
             try:
-                self._export_whole(kind, made)
+                self._export_whole(format, made)
             except _NoLocksError:
-                self._export_elsewhere(kind, made)
+                self._export_elsewhere(format, made)
             self._put(made, target, work)
         except OSError as error:
             raise TranslationError(
@@ -141,24 +133,23 @@ class _Maker:
             shutil.rmtree(work, ignore_errors=True)
         return target
 
-    def _find_place(self, stem: Path) -> tuple[str, Path]:
-        """Return the first kind that nsys offers with a place that nothing else takes."""
-        offered = {
-            kind: _add_ending(stem, end) for kind, end in KINDS.items() if kind in self._help or kind == "sqlite"
-        }
-        for kind, target in offered.items():
+    def _find_place(self, stem: Path) -> tuple[ExportFormat, Path]:
+        """Return the first format that nsys offers with a place that nothing else takes."""
+        offered = [format for format in EXPORT_FORMATS if format.type in self._help or format is SQLITE]
+        for format in offered:
+            target = _locate_export(stem, format)
             if not _is_foreign(target):
-                return kind, target
-        raise self._make_foreign_error(next(iter(offered.values())))
+                return format, target
+        raise self._make_foreign_error(_locate_export(stem, offered[0]))
 
-    def _export_elsewhere(self, kind: str, made: Path) -> None:
+    def _export_elsewhere(self, format: ExportFormat, made: Path) -> None:
         """Let nsys write in the temporary folder, then copy what it wrote to `made`."""
         _remove(made)
         folder = self.tmp or Path(tempfile.gettempdir())
         try:
             with tempfile.TemporaryDirectory(prefix=".nsys2prv-export-", dir=folder) as work:
                 elsewhere = Path(work) / made.name
-                self._export_whole(kind, elsewhere)
+                self._export_whole(format, elsewhere)
                 if elsewhere.is_dir():
                     shutil.copytree(elsewhere, made)
                 else:
@@ -172,18 +163,19 @@ class _Maker:
                 see=("tmp",),
             ) from error
 
-    def _export_whole(self, kind: str, output: Path) -> None:
+    def _export_whole(self, format: ExportFormat, output: Path) -> None:
         """Let nsys write a whole export, with the times of vClock if the report contains them."""
-        self._export(kind, output)
+        self._export(format, output)
         if _lacks_vclock(output, self.nsys):
             _remove(output)
-            self._export(kind, output, f"{NORMALISE}=true")
-        if kind != "sqlite":
-            self._add_capture(output, output.with_name("capture.sqlite"))
+            self._export(format, output, f"{NORMALISE}=true")
+        if format.is_folder:
+            self._add_capture(output, _locate_export(output.with_name("capture"), SQLITE))
 
-    def _export(self, kind: str, output: Path, *options: str, is_part: bool = False) -> None:
+    def _export(self, format: ExportFormat, output: Path, *options: str, is_part: bool = False) -> None:
         """Let nsys write `output`; raises TranslationError unless it is there, whole if it is not to be a part."""
-        command = [str(self.nsys.path), "export", "--type", kind, "--force-overwrite", "true", "--output", str(output)]
+        command = [str(self.nsys.path), "export", "--type", format.type, "--force-overwrite", "true"]
+        command += ["--output", str(output)]
         command += [f"{option}=true" for option in _COMPLETE if option in self._help]
         code, text = self.children.run([*command, *options, str(self.report)], on_output=self.on_output)
         if code or wrote_incompletely(text) or not (is_part or _is_whole(output)):
@@ -196,10 +188,8 @@ class _Maker:
         target = folder / (CAPTURE + suffix)
         if target.exists() or "--tables" not in self._help:
             return
-        self._export("sqlite", apart, "--tables=META_DATA_.*", is_part=True)
-        from nsys2prv_ng.report.sqlite_file import SqliteFile
-
-        table_reader = SqliteFile(apart)
+        self._export(SQLITE, apart, "--tables=META_DATA_.*", is_part=True)
+        table_reader = SQLITE.load_reader()(apart)
         try:
             is_present = CAPTURE in table_reader.tables
             columns = sorted(table_reader.list_columns(CAPTURE)) if is_present else ["name", "value"]
@@ -283,11 +273,11 @@ def _make_stems(report: Path, out_folder: Path) -> tuple[Path, Path]:
 
 
 def _list_places(stem: Path) -> list[Path]:
-    return [_add_ending(stem, end) for end in KINDS.values()]
+    return [_locate_export(stem, format) for format in EXPORT_FORMATS]
 
 
-def _add_ending(stem: Path, end: str) -> Path:
-    return stem.with_name(stem.name + end)
+def _locate_export(stem: Path, format: ExportFormat) -> Path:
+    return stem.with_name(stem.name + format.ending)
 
 
 def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
@@ -311,7 +301,7 @@ def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
 
 def _find_time(export: Path) -> int:
     """Return when an export was written (ns): for a folder its oldest table, since recipes add tables to folders."""
-    paths = [path for path in export.iterdir() if path.suffix in SUFFIXES] if export.is_dir() else [export]
+    paths = [path for path in export.iterdir() if path.suffix in TABLE_SUFFIXES] if export.is_dir() else [export]
     return min((path.stat().st_mtime_ns for path in paths), default=0)
 
 
@@ -350,13 +340,13 @@ def _is_foreign(path: Path) -> bool:
     """Return whether a path holds something that must not be overwritten."""
     if not os.path.lexists(path):
         return False
-    strange = path.is_dir() and any(file.suffix not in SUFFIXES or not file.is_file() for file in path.iterdir())
+    strange = path.is_dir() and any(file.suffix not in TABLE_SUFFIXES or not file.is_file() for file in path.iterdir())
     return strange or _read_about(path) is None
 
 
 def _write(table: pa.Table, path: Path) -> None:
     """Write a table to a file of the kind that its suffix names."""
-    if path.suffix == ".parquet":
+    if path.suffix in PARQUET.table_suffixes:
         from pyarrow import parquet
 
         parquet.write_table(table, path)
@@ -368,7 +358,7 @@ def _write(table: pa.Table, path: Path) -> None:
 def _make_no_nsys_error(report: Path, beside: Path) -> TranslationError:
     home = os.environ.get("NSYS_HOME")
     looked = f"NSYS_HOME ({home or 'not set'}), PATH, /opt/nvidia, /usr/local/cuda*, /usr/lib/nsight-systems"
-    by_hand = f'nsys export --type sqlite --output "{beside.name}.sqlite" "{report.name}"'
+    by_hand = f'nsys export --type {SQLITE.type} --output "{beside.name}{SQLITE.ending}" "{report.name}"'
     existing = "".join(f"; {path.name} {why}" for path in _list_places(beside) if (why := _explain_unused(path)))
     return TranslationError(
         f"{report}: no nsys to export it with (looked in {looked}){existing}; load the nsight-systems module, "

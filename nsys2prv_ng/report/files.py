@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,25 +11,12 @@ import pyarrow as pa
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.report.database import load_libraries
 from nsys2prv_ng.report.export_all import export_all
+from nsys2prv_ng.report.formats import PARQUET, REPORT_ENDINGS, get_report_name, is_report_name
 from nsys2prv_ng.runtime.limits import count_usable_cores
 from nsys2prv_ng.runtime.progress import Progress
 
-REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
-_ENDING = re.compile(r"(\.nsys-rep|\.qdrep|\.sqlite|_pqtdir|_arwdir|\.parquet(dir)?|\.arrow(s|dir)?)$")
-"""Endings that nsys, or whoever names its output, adds to the name of a report to name an export."""
-
 _CELL = 8
 """Bytes of a value in memory. In SQLite a value takes 2.8 (NVTX, mostly NULL) to 5.8 (GPU metrics), and text more."""
-
-
-def get_report_name(path: Path) -> str:
-    """Return the name that a report and all of its exports share."""
-    return _ENDING.sub("", path.name)
-
-
-def is_report_name(path: Path) -> bool:
-    """Return whether a file or folder is named like a report or an export."""
-    return get_report_name(path) != path.name
 
 
 def get_export_size(export: Path) -> int:
@@ -59,7 +45,7 @@ def _compute_unpacked_size(file: Path) -> int:
 
     SQLite's files are up to ten times as large as Parquet's, and reading either takes the same memory.
     """
-    if file.suffix != ".parquet":
+    if file.suffix not in PARQUET.table_suffixes:
         return 0
     from pyarrow import parquet
 
@@ -161,7 +147,7 @@ def miss(report: Path, others: int = 0) -> ReportError:
 
 def needs_export(report: Path) -> bool:
     """Return whether a file is a report as nsys writes them. Folders are treated as exports, whatever their name."""
-    return report.suffix in REPORT_SUFFIXES and report.exists() and not report.is_dir()
+    return report.suffix in REPORT_ENDINGS and report.exists() and not report.is_dir()
 
 
 def refuse_no_reports(left: Sequence[object], skipped: Mapping[Path, ReportError] | None) -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
+from nsys2prv_ng.report.formats import FOLDER_FORMATS, PARQUET, SQLITE
 from nsys2prv_ng.report.pages import PageReader, quote
 from nsys2prv_ng.report.table_reader import (
     NULL,
@@ -27,10 +28,9 @@ from nsys2prv_ng.report.table_reader import (
     make_unreadable_error,
 )
 
-_MAGIC = b"SQLite format 3\x00"
 _TRACE_START = b"#Paraver"
-_TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
-"""First bytes of a file of one table: Parquet, Arrow, Arrow as a stream."""
+_TABLE_STARTS = tuple(start for format in FOLDER_FORMATS for start in format.first_bytes)
+"""First bytes of a file of one table."""
 _BLOCK_ROWS = 1 << 16
 _FEW_ROWS = 1 << 15
 """Most rows of a table that is read whole, to select some of them then."""
@@ -165,7 +165,7 @@ def _check_file(path: Path) -> None:
         raise ReportError(f"{path}: is a device or a pipe; write its content to a file")
     try:
         with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
+            start = file.read(16)
     except OSError as error:
         raise make_unreadable_error(path, error) from None
     if not start:
@@ -173,12 +173,12 @@ def _check_file(path: Path) -> None:
     if start.startswith(_TABLE_STARTS):
         raise ReportError(
             f"{path}: not a whole export; if it is a table of one, name the folder that it is in,"
-            " else make one with: nsys export --type parquetdir REPORT.nsys-rep"
+            f" else make one with: {PARQUET.command}"
         )
     if start.startswith(_TRACE_START):
         raise ReportError(f"{path}: is a Paraver trace; name the reports that it was made of")
-    if start != _MAGIC:
-        raise ReportError(f"{path}: not an SQLite database; make one with: nsys export --type sqlite REPORT.nsys-rep")
+    if start not in SQLITE.first_bytes:
+        raise ReportError(f"{path}: not an SQLite database; make one with: {SQLITE.command}")
     for suffix in ("-wal", "-journal"):
         beside = path.with_name(path.name + suffix)
         if beside.exists():

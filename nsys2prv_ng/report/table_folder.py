@@ -18,16 +18,11 @@ import pyarrow.parquet as pq
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
-from nsys2prv_ng.report.table_reader import (
-    SUFFIXES,
-    TEXT_BLOCK_ROWS,
-    Among,
-    make_damage_error,
-    make_unreadable_error,
-)
+from nsys2prv_ng.report.formats import ARROW, FOLDER_FORMATS, PARQUET, TABLE_SUFFIXES
+from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, make_damage_error, make_unreadable_error
 
-_PARQUET, _ARROW_FILE, _ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
-"""First bytes of files of tables."""
+_PARQUET = PARQUET.first_bytes
+_ARROW_FILE, _ARROW_STREAM = ARROW.first_bytes
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _BLOCK_ROWS = 1 << 17
 
@@ -123,12 +118,10 @@ def _find_files(folder: Path) -> dict[str, Path]:
         raise make_unreadable_error(folder, error) from None
     if not entries:
         raise ReportError(f"{folder}: the folder is empty; export the report again")
-    files = [path for path in entries if path.suffix in SUFFIXES and not path.name.startswith(".")]
+    files = [path for path in entries if path.suffix in TABLE_SUFFIXES and not path.name.startswith(".")]
     if not files:
-        raise ReportError(
-            f"{folder}: is a folder, but holds no tables of an export (TABLE.parquet or TABLE.arrow);"
-            " name the reports in it"
-        )
+        names = " or ".join(f"TABLE{format.table_suffixes[0]}" for format in FOLDER_FORMATS)
+        raise ReportError(f"{folder}: is a folder, but holds no tables of an export ({names}); name the reports in it")
     first_by_suffix = {path.suffix: path.name for path in reversed(files)}
     if len(first_by_suffix) > 1:
         raise ReportError(

@@ -17,9 +17,6 @@ T = TypeVar("T")
 NULL = np.iinfo(np.int64).min
 """Stands for NULL, and for every value that is not a number, in columns of integers."""
 
-SUFFIXES = (".parquet", ".arrow", ".arrows")
-"""Suffixes of files of tables in folders; other programs use the last one for Arrow streams."""
-
 TEXT_BLOCK_ROWS = 1 << 13
 """Most rows of a block of texts, which may be large: with a thousand bytes each they take 8 MB."""
 
