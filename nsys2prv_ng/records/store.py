@@ -96,8 +96,8 @@ class Store(ABC):
         """Return all bytes of the shelf of a slot, those before `end` were put. Raises TranslationError."""
 
     @abstractmethod
-    def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
-        """Fill columns, one after the other, from the byte `skip` of a slot on. Raises TranslationError."""
+    def get(self, slot: Slot, columns: Sequence[Array]) -> None:
+        """Fill columns, one after the other, from a slot. Raises TranslationError."""
 
 
 class LocalStore(Store):
@@ -167,11 +167,11 @@ class LocalStore(Store):
             raise _make_store_error(self.folder, error) from None
         return slot
 
-    def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
+    def get(self, slot: Slot, columns: Sequence[Array]) -> None:
         if self.read_from is not None and isinstance(slot.shelf, str):
-            self.read_from.get(slot, columns, skip)
+            self.read_from.get(slot, columns)
         else:
-            _read(self._get_descriptor(slot), _view_all(columns), slot.at + skip)
+            _read(self._get_descriptor(slot), _view_all(columns), slot.at)
 
     def map(self, slot: Slot, end: int = 0) -> ByteArray:
         if self.read_from is not None and isinstance(slot.shelf, str):
@@ -240,17 +240,17 @@ class FolderStore(Store):
             raise _make_store_error(self.folder, error) from None
         return Slot(self._shelf, True, at)
 
-    def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
+    def get(self, slot: Slot, columns: Sequence[Array]) -> None:
         assert isinstance(slot.shelf, str)
         try:
             with self._lock:  # another thread could close the file otherwise
                 try:
-                    _read(self._open_to_read(slot.shelf), _view_all(columns), slot.at + skip)
+                    _read(self._open_to_read(slot.shelf), _view_all(columns), slot.at)
                 except EOFError:  # NFS shows what others have written since then to those who open it again
-                    _read(self._open_to_read(slot.shelf, again=True), _view_all(columns), slot.at + skip)
+                    _read(self._open_to_read(slot.shelf, again=True), _view_all(columns), slot.at)
         except (OSError, EOFError) as error:
             if _allow_more_files(error):
-                return self.get(slot, columns, skip)
+                return self.get(slot, columns)
             reason = getattr(error, "strerror", None) or "it is shorter than it was"
             raise TranslationError(
                 f"{locate_shelf(self.folder, slot.shelf)}: cannot be read ({reason}); read its report again"
