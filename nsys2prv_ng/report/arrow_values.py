@@ -7,6 +7,7 @@ times. Arrays from files are checked before use: offsets that lead out of a buff
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
@@ -77,6 +78,14 @@ def read_blobs(array: pa.Array) -> pa.Array:
     if _is_text(array.type) or _is_bytes(array.type):
         return _as_bytes(array)
     return pa.nulls(len(array), pa.binary())
+
+
+READ_VALUES: dict[pa.DataType, Callable[[pa.Array], pa.Array | FloatArray]] = {
+    pa.string(): read_texts,
+    pa.binary(): read_blobs,
+    pa.float64(): read_reals,
+}
+"""What reads the values of each type."""
 
 
 def read_objects(array: pa.Array) -> list[object]:

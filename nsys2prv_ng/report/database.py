@@ -115,18 +115,16 @@ class Database:
             return _make_no_rows(table)
         numbers = self._read_numbers(table, present)
         rows = next(iter(numbers.values())).size
-        texts, blobs = (
-            {name: read(table.name, name) if name in present else _make_nulls(rows, kind) for name in names}
-            for names, read, kind in (
-                (table.text, self._table_reader.read_texts, pa.string()),
-                (table.blob, self._table_reader.read_blobs, pa.binary()),
-            )
+        texts, blobs, reals = (
+            {
+                name: self._table_reader.read_values(table.name, name, kind)
+                if name in present
+                else pa.chunked_array([pa.nulls(rows, kind)])
+                for name in names
+            }
+            for names, kind in ((table.text, pa.string()), (table.blob, pa.binary()), (table.real, pa.float64()))
         )
-        reals = {
-            name: self._table_reader.read_reals(table.name, name) if name in present else np.full(rows, np.nan)
-            for name in table.real
-        }
-        return Columns(rows, numbers, texts, blobs, reals)
+        return Columns(rows, numbers, texts, blobs, {name: column.to_numpy() for name, column in reals.items()})
 
     def read_by_block(self, table: Table, schema_version: str, convert: Callable[[Columns], T]) -> list[T]:
         """Return what `convert` makes of each block of rows of a large table, which are gone when it returns.
@@ -200,7 +198,3 @@ def _make_no_rows(table: Table) -> Columns:
         {name: pa.chunked_array([], pa.binary()) for name in table.blob},
         {name: np.zeros(0) for name in table.real},
     )
-
-
-def _make_nulls(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.nulls(rows, kind)])

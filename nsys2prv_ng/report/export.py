@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -189,16 +190,13 @@ class _Maker:
         if target.exists() or "--tables" not in self._help:
             return
         self._export(SQLITE, apart, "--tables=META_DATA_.*", is_part=True)
-        table_reader = SQLITE.load_reader()(apart)
-        try:
-            is_present = CAPTURE in table_reader.tables
-            columns = sorted(table_reader.list_columns(CAPTURE)) if is_present else ["name", "value"]
+        with closing(SQLITE.load_reader()(apart)) as tables:
+            is_present = CAPTURE in tables.tables
+            columns = sorted(tables.list_columns(CAPTURE)) if is_present else ["name", "value"]
             values = {
-                name: table_reader.read_texts(CAPTURE, name) if is_present else pa.array([], pa.string())
+                name: tables.read_values(CAPTURE, name, pa.string()) if is_present else pa.array([], pa.string())
                 for name in columns
             }
-        finally:
-            table_reader.close()
         _write(pa.table(values), target)
 
     def _put(self, made: Path, target: Path, work: Path) -> None:
@@ -249,13 +247,11 @@ def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
     about = _read_about(export)
     if about is None or is_normalised(about.values):
         return False
-    database = Database(export)
     try:
-        return names_vclock(database)
+        with closing(Database(export)) as database:
+            return names_vclock(database)
     except TranslationError:  # reading the export reports what is wrong
         return False
-    finally:
-        database.close()
 
 
 def _remove(export: Path) -> None:
@@ -308,32 +304,25 @@ def _find_time(export: Path) -> int:
 def _read_about(path: Path) -> _About | None:
     """Return an export's own metadata; None if the path is not an nsys export."""
     try:
-        database = Database(path)
+        with closing(Database(path)) as database:
+            table = next((table for table in _METADATA_TABLES if table in database.tables), None)
+            if table is None:
+                return None
+            columns = database.read_objects(table, ["name", "value"])
+            return _About(dict(zip(columns["name"], columns["value"], strict=True)), database.tables)
     except TranslationError:
         return None
-    try:
-        own = next((table for table in _METADATA_TABLES if table in database.tables), None)
-        if own is None:
-            return None
-        columns = database.read_objects(own, ["name", "value"])
-        return _About(dict(zip(columns["name"], columns["value"], strict=True)), database.tables)
-    except TranslationError:
-        return None
-    finally:
-        database.close()
 
 
 def _is_whole(path: Path) -> bool:
     """Return whether nsys wrote all of an export: on a full disk it leaves cut files in folders, with exit code 0."""
     if _read_about(path) is None:
         return False
-    database = Database(path)
     try:
-        return all(database.list_columns(table) for table in database.tables)
+        with closing(Database(path)) as database:
+            return all(database.list_columns(table) for table in database.tables)
     except TranslationError:
         return False
-    finally:
-        database.close()
 
 
 def _is_foreign(path: Path) -> bool:

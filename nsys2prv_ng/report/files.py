@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,18 +24,19 @@ def get_export_size(export: Path) -> int:
 
     Return 0 if it cannot be accessed: reading it reports why.
     """
-    try:
-        files = export.iterdir() if export.is_dir() else [export]
-        return sum(max(file.stat().st_size, _compute_unpacked_size(file)) for file in files if file.is_file())
-    except OSError:
-        return 0
+    return _add_up(export, lambda file: max(file.stat().st_size, _compute_unpacked_size(file)))
 
 
 def get_report_size(path: Path) -> int:
     """Return the bytes of a file, or of the files in a folder; 0 if it cannot be accessed."""
+    return _add_up(path, lambda file: file.stat().st_size)
+
+
+def _add_up(path: Path, measure: Callable[[Path], int]) -> int:
+    """Return the sum of `measure` over a file or the files in a folder; 0 if it cannot be accessed."""
     try:
         files = path.iterdir() if path.is_dir() else [path]
-        return sum(file.stat().st_size for file in files if file.is_file())
+        return sum(measure(file) for file in files if file.is_file())
     except OSError:
         return 0
 

@@ -56,10 +56,10 @@ class _UnusualError(Exception):
 class PageReader:
     """Reads columns of one file, as long as the file stays as it was when the reader was made."""
 
-    def __init__(self, path: Path, small: int | None = None) -> None:
-        """`small`: least number of leaf pages of the tables that are read, by default SMALL."""
+    def __init__(self, path: Path, small: int = SMALL) -> None:
+        """`small`: the fewest leaf pages of a table that is read."""
         self._path = path
-        self._small = SMALL if small is None else small
+        self._small = small
         try:
             self._state: _State | None = _get_state(path.stat())
         except OSError:

@@ -1,8 +1,7 @@
 """An export to SQLite, opened without touching it.
 
-PageReader reads the columns of large tables, and sqlite3 what is small. SQLAlchemy writes the statements that select
-rows of large tables; it is imported for those only, since that takes 0.2 s, in which sqlite3 reads 200,000 rows. Values
-may be of another type than their column declares, so each is asked for its own.
+PageReader reads integer columns of large tables, and sqlite3 reads everything else. Values may have another type than
+their column declares, so each value is asked for its own.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.formats import FOLDER_FORMATS, PARQUET, SQLITE
-from nsys2prv_ng.report.pages import PageReader, quote
+from nsys2prv_ng.report.pages import SMALL, PageReader, quote
 from nsys2prv_ng.report.table_reader import (
     NULL,
     TEXT_BLOCK_ROWS,
@@ -32,13 +31,17 @@ _TRACE_START = b"#Paraver"
 _TABLE_STARTS = tuple(start for format in FOLDER_FORMATS for start in format.first_bytes)
 """First bytes of a file of one table."""
 _BLOCK_ROWS = 1 << 16
-_FEW_ROWS = 1 << 15
-"""Most rows of a table that is read whole, to select some of them then."""
-
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """Errors of damaged files; the last occurs where sqlite3's own message quotes invalid text."""
 _SELECT_TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 _SELECT_COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden != 1"
+
+_VALUES = {
+    pa.string(): "CASE typeof({0}) WHEN 'text' THEN {0} END",
+    pa.binary(): "CASE WHEN typeof({0}) IN ('blob', 'text') THEN CAST({0} AS BLOB) END",
+    pa.float64(): "CASE WHEN typeof({0}) IN ('real', 'integer') THEN CAST({0} AS REAL) END",
+}
+"""SQL for a column's values of each type; other values are NULL."""
 
 T = TypeVar("T")
 
@@ -49,7 +52,7 @@ class SqliteFile:
     `small`: least number of leaf pages of the tables that are read without sqlite3.
     """
 
-    def __init__(self, path: Path, small: int | None = None) -> None:
+    def __init__(self, path: Path, small: int = SMALL) -> None:
         self.path = path
         _check_file(path)
         try:
@@ -80,31 +83,17 @@ class SqliteFile:
         return int(rows)
 
     def read_objects(self, table: str, columns: Sequence[str], among: Among) -> list[list[Any]]:
-        is_large = among and self.count_rows(table) > _FEW_ROWS
+        names = ", ".join(map(quote, columns))
+        # The plus keeps sqlite3 from using an index, which changes the order of rows, and from taking text for numbers.
+        conditions = [f"+{quote(name)} IN ({', '.join(map(str, values))})" for name, values in among.items()]
+        where = f" WHERE {' AND '.join(conditions)}" if among else ""
         try:
-            rows = self._select_rows(table, columns, among) if is_large else self._read_rows(table, columns, among)
+            if among:  # the table may be large
+                self._pages.check_tree(self._connection, table)
+            rows = self._connection.execute(f"SELECT {names} FROM {quote(table)}{where}").fetchall()
         except _ERRORS as error:
             raise make_damage_error(self.path, error, table) from None
         return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
-
-    def _select_rows(self, table: str, columns: Sequence[str], among: Among) -> list[tuple[Any, ...]]:
-        """Return the rows that SQL finds."""
-        import sqlalchemy as sa
-        from sqlalchemy.dialects import sqlite
-
-        conditions = [sa.column(name).in_(list(values)) for name, values in among.items()]
-        statement = sa.table(table, *map(sa.column, columns)).select().where(*conditions)
-        sql = str(statement.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
-        return self._connection.execute(sql).fetchall()  # SQLAlchemy's own rows take twice as long, or more
-
-    def _read_rows(self, table: str, columns: Sequence[str], among: Among) -> list[tuple[Any, ...]]:
-        """Return the same rows, found among all of them."""
-        names = ", ".join(map(quote, [*columns, *among]))
-        rows = self._connection.execute(f"SELECT {names} FROM {quote(table)}").fetchall()
-        if not among:
-            return rows
-        wanted, width = [frozenset(values) for values in among.values()], len(columns)
-        return [row[:width] for row in rows if all(map(frozenset.__contains__, wanted, row[width:]))]
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         try:
@@ -128,27 +117,15 @@ class SqliteFile:
         flat = np.fromiter(chain.from_iterable(self._connection.execute(statement)), np.int64)
         return flat.reshape(-1, len(columns)).T
 
-    def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
-        return self._values(table, _select_text(column), pa.string())
+    def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
+        return pa.chunked_array(list(self._blocks(table, column, kind, _BLOCK_ROWS)), kind)
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        return [convert(block) for block in self._blocks(table, _select_text(column), pa.string(), TEXT_BLOCK_ROWS)]
+        return [convert(block) for block in self._blocks(table, column, pa.string(), TEXT_BLOCK_ROWS)]
 
-    def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
-        quoted = quote(column)
-        value = f"CASE WHEN typeof({quoted}) IN ('blob', 'text') THEN CAST({quoted} AS BLOB) END"
-        return self._values(table, value, pa.binary())
-
-    def read_reals(self, table: str, column: str) -> FloatArray:
-        quoted = quote(column)
-        value = f"CASE WHEN typeof({quoted}) IN ('real', 'integer') THEN CAST({quoted} AS REAL) END"
-        return np.asarray(self._values(table, value, pa.float64()).to_numpy(), np.float64)
-
-    def _values(self, table: str, value: str, kind: pa.DataType) -> pa.ChunkedArray:
-        return pa.chunked_array(list(self._blocks(table, value, kind, _BLOCK_ROWS)), kind)
-
-    def _blocks(self, table: str, value: str, kind: pa.DataType, rows: int) -> Iterator[pa.Array]:
-        """Yield the values of at most `rows` rows at a time."""
+    def _blocks(self, table: str, column: str, kind: pa.DataType, rows: int) -> Iterator[pa.Array]:
+        """Yield the values of at most `rows` rows at once."""
+        value = _VALUES[kind].format(quote(column))
         try:
             cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY rowid")
             while rows_read := cursor.fetchmany(rows):
@@ -186,11 +163,6 @@ def _check_file(path: Path) -> None:
                 f"{path}: {beside.name} beside it says that a program is writing to it or was stopped while it was;"
                 " end that program, or open the report once with sqlite3, or export it again"
             )
-
-
-def _select_text(name: str) -> str:
-    quoted = quote(name)
-    return f"CASE typeof({quoted}) WHEN 'text' THEN {quoted} END"
 
 
 def _select_integer(name: str) -> str:

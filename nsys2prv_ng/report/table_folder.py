@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
 from nsys2prv_ng.report.formats import ARROW, FOLDER_FORMATS, PARQUET, TABLE_SUFFIXES
@@ -80,9 +80,9 @@ class TableFolder:
             table, columns, lambda block: convert([arrow_values.read_integers(block[name]) for name in columns])
         )
 
-    def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
-        parts = self._read(table, [column], lambda block: arrow_values.read_texts(block[column]))
-        return pa.chunked_array(parts, pa.string())
+    def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
+        parts = self._read(table, [column], lambda block: arrow_values.READ_VALUES[kind](block[column]))
+        return pa.chunked_array(parts, kind)
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         def parts(block: Block) -> list[T]:
@@ -90,14 +90,6 @@ class TableFolder:
             return [convert(arrow_values.read_texts(_copy(block[column].slice(row, TEXT_BLOCK_ROWS)))) for row in rows]
 
         return [part for block_parts in self._read(table, [column], parts) for part in block_parts]
-
-    def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
-        parts = self._read(table, [column], lambda block: arrow_values.read_blobs(block[column]))
-        return pa.chunked_array(parts, pa.binary())
-
-    def read_reals(self, table: str, column: str) -> FloatArray:
-        parts = self._read(table, [column], lambda block: arrow_values.read_reals(block[column]))
-        return np.concatenate(parts or [np.zeros(0)])
 
     def _read(self, table: str, columns: Sequence[str], convert: Callable[[Block], T]) -> list[T]:
         """Return what `convert` makes of each block of rows."""

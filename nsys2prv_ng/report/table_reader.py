@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 
 T = TypeVar("T")
@@ -47,17 +47,14 @@ class TableReader(Protocol):
     def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
         """Return what `convert` makes of the same columns of each block of rows, which are gone when it returns."""
 
-    def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
-        """Read strings; other values are null."""
+    def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
+        """Read strings, bytes (also those of text) or floats: pa.string(), pa.binary() or pa.float64().
+
+        Other values are null; among floats, not a number (NaN) has the same meaning.
+        """
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         """Return what `convert` makes of the strings of each block of rows, at most `TEXT_BLOCK_ROWS` at once."""
-
-    def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
-        """Read bytes, also those of text; other values are null."""
-
-    def read_reals(self, table: str, column: str) -> FloatArray:
-        """Read floating point numbers; other values are not a number (NaN)."""
 
     def close(self) -> None:
         """Close the files."""
@@ -66,7 +63,7 @@ class TableReader(Protocol):
 def make_damage_error(path: Path, error: Exception | str, table: str = "") -> ReportError:
     """Return the error of a file, or a table in it, that cannot be read."""
     where = f"table {table} " if table else ""
-    lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
     return ReportError(f"{path}: {where}cannot be read ({lines[0].rstrip('.')}); export the report again")
 
 
