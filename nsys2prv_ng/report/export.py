@@ -1,7 +1,7 @@
-"""From a report (.nsys-rep) to its export, made by the nsys of this machine.
+"""Finds or makes the export of a report (.nsys-rep), with the nsys of this machine.
 
-The export stays beside the report, so that the next translation can use it again. It is written in a folder of its own
-and renamed when it is complete: a failed or interrupted export leaves nothing behind.
+The export stays beside the report, so that the next translation can use it again. nsys writes it in a temporary folder,
+and it is renamed when it is complete: a failed or interrupted export leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from nsys2prv_ng.report.exported_times import CAPTURE, is_normalised, names_vclo
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
 from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
 
-# Options of newer versions, which keep data that they drop by default: the option, and the entry in the export's own
-# metadata that records it.
+# Options that make newer versions keep data that they drop by default, and the entry in the export's metadata that
+# records each option.
 _COMPLETE = {"--include-blobs": "EXPORT_PARAM_INCLUDE_BLOBS", "--include-json": "EXPORT_PARAM_INCLUDE_JSON"}
 _CHOSEN = ("EXPORT_PARAM_TABLES_TO_EXPORT", "EXPORT_PARAM_TIMES_TO_EXPORT")
-"""Entries that are not empty if only a part of the report was exported."""
+"""Metadata entries that are set if only a part of the report was exported."""
 _METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-"""The export's own metadata: from 2023 on, and before."""
+"""Tables of metadata about the export itself: since 2023, and before."""
 
 OnOutput = Callable[[bytes], object]
 
 
 @dataclass(frozen=True)
 class _About:
-    """An export's own metadata, and its tables."""
+    """The metadata of an export about itself, and the names of its tables."""
 
     values: dict[str, str | None]
     tables: frozenset[str]
@@ -50,12 +50,12 @@ class _About:
 
 
 def find_export(report: Path, out_folder: Path, nsys: Nsys | None) -> Path | None:
-    """Return a good export of any kind that exists already; None if there is none.
+    """Return an existing good export in any format; None if there is none.
 
-    Its name is `<report's stem>` and the ending of its kind. It is beside the report or in `out_folder`, where the name
-    also has a hash of the report's path, since reports of several folders may have one name. It is good if it is newer
-    than the report, covers the whole report, and was made by the same version of nsys with everything that this version
-    can export; without any nsys, newer and whole is enough.
+    Its name is the report's stem with the ending of its format. It is beside the report or in `out_folder`, where the
+    name also has a hash of the report's path, because reports in different folders may have the same name. An export is
+    good if it is newer than the report, covers the whole report, and was made by the same version of nsys with
+    everything that this version can export. Without nsys, it is good if it is newer and whole.
     """
     if not report.is_file():
         raise ReportError(f"{report}: no such report")
@@ -73,14 +73,14 @@ def make_export(
     keep: bool = True,
     tmp: Path | None = None,
 ) -> Path:
-    """Make an export of the best kind that `nsys` offers, beside the report or else in `out_folder`; return its path.
+    """Make an export in the best format that `nsys` offers, beside the report or else in `out_folder`; return its path.
 
-    Without `keep` it is in `out_folder` in any case, whose owner removes it. nsys writes it in `tmp`, by default the
-    system's temporary folder, where the file system has no locks.
+    Without `keep`, the export is always in `out_folder`, and the owner of the folder removes it. If the file system has
+    no locks, nsys writes the export in `tmp`, by default the system's temporary folder.
 
-    An older export is replaced. Anything else in its place is never overwritten; another kind of export is made if nsys
-    has one. `on_output` is called with what nsys prints. Raises TranslationError with a remedy if the report cannot be
-    exported.
+    The new export replaces an older one. It never overwrites anything else: nsys then makes an export in another
+    format, if it has one. `on_output` is called with what nsys prints. Raises TranslationError with a remedy if the
+    report cannot be exported.
     """
     report = report.absolute()
     beside, elsewhere = _make_stems(report, out_folder)
@@ -99,7 +99,7 @@ def make_export(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes an export of a report."""
+    """Maker of the export of one report."""
 
     report: Path
     nsys: Nsys
@@ -108,9 +108,9 @@ class _Maker:
     tmp: Path | None
 
     def make(self, stem: Path) -> Path | None:
-        """Make the export; return None where its folder cannot be written."""
+        """Make the export; return None if its folder cannot be written."""
         try:
-            # A folder of its own also takes the files that SQLite keeps beside its database.
+            # The temporary folder also takes the files that SQLite keeps beside its database.
             work = Path(tempfile.mkdtemp(prefix=".nsys2prv-export-", dir=stem.parent))
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -135,7 +135,7 @@ class _Maker:
         return target
 
     def _find_place(self, stem: Path) -> tuple[ExportFormat, Path]:
-        """Return the first format that nsys offers with a place that nothing else takes."""
+        """Return the first format that nsys offers whose place is free, and that place."""
         offered = [format for format in EXPORT_FORMATS if format.type in self._help or format is SQLITE]
         for format in offered:
             target = _locate_export(stem, format)
@@ -165,7 +165,7 @@ class _Maker:
             ) from error
 
     def _export_whole(self, format: ExportFormat, output: Path) -> None:
-        """Let nsys write a whole export, with the times of vClock if the report contains them."""
+        """Let nsys write a whole export, with vClock times if the report contains them."""
         self._export(format, output)
         if _lacks_vclock(output, self.nsys):
             _remove(output)
@@ -174,7 +174,7 @@ class _Maker:
             self._add_capture(output, _locate_export(output.with_name("capture"), SQLITE))
 
     def _export(self, format: ExportFormat, output: Path, *options: str, is_part: bool = False) -> None:
-        """Let nsys write `output`; raises TranslationError unless it is there, whole if it is not to be a part."""
+        """Let nsys write `output`. Raises TranslationError if it is missing, or not whole without `is_part`."""
         command = [str(self.nsys.path), "export", "--type", format.type, "--force-overwrite", "true"]
         command += ["--output", str(output)]
         command += [f"{option}=true" for option in _COMPLETE if option in self._help]
@@ -184,7 +184,7 @@ class _Maker:
             raise _NoLocksError(failure) if met_no_locks(text) else failure
 
     def _add_capture(self, folder: Path, apart: Path) -> None:
-        """Add the table that a folder lacks and SQLite has. Exporting it alone takes a tenth of the time."""
+        """Add the table that only SQLite exports have. Exporting it alone takes a tenth of the time."""
         suffix = next(path.suffix for path in folder.iterdir())
         target = folder / (CAPTURE + suffix)
         if target.exists() or "--tables" not in self._help:
@@ -202,14 +202,14 @@ class _Maker:
     def _put(self, made: Path, target: Path, work: Path) -> None:
         """Move a complete export to its place."""
         if _is_good(target, self.report, self.nsys):
-            return  # another translation has made it meanwhile and may be reading it
+            return  # another translation has made it in the meantime and may be reading it
         if _is_foreign(target):  # an export takes minutes
             raise self._make_foreign_error(target)
         if not made.is_dir():
             made.replace(target)
             return
         old = work / "old"
-        if target.exists():  # nothing replaces a folder that has files
+        if target.exists():  # a rename cannot replace a folder that has files
             target.rename(old)
         try:
             made.rename(target)
@@ -230,7 +230,7 @@ class _Maker:
 
 
 class _NoLocksError(Exception):
-    """nsys could not lock its file."""
+    """Failure of nsys to lock its file."""
 
     def __init__(self, failure: TranslationError) -> None:
         super().__init__(str(failure))
@@ -238,7 +238,7 @@ class _NoLocksError(Exception):
 
 
 def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
-    """Return whether an export has the system's times, although this nsys can export those of vClock.
+    """Return whether an export has system clock times although this nsys can export vClock times.
 
     It can if the report was captured with vClock.
     """
@@ -255,15 +255,15 @@ def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
 
 
 def _remove(export: Path) -> None:
-    """Remove an export, or what nsys wrote of it, if there is anything."""
+    """Remove an export, or the part that nsys wrote, if there is one."""
     if export.is_dir():
         shutil.rmtree(export)
-    for path in export.parent.glob(f"{glob.escape(export.name)}*"):  # SQLite's journal as well
+    for path in export.parent.glob(f"{glob.escape(export.name)}*"):  # also SQLite's journal
         path.unlink()
 
 
 def _make_stems(report: Path, out_folder: Path) -> tuple[Path, Path]:
-    """Return the two places of a report's exports, without the endings of their names."""
+    """Return the two paths of a report's exports, without endings: beside the report, and in `out_folder`."""
     digest = hashlib.sha256(os.fsencode(report)).hexdigest()[:8]
     return report.with_name(report.stem), out_folder.absolute() / f"{report.stem}-{digest}"
 
@@ -296,13 +296,13 @@ def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
 
 
 def _find_time(export: Path) -> int:
-    """Return when an export was written (ns): for a folder its oldest table, since recipes add tables to folders."""
+    """Return when an export was written (ns): for a folder, its oldest table, because recipes add tables to folders."""
     paths = [path for path in export.iterdir() if path.suffix in TABLE_SUFFIXES] if export.is_dir() else [export]
     return min((path.stat().st_mtime_ns for path in paths), default=0)
 
 
 def _read_about(path: Path) -> _About | None:
-    """Return an export's own metadata; None if the path is not an nsys export."""
+    """Return the metadata of an export about itself; None if the path is not an nsys export."""
     try:
         with closing(Database(path)) as database:
             table = next((table for table in _METADATA_TABLES if table in database.tables), None)
@@ -315,7 +315,7 @@ def _read_about(path: Path) -> _About | None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether nsys wrote all of an export: on a full disk it leaves cut files in folders, with exit code 0."""
+    """Return whether nsys wrote a whole export: on a full disk it leaves cut files in folders, with exit code 0."""
     if _read_about(path) is None:
         return False
     try:
@@ -326,15 +326,17 @@ def _is_whole(path: Path) -> bool:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Return whether a path holds something that must not be overwritten."""
+    """Return whether a path is something that must not be overwritten."""
     if not os.path.lexists(path):
         return False
-    strange = path.is_dir() and any(file.suffix not in TABLE_SUFFIXES or not file.is_file() for file in path.iterdir())
-    return strange or _read_about(path) is None
+    has_other_files = path.is_dir() and any(
+        file.suffix not in TABLE_SUFFIXES or not file.is_file() for file in path.iterdir()
+    )
+    return has_other_files or _read_about(path) is None
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    """Write a table to a file of the kind that its suffix names."""
+    """Write a table to a Parquet file or an Arrow stream, by the suffix of the path."""
     if path.suffix in PARQUET.table_suffixes:
         from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""An export to SQLite, opened without touching it.
+"""Reads an export to SQLite without changing it.
 
 PageReader reads integer columns of large tables, and sqlite3 reads everything else. Values may have another type than
 their column declares, so each value is asked for its own.
@@ -29,10 +29,10 @@ from nsys2prv_ng.report.table_reader import (
 
 _TRACE_START = b"#Paraver"
 _TABLE_STARTS = tuple(start for format in FOLDER_FORMATS for start in format.first_bytes)
-"""First bytes of a file of one table."""
+"""First bytes of a file with one table."""
 _BLOCK_ROWS = 1 << 16
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of damaged files; the last occurs where sqlite3's own message quotes invalid text."""
+"""Errors of damaged files; the last one occurs if sqlite3's own message quotes invalid text."""
 _SELECT_TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 _SELECT_COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden != 1"
 
@@ -47,9 +47,9 @@ T = TypeVar("T")
 
 
 class SqliteFile:
-    """The TableReader of an SQLite file. Raises ReportError for a file that is not an SQLite database, or is damaged.
+    """TableReader of an SQLite file. Raises ReportError for a file that is not an SQLite database, or is damaged.
 
-    `small`: least number of leaf pages of the tables that are read without sqlite3.
+    `small`: the fewest leaf pages of a table that is read without sqlite3.
     """
 
     def __init__(self, path: Path, small: int = SMALL) -> None:

@@ -1,4 +1,4 @@
-"""The interface of a reader of tables: Database has one for each kind of export."""
+"""Defines the interface of table readers: Database has one for each format of exports."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from nsys2prv_ng.errors import ReportError
 T = TypeVar("T")
 
 NULL = np.iinfo(np.int64).min
-"""Stands for NULL, and for every value that is not a number, in columns of integers."""
+"""Stands for NULL, and for every value that is not a number, in integer columns."""
 
 TEXT_BLOCK_ROWS = 1 << 13
-"""Most rows of a block of texts, which may be large: with a thousand bytes each they take 8 MB."""
+"""Most rows in a block of texts, which may be large: with a thousand bytes each they take 8 MB."""
 
 Among = Mapping[str, Collection[int]]
-"""A condition on rows: each of these columns holds one of its integers."""
+"""Condition on rows: the value in each of these columns is one of its integers."""
 
 
 class TableReader(Protocol):
-    """Tables of one export. Callers ask only for columns that exist; what cannot be read raises ReportError.
+    """Reader of the tables of one export. Callers ask only for columns that exist; damage raises ReportError.
 
     Rows are in the order of the file. Values are as in SQLite: integers are signed and have 64 bits.
     """
@@ -39,18 +39,18 @@ class TableReader(Protocol):
         """Return the number of rows of a table that exists, without reading a column."""
 
     def read_objects(self, table: str, columns: Sequence[str], among: Among) -> list[list[Any]]:
-        """Read columns of values of any kind: int, float, str, bytes or None."""
+        """Read columns of values of any type: int, float, str, bytes or None."""
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
-        """Read columns that the caller may change. Real numbers lose their fraction; other values are `NULL`."""
+        """Read integer columns that the caller may change. Floats lose their fraction; other values are `NULL`."""
 
     def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
-        """Return what `convert` makes of the same columns of each block of rows, which are gone when it returns."""
+        """Return what `convert` makes of the same columns of each block of rows. Blocks last only for the call."""
 
     def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
         """Read strings, bytes (also those of text) or floats: pa.string(), pa.binary() or pa.float64().
 
-        Other values are null; among floats, not a number (NaN) has the same meaning.
+        Other values are null; in floats, NaN means the same.
         """
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
