@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from nsys2prv_ng.report import export
+from nsys2prv_ng.report.formats import EXPORT_FORMATS
 from nsys2prv_ng.report.nsys import find_nsys, read_export_help
 
 
@@ -25,21 +26,22 @@ def main() -> None:
     nsys = find_nsys()
     if nsys is None:
         sys.exit("no nsys on this machine")
-    kinds = {kind: end for kind, end in export.KINDS.items() if kind in read_export_help(nsys.path)}
-    results_of_kind: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in kinds}
+    offered = read_export_help(nsys.path)
+    formats = [format for format in EXPORT_FORMATS if format.type in offered]
+    results_of_kind: dict[str, list[tuple[float, float, float]]] = {format.type: [] for format in formats}
     for _ in range(rounds):
-        for kind, end in kinds.items():
+        for format in formats:
             with tempfile.TemporaryDirectory(dir=report.parent) as name:
                 folder = Path(name)
                 link = folder / report.name
                 link.symlink_to(report)
-                export.KINDS = {kind: end}
+                export.EXPORT_FORMATS = (format,)
                 start = _read_cpu()
                 made = export.make_export(link, folder, nsys)
                 exported = _read_cpu()
                 command = [sys.executable, "-m", "nsys2prv_ng", "--quiet", made, folder / "out.prv"]
                 subprocess.run(command, check=True)
-                results_of_kind[kind].append((exported - start, _read_cpu() - exported, _measure_size(made)))
+                results_of_kind[format.type].append((exported - start, _read_cpu() - exported, _measure_size(made)))
     print(f"{report.name}, nsys {nsys.version}, {rounds} rounds")
     print(f"{'kind':12}{'export':>8}{'translate':>11}{'both':>8}{'MB':>8}")
     for kind, results in results_of_kind.items():

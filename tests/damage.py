@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.report.table_folders import KINDS, tables_of, write_folder
+from tests.report.table_folders import ENDINGS, KINDS, tables_of, write_folder
 
 KEPT_ROWS = 1500
 """Rows left in each table of a trimmed report."""
@@ -673,7 +673,7 @@ def _write_folder(report: Path, rng: random.Random, done: list[str]) -> Path:
             values = values.cast(to, safe=False) if to is not None else pa.array([[v] for v in range(len(values))])
             tables[name] = table.set_column(i, table.column_names[i], values)
             done.append(f"{name}.{table.column_names[i]} is {to}")
-    folder = write_folder(report.with_name(report.stem + ("_pqtdir" if kind == "parquet" else "_arwdir")), {}, kind)
+    folder = write_folder(report.with_name(report.stem + ENDINGS[kind]), {}, kind)
     for name, table in tables.items():
         with suppress(pa.ArrowException, OSError):  # types that Parquet does not have
             _write(table, folder, name, kind)

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> TranslationResult:
     """Translate the reports of a job into one Paraver trace; return what was read, written and dropped.
 
-    `reports`: .nsys-rep files or their exports (.sqlite, _pqtdir, _arwdir), in any order. `output`: OUT.prv or
-    OUT.prv.gz; the .pcf and the .row are written beside it. After an error nothing is left under these names, unless it
-    is `align_report` or `stats` that cannot be written.
+    `reports`: .nsys-rep files or their exports, in any order. `output`: OUT.prv or OUT.prv.gz; the .pcf and the .row
+    are written beside it. After an error nothing is left under these names, unless it is `align_report` or `stats` that
+    cannot be written.
     """
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.translation.translate import translate as run

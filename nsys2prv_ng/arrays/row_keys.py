@@ -1,4 +1,4 @@
-"""Compares rows of several columns of integers by one integer for each row: far cheaper than tuples."""
+"""Compares rows of several integer columns by one integer for each row, which is far cheaper than tuples."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 
 
 def combine_columns(*columns: IntArray) -> IntArray:
-    """Return an integer for each row of one or more columns: equal for equal rows, and ordered as the rows are.
+    """Return an integer for each row of one or more columns: equal for equal rows, and in the same order as the rows.
 
-    Rows are ordered by the first column first.
+    The first column decides the order first.
     """
     if len(columns) == 1 or not columns[0].size:
         return columns[0]
     low = [int(column.min()) for column in columns]
     width = [int(column.max()) - lowest + 1 for column, lowest in zip(columns, low, strict=True)]
-    if math.prod(width) > np.iinfo(np.int64).max:  # as with NULL among small numbers
+    if math.prod(width) > np.iinfo(np.int64).max:  # for instance with NULL among small numbers
         return combine_columns(find_distinct(combine_columns(*columns[:-1]))[0], find_distinct(columns[-1])[0])
     key = columns[0] - low[0]
     for i in range(1, len(columns)):
@@ -34,7 +34,7 @@ def combine_columns(*columns: IntArray) -> IntArray:
 def find_distinct(values: IntArray) -> tuple[IntArray, IntArray]:
     """Return (index into the distinct values for each value, sorted distinct values).
 
-    The same as np.unique gives, but fast where there are few distinct values.
+    The result is the same as with np.unique, but fast if there are few distinct values.
     """
     codes, distinct = pd.factorize(values)
     order = np.argsort(distinct)
@@ -44,7 +44,7 @@ def find_distinct(values: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def encode_rows(*columns: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (dense code of each row, first row of each code): equal rows share a code, in the order of the first."""
+    """Return (dense code of each row, first row of each code): equal rows share a code, by first occurrence."""
     codes = pd.factorize(combine_columns(*columns))[0].astype(np.int64, copy=False)
     return codes, np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
 
@@ -61,14 +61,14 @@ def mark_duplicates(*columns: IntArray) -> BoolArray:
 
 
 def find_starts(*columns: npt.NDArray[np.integer[Any]]) -> IntArray:
-    """Return where a row differs from the one before in any column."""
+    """Return the indices of the rows that differ from the row before in any column."""
     new = np.ones(columns[0].size, np.bool_)
     new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return np.flatnonzero(new)
 
 
 def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
-    """Return the index of each wanted row among rows that all differ; -1 where it is not among them."""
+    """Return the index of each wanted row among distinct rows; -1 if it is not among them."""
     both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
     index = pd.Index(both[: rows[0].size])
     return index.get_indexer(pd.Index(both[rows[0].size :])).astype(np.int64, copy=False)

@@ -1,4 +1,4 @@
-"""The types of the columns that most modules work on."""
+"""Types of the columns that most modules work on."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nsys2prv_ng.errors import UsageError
-
-_REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".sqlite", "_pqtdir", "_arwdir")
+from nsys2prv_ng.report.formats import is_report_name
 
 
 def parse_percent(text: str, parameter: str) -> float:
@@ -41,7 +40,7 @@ def split_reports_and_trace(paths: list[Path], *, compress: bool) -> tuple[list[
     """Return the reports and the trace of REPORT... OUT.prv."""
     *reports, output = paths
     if not output.name.endswith((".prv", ".prv.gz")):
-        what = "is a report; " if output.name.endswith(_REPORT_ENDINGS) else ""
+        what = "is a report; " if is_report_name(output) else ""
         raise UsageError(f"{output}: {what}the last argument must be the trace to write, OUT.prv or OUT.prv.gz")
     if not reports:
         raise UsageError(f"no report to translate into {output}: nsys2prv-ng REPORT... OUT.prv")

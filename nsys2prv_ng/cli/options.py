@@ -24,6 +24,7 @@ from nsys2prv_ng.options import (
     list_options,
     parsing,
 )
+from nsys2prv_ng.report.formats import REPORTS_HELP
 from nsys2prv_ng.text.option import Option
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ ReportsArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="REPORT...",
-        help="Reports (.nsys-rep) or their exports (.sqlite, _pqtdir, _arwdir).",
+        help=f"{REPORTS_HELP}.",
         show_default=False,
         readable=False,
     ),

@@ -12,6 +12,7 @@ from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import NoProgress, with_options
 from nsys2prv_ng.errors import UsageError, escape_unprintable
 from nsys2prv_ng.options import ShardOptions
+from nsys2prv_ng.report.formats import REPORTS_HELP
 from nsys2prv_ng.runtime.progress import choose_progress
 from nsys2prv_ng.text.formatting import count_noun
 
@@ -22,7 +23,7 @@ def shard(
         list[Path],
         typer.Argument(
             metavar="REPORT... FOLDER",
-            help="Reports (.nsys-rep) or their exports (.sqlite, _pqtdir, _arwdir), then the folder to read them into.",
+            help=f"{REPORTS_HELP}, then the folder to read them into.",
             show_default=False,
             readable=False,
         ),

@@ -11,6 +11,7 @@ from nsys2prv_ng import api
 from nsys2prv_ng.cli.arguments import split_reports_and_trace
 from nsys2prv_ng.cli.options import with_options
 from nsys2prv_ng.options import TranslateOptions
+from nsys2prv_ng.report.formats import REPORTS_HELP
 from nsys2prv_ng.runtime.progress import choose_progress
 
 
@@ -20,8 +21,7 @@ def translate(
         list[Path],
         typer.Argument(
             metavar="REPORT... OUT.prv",
-            help="Reports (.nsys-rep) or their exports (.sqlite, _pqtdir, _arwdir) in any order, then the trace"
-            " (.prv or .prv.gz).",
+            help=f"{REPORTS_HELP} in any order, then the trace (.prv or .prv.gz).",
             show_default=False,
             readable=False,
         ),

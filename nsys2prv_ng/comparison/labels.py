@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 
-_ENDING = re.compile(r"(\.nsys-rep|\.qdrep|\.sqlite|_pqtdir|_arwdir|\.json)$")
+from nsys2prv_ng.report.formats import get_report_name
+
 _RANK = re.compile(r"[._-]*((rank|task|proc|report|node)[._-]*\d*)?[._-]*$", re.IGNORECASE)
 """What only counts the files of a side."""
 
@@ -23,7 +24,7 @@ def label_sides(sides: Sequence[Sequence[Path]]) -> list[str]:
 
 def _find_beginning(paths: Sequence[Path]) -> str:
     """Return what all names of files begin with, without the word for their numbers."""
-    names = sorted(_ENDING.sub("", path.name) for path in paths)
+    names = sorted(get_report_name(path).removesuffix(".json") for path in paths)
     if not names:
         return ""
     pairs = zip(names[0], names[-1], strict=False)  # these two differ first

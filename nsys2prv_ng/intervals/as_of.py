@@ -1,4 +1,4 @@
-"""Looks up in one column of times what came last before the times of another."""
+"""Looks up the latest entry in one column of times before each time in another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nsys2prv_ng.arrays.types import IntArray
 
 
 def find_latest(group: IntArray, time: IntArray, query_group: IntArray, query_time: IntArray) -> IntArray:
-    """Return for each query the index of the last entry (group, time) of its group that is not later; -1 for none."""
+    """Return for each query the index of the last entry (group, time) in its group that is not later; -1 for none."""
     both_groups, both_times = np.concatenate([group, query_group]), np.concatenate([time, query_time])
     is_query = np.repeat([0, 1], [group.size, query_group.size])
     order = np.lexsort((is_query, both_times, both_groups))

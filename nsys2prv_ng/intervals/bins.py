@@ -1,4 +1,4 @@
-"""Sums over bins of time of equal length: how long rows were in each state in each bin, and amounts held over time."""
+"""Sums over time bins of equal length: how long rows were in each state, and values that hold over time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 def make_edges(begin: int, end: int, most: int) -> IntArray:
-    """Return the limits (ns) of bins from `begin` to a later `end`: at most `most` bins, and none without length.
+    """Return the limits (ns) of bins from `begin` to a later `end`: at most `most` bins, all with a length.
 
-    Their lengths differ by a ns at most.
+    Their lengths differ by at most 1 ns.
     """
     span = end - begin
     bins = max(1, min(most, span))
@@ -25,9 +25,9 @@ def make_edges(begin: int, end: int, most: int) -> IntArray:
 
 
 def sum_states(flat: FlatStates, edges: IntArray, rows: int, states: int) -> IntArray:
-    """Return the time (ns, rows x bins x states) of each state: the states of a row are in the order of their begins.
+    """Return the time (ns, rows x bins x states) in each state. The states of a row are in the order of their starts.
 
-    What is outside of the bins does not count.
+    Time outside the bins does not count.
     """
     sums = np.zeros((rows, edges.size - 1, states), np.int64)
     _add_up(flat.row, flat.begin, flat.end, flat.state, np.ones(flat.row.size, np.int64), edges, sums)
@@ -35,9 +35,9 @@ def sum_states(flat: FlatStates, edges: IntArray, rows: int, states: int) -> Int
 
 
 def sum_held(flat: FlatStates, value: FloatArray, edges: IntArray, rows: int, columns: int) -> FloatArray:
-    """Return the sum of value x ns (rows x bins x columns) of values that hold over time; states are their columns.
+    """Return the sums of value x ns (rows x bins x columns) of values that hold over time. States are the columns.
 
-    The intervals of a row are in the order of their begins.
+    The intervals of a row are in the order of their starts.
     """
     sums = np.zeros((rows, edges.size - 1, columns))
     _add_up(flat.row, flat.begin, flat.end, flat.state, value, edges, sums)
@@ -55,12 +55,12 @@ def _add_up(
     sums: npt.NDArray[Number],
 ) -> None:
     bins = edges.size - 1
-    first = 0  # the bin in which the interval before began
+    first = 0  # the bin in which the previous interval started
     for i in range(row.size):
         low, high = max(begin[i], edges[0]), min(end[i], edges[bins])
         if low >= high:
             continue
-        if low < edges[first]:  # another row, or its order is not kept
+        if low < edges[first]:  # another row, or intervals are out of order
             first = 0
         while edges[first + 1] <= low:
             first += 1

@@ -1,4 +1,4 @@
-"""Makes the states of rows coarse: in bins of equal time, each bin shows the state that covers most of it."""
+"""Makes the states of rows coarse: each of many equally long bins shows the state that covers most of it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PIECES = 3
 
 
 def coarsen(flat: FlatStates, origin: int, last: int, length: int) -> FlatStates:
-    """Return states in bins of `length` (ns) from `origin` to `last`: of each bin that which covers most of its time.
+    """Return states in bins of `length` (ns) from `origin` to `last`: the state that covers most of each bin.
 
-    Where states cover equal time, the lowest number is shown. Time without a state counts as state 0, which is shown
-    by a gap. Neighbouring bins of one state are one state, so that a row has at most one for each bin. The states do
-    not overlap, and are ordered by row and begin.
+    If states cover equal time, the lowest number is shown. Time without a state counts as state 0, which is shown as a
+    gap. Neighbouring bins with one state become one state, so a row has at most one state for each bin. The states do
+    not overlap, and are ordered by row and start.
     """
     begin, end = np.maximum(flat.begin, origin), np.minimum(flat.end, last)
     inside = begin < end
@@ -44,7 +44,7 @@ def _coarsen(
     sums: IntArray,
     out: IntArray,
 ) -> int:
-    """Fill `out` with row, begin, end and state of what is shown, and return how many there are."""
+    """Fill `out` with row, start, end and state of each shown state, and return their number."""
     count = 0
     current = np.int64(-1)  # the bin whose states are summed; none yet
     for i in range(row.size + 1):
@@ -64,7 +64,7 @@ def _coarsen(
         sums[state[i]] += high - begin[i]
         count = _show(out, count, row[i], low, high, _choose(sums, high - low))
         sums[:] = 0
-        whole = origin + current * length  # all bins from `high` to here are of this state alone
+        whole = origin + current * length  # all bins from `high` to here have only this state
         if whole > high:
             count = _show(out, count, row[i], high, whole, state[i])
         sums[state[i]] += end[i] - whole
@@ -73,7 +73,7 @@ def _coarsen(
 
 @compiled
 def _choose(sums: IntArray, length: int) -> int:
-    """Return the state that covers most of a bin of some length (ns): the lowest of several."""
+    """Return the state that covers most of a bin of some length (ns); on a tie, the lowest."""
     sums[0] += length - sums.sum()
     best = 0
     for state in range(1, sums.size):
@@ -84,7 +84,7 @@ def _choose(sums: IntArray, length: int) -> int:
 
 @compiled
 def _show(out: IntArray, count: int, row: int, begin: int, end: int, state: int) -> int:
-    """Add a state to those shown, or make the last one longer; return how many there are."""
+    """Add a shown state, or make the last one longer; return the number of shown states."""
     if state == 0:
         return count
     before = count - 1

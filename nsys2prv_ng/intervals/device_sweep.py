@@ -1,11 +1,11 @@
-"""Sweeps over the operations of all streams and processes of a device: what the device does as a whole.
+"""Sweeps over the operations of all streams and processes of a device to find what the device does as a whole.
 
-The definitions are those of NVIDIA's recipes. Compute is the union of all kernels but NCCL's; communication is the
-union of NCCL's kernels (nccl_gpu_overlap_trace). A CUDA graph that was traced as a whole is compute, as in the recipes,
-if no NCCL can be in it; else it is a kind of its own. A device is idle from the end of the i-th operation to end until
-the start of the (i + 1)-th to start, if that is later (gpu_gaps, which takes each process by itself and counts flushes
-of the profiler as busy). It is never idle before its first operation nor after its last. A kernel is in flight from the
-start of its launch call to its own end.
+The definitions are those of NVIDIA's recipes. Compute is the union of all kernels except NCCL kernels; communication is
+the union of NCCL kernels (nccl_gpu_overlap_trace). A CUDA graph that was traced as a whole is compute, as in the
+recipes, if it cannot contain NCCL; otherwise it is a separate kind. A device is idle from the end of the i-th operation
+to end until the start of the (i + 1)-th operation to start, if that is later (gpu_gaps, which takes each process
+separately and counts flushes of the profiler as busy). It is never idle before its first operation or after its last. A
+kernel is in flight from the start of its launch call to its own end.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from nsys2prv_ng.runtime.jit import compiled
 COMPUTE, COMMUNICATION, MEMORY, IDLE = 1, 2, 4, 8
 """The activity of a device is the sum of the kinds that run on it, or IDLE."""
 WHOLE_GRAPH = 16
-"""Kind of a CUDA graph that was traced as a whole and may hold kernels of NCCL: compute, communication or both."""
+"""Kind of a CUDA graph that was traced as a whole and may contain NCCL kernels: compute, communication or both."""
 IN_FLIGHT = 0
-"""Kind of the intervals from launch to end."""
+"""Kind of intervals from launch to end."""
 
 
 class DeviceChanges(NamedTuple):
-    """The n times at which anything changes on a device, by device and time; a value lasts until the next change.
+    """The n times at which anything changes on a device, by device and time. A value lasts until the next change.
 
-    `activity`: sum of the kinds of operation that run, IDLE between operations, 0 before the first and after the last.
-    `kernels`: number of kernels that run. `in_flight`: number of kernels launched and not yet finished. `idle`: length
-    (ns) of the idle stretch that ends there, else 0. `changed`: which of activity, kernels and in_flight differ from
-    before, as bits 1, 2 and 4.
+    `activity`: sum of the kinds of running operations, IDLE between operations, 0 before the first and after the last.
+    `kernels`: number of running kernels. `in_flight`: number of kernels that were launched and have not finished.
+    `idle`: length (ns) of the idle stretch that ends there, else 0. `changed`: which of activity, kernels and in_flight
+    differ from before, as bits 1, 2 and 4.
     """
 
     device: IntArray
@@ -44,14 +44,14 @@ class DeviceChanges(NamedTuple):
     changed: IntArray
 
     def differs(self, bit: int) -> BoolArray:
-        """Return where the column of this bit of `changed` differs from before."""
+        """Return at which changes the column of this bit in `changed` differs from before."""
         return (self.changed & bit) != 0
 
 
 def sweep_devices(device: IntArray, begin: IntArray, end: IntArray, kind: IntArray) -> DeviceChanges:
     """Return the changes of devices from n operations (kind COMPUTE to WHOLE_GRAPH) and flights (IN_FLIGHT).
 
-    `begin` <= `end` (ns). Times of a device at which nothing changes are not among them.
+    `begin` <= `end` (ns). Times at which nothing changes on a device are left out.
     """
     starts = np.lexsort((begin, device))
     ends = np.lexsort((end, device))
@@ -87,7 +87,7 @@ def _sweep(
         idle_since = np.int64(0)
         has_started = False
         while j < high:
-            # Every interval that starts also ends, so the next end is never before the time swept so far.
+            # Every interval that starts also ends, so the next end is never before the time reached so far.
             time = end[ends[j]]
             if i < high and begin[starts[i]] < time:
                 time = begin[starts[i]]
@@ -128,10 +128,10 @@ def _sweep(
 
 
 class CutChanges(NamedTuple):
-    """Changes within windows of time.
+    """Changes within time windows.
 
-    `outside`: number of the original changes that are in no window. `more`: number of changes that the limits of the
-    windows add.
+    `outside`: number of original changes outside all windows. `more`: number of changes that the limits of the windows
+    add.
     """
 
     changes: DeviceChanges
@@ -140,10 +140,10 @@ class CutChanges(NamedTuple):
 
 
 def cut_changes(changes: DeviceChanges, windows: Sequence[tuple[int, int]]) -> CutChanges:
-    """Return the changes within windows (ns), which are sorted and apart, limits included.
+    """Return the changes within windows (ns), limits included. The windows are sorted and do not touch.
 
-    A window starts with the values that are then in force; at its end all become 0. An idle stretch that straddles a
-    limit is cut there, and so is its length.
+    A window starts with the values at that time; at its end all values become 0. An idle stretch that straddles a limit
+    is cut there, and so is its length.
     """
     lows, highs = np.array(windows, np.int64).reshape(-1, 2).T
     device_count = np.unique(changes.device).size
@@ -160,7 +160,7 @@ def cut_changes(changes: DeviceChanges, windows: Sequence[tuple[int, int]]) -> C
 def _cut(
     device: IntArray, before: IntArray, lows: IntArray, highs: IntArray, devices: IntArray, columns: IntArray
 ) -> tuple[int, int]:
-    """Return the number of lines, and of the changes that have a line of their own."""
+    """Return the number of lines, and the number of original changes among them."""
     n = device.size
     count = kept = i = 0
     nothing = np.zeros(3, np.int64)
@@ -178,7 +178,7 @@ def _cut(
                 if time > low and not entered:
                     count = _add_line(devices, columns, count, current, low, now, shown, 0)
                 entered = entered or time >= low
-                if time == high:  # the window ends here, whatever starts
+                if time == high:  # the window ends here, whatever starts now
                     kept_last = True
                     rest = high - max(idle_since, low) if shown[0] == IDLE else 0
                 if before[1, i] == IDLE and (now[0] != IDLE or stretch > 0):
@@ -213,7 +213,7 @@ def _add_line(
     shown: IntArray,
     stretch: int,
 ) -> int:
-    """Add a line for what differs from before, and for an idle stretch that ends; return the number of lines."""
+    """Add a line if anything differs from before or an idle stretch ends; return the number of lines."""
     changed = (value[0] != shown[0]) + 2 * (value[1] != shown[1]) + 4 * (value[2] != shown[2])
     if changed or stretch > 0:
         devices[count] = device

@@ -1,4 +1,4 @@
-"""Sorts out intervals that do not nest: those that share a row must, or Paraver shows the wrong one."""
+"""Separates intervals that do not nest: intervals on one row must nest, or Paraver shows the wrong one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from nsys2prv_ng.runtime.jit import compiled
 
 
 def assign_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Return a lane (from 0) for each interval, such that those of one group and lane do not overlap.
+    """Return a lane (from 0) for each interval, so that intervals in one group and lane do not overlap.
 
-    Intervals take the first free lane by their begin, those of equal begin in the order of the columns.
+    Intervals take the first free lane in the order of their starts; on a tie, in the order of the columns.
     """
     order = np.lexsort((begin, group))
     return _free_lanes(group, begin, end, order)
@@ -39,9 +39,9 @@ def _free_lanes(group: IntArray, begin: IntArray, end: IntArray, order: IntArray
 
 
 def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
-    """Mark the intervals that begin within an earlier one of their group and end after it: they do not nest.
+    """Mark the intervals that begin within an earlier interval of their group and end after it: they do not nest.
 
-    Without them the others nest. The first of equal intervals in the columns is the outer one.
+    All other intervals nest. The first of equal intervals in the columns is the outer one.
     """
     order = np.lexsort((-end, begin, group))
     return _crossing(group, begin, end, order)
@@ -69,7 +69,7 @@ def _crossing(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) 
 
 
 def clamp_to_parents(group: IntArray, begin: IntArray, end: IntArray, forever: int) -> IntArray:
-    """Return the ends of intervals. One without an end (`forever`) ends with the earlier one around it, if any."""
+    """Return the ends of intervals. One without an end (`forever`) ends with the earlier interval around it, if any."""
     order = np.lexsort((-end, begin, group))
     return _ends_within_parents(group, begin, end, order, forever)
 

@@ -1,4 +1,4 @@
-"""How intervals nest: their depths and parents, and the innermost around a point in time."""
+"""Finds how intervals nest: their depths and parents, and the innermost interval around a point in time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from nsys2prv_ng.runtime.jit import compiled
 
 
 def measure_depths(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Return in how many intervals of its group each interval begins, itself included: 1 for an outermost one.
+    """Return in how many intervals of its group each interval begins, itself included: 1 for an outermost interval.
 
-    An interval that ends when another begins does not hold it. The first of equal intervals in the columns is the outer
-    one.
+    An interval that ends when another begins does not contain it. The first of equal intervals in the columns is the
+    outer one.
     """
     order = np.lexsort((-end, begin, group))
     return _depths(group, begin, end, order)
@@ -29,7 +29,7 @@ def _depths(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) ->
         i = order[position]
         if position == 0 or group[i] != group[order[position - 1]]:
             count = 0
-        # Those of other domains may cross: any of them may have ended.
+        # Intervals of other domains may cross: any of them may have ended.
         left = 0
         for j in range(count):
             if open_until[j] > begin[i]:
@@ -44,12 +44,13 @@ def _depths(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) ->
 
 
 class Nesting(NamedTuple):
-    """How intervals nest, and where points in time are within them."""
+    """Nesting of intervals, and the place of points in time within them."""
 
     innermost: IntArray
     """Index of the innermost interval around each point, limits included; -1 for none."""
     parent: IntArray
-    """Index of the interval around each interval; -1 for none. One that ends when another begins does not hold it."""
+    """Index of the interval around each interval; -1 for none. An interval that ends when another begins does not
+    contain it."""
     depth: IntArray
     """Number of intervals around each interval."""
 
@@ -59,7 +60,7 @@ def find_innermost(
 ) -> Nesting:
     """Find the innermost interval of its group around each point in time.
 
-    The intervals of a group nest. They are ordered by group, begin and falling end; points by group and time.
+    The intervals of a group nest. They are ordered by group, start and falling end; points by group and time.
     """
     return Nesting(*_nest(group, begin, end, point_group, point_time))
 
@@ -75,7 +76,7 @@ def _nest(
     r = np.int64(0)
     for i in range(point_time.size + 1):
         last = i == point_time.size
-        # Every interval that begins up to this point, or all that are left.
+        # Every interval that begins up to this point, or all remaining intervals.
         while r < begin.size and (
             last or group[r] < point_group[i] or (group[r] == point_group[i] and begin[r] <= point_time[i])
         ):

@@ -1,8 +1,8 @@
 """Makes flat states of rows (record kind 1) from the states that the events of a row ask for.
 
-Paraver's states are no stack: a row has one state at a time, and where it has none it is idle. Where nested events each
-ask for a state, the outermost gets it; the profiler's own time is laid over all of them. A host thread is running from
-its first event to its last wherever no event asks for another state.
+States in Paraver do not stack: a row has at most one state at any time, and without a state it is idle. If nested
+events each ask for a state, the outermost gets it; the time of the profiler covers all of them. A host thread is
+running from its first event to its last whenever no event asks for another state.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 _Columns = tuple[IntArray, ...]
-"""Row, begin, end and state, as compiled functions take them."""
+"""Row, start, end and state, as compiled functions take them."""
 
 
 class FlatStates(NamedTuple):
-    """n states that do not overlap: row, begin and end (ns), state."""
+    """n states that do not overlap: row, start and end (ns), state."""
 
     row: IntArray
     begin: IntArray
@@ -28,25 +28,25 @@ class FlatStates(NamedTuple):
 
 
 def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> FlatStates:
-    """Return n states without overlaps, ordered by row and begin.
+    """Return states without overlaps, ordered by row and start.
 
-    A state within an earlier state of its row is dropped; one that begins within an earlier state and ends after it
-    begins at the end of that.
+    A state within an earlier state of its row is dropped; a state that begins within an earlier state and ends after it
+    then begins at the end of that state.
     """
     out = FlatStates(*np.empty((4, row.size), np.int64))
     return _first(out, _flatten(_order(row, begin, end), (row, begin, end, state), tuple(out)))
 
 
 def _order(row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Return the stable order of n states by row and begin, then from the longest to the shortest, as indices."""
-    # numpy sorts numbers of 16 bits in a time that is linear in n.
+    """Return the stable order of n states by row and start, then from the longest to the shortest, as indices."""
+    # numpy sorts 16-bit numbers in linear time.
     rows = row.astype(np.uint16) if row.size and row.min() >= 0 and row.max() < 1 << 16 else row
     return np.lexsort((-end, begin, rows))
 
 
 @compiled
 def _flatten(order: IntArray, states: _Columns, out: _Columns) -> int:
-    """Fill `out` with what is left of each state, and return how many are left."""
+    """Fill `out` with the rest of each state, and return the number of states."""
     row, begin, end, state = states
     out_row, out_begin, out_end, out_state = out
     pieces = 0
@@ -63,14 +63,14 @@ def _flatten(order: IntArray, states: _Columns, out: _Columns) -> int:
 
 
 def _first(states: FlatStates, count: int) -> FlatStates:
-    """Return the first of some states, as views."""
+    """Return the first `count` states, as views."""
     return FlatStates(*(column[:count] for column in states))
 
 
 def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> FlatStates:
-    """Return n nested states as flat ones: at each time the innermost shows.
+    """Flatten n nested states: at each time the innermost one shows.
 
-    A state that ends after the one that it began within ends with that.
+    A state that begins within another one and ends after it is cut at the end of the other one.
     """
     long = end > begin
     row, begin, end, state = row[long], begin[long], end[long], state[long]
@@ -83,7 +83,7 @@ def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntA
 
 @compiled
 def _innermost(row: IntArray, begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the pieces of each interval in which no other is within it: (its index, begin, end) of each piece."""
+    """Return the pieces of each interval outside all intervals within it: (index of the interval, start, end)."""
     n = row.size
     index = np.empty(2 * n, np.int64)
     piece_begin = np.empty(2 * n, np.int64)
@@ -114,20 +114,20 @@ def _innermost(row: IntArray, begin: IntArray, end: IntArray) -> tuple[IntArray,
 
 
 def overlay(under: FlatStates, over: FlatStates) -> FlatStates:
-    """Return flat states, ordered by row and begin, where those of `over` replace the parts of `under` that they cover.
+    """Return flat states, ordered by row and start, in which `over` replaces the parts of `under` that it covers.
 
-    Both are ordered by row and begin.
+    Both are ordered by row and start.
     """
     if not over.row.size and (under.end > under.begin).all():
         return under
-    # A state of `over` lies between two pieces of at most one of `under`, and so adds at most one piece to itself.
+    # A state in `over` splits at most one state in `under`, and so adds at most one piece besides itself.
     out = FlatStates(*np.empty((4, under.row.size + 2 * over.row.size), np.int64))
     return _first(out, _overlay(tuple(under), tuple(over), tuple(out)))
 
 
 @compiled
 def _overlay(under: _Columns, over: _Columns, out: _Columns) -> int:
-    """Fill `out` with `over` and with what is left of `under` outside it, and return how many states these are."""
+    """Fill `out` with `over` and the parts of `under` outside it, and return the number of states."""
     row, begin, end, state = under
     over_row, over_begin, over_end, over_state = over
     out_row, out_begin, out_end, out_state = out
@@ -170,7 +170,7 @@ def fill_gaps(flat: FlatStates, first: IntArray, last: IntArray, filling: int) -
 
 @compiled
 def _fill_gaps(row: IntArray, begin: IntArray, end: IntArray, first: IntArray, last: IntArray, out: _Columns) -> int:
-    """Fill row, begin and end of `out` with the gaps, and return how many there are."""
+    """Fill row, start and end of `out` with the gaps, and return their number."""
     out_row, out_begin, out_end, _ = out
     gaps = 0
     i = 0
@@ -190,9 +190,9 @@ def _fill_gaps(row: IntArray, begin: IntArray, end: IntArray, first: IntArray, l
 
 
 def unite(flat: FlatStates) -> FlatStates:
-    """Return states of which several may hold at a time on a row as flat ones: the lowest of them shows.
+    """Flatten states of which a row may have several at the same time: the lowest one shows.
 
-    They are ordered by row and begin. Neighbouring pieces of one state are one state.
+    The result is ordered by row and start. Neighbouring pieces of one state become one state.
     """
     long = flat.end > flat.begin
     row, begin, end, state = (column[long] for column in flat)
@@ -207,7 +207,7 @@ def unite(flat: FlatStates) -> FlatStates:
 
 @compiled
 def _unite(row: IntArray, time: IntArray, state: IntArray, step: IntArray, count: IntArray, out: IntArray) -> int:
-    """Fill `out` with row, begin, end and state of each piece, and return how many there are."""
+    """Fill `out` with row, start, end and state of each piece, and return their number."""
     pieces = 0
     shown = -1
     for i in range(row.size):

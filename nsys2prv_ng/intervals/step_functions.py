@@ -1,4 +1,4 @@
-"""Step functions, where a value holds until the next: intervals cut by them, time by value, peaks of sums."""
+"""Computes with step functions, whose values hold until the next: cuts intervals, sums parts, finds peaks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 
 NOTHING = -1
-"""Value where no value is in force."""
+"""Value when no value is in force."""
 
 
 class StepFunction(NamedTuple):
-    """A step function: times (ns, ascending, all different) from which each value is in force."""
+    """Step function: times (ns, ascending, all different) from which each value is in force."""
 
     time: IntArray
     value: IntArray
 
 
 class Pieces(NamedTuple):
-    """n pieces of intervals: index of the interval, begin and end (ns), and the value in force."""
+    """n pieces of intervals: index of the interval, start and end (ns), and the value in force."""
 
     interval: IntArray
     begin: IntArray
@@ -30,20 +30,20 @@ class Pieces(NamedTuple):
 
 
 def make_steps(begin: IntArray, end: IntArray, value: IntArray) -> StepFunction:
-    """Return the steps of intervals that are in order and do not overlap; NOTHING is in force between them."""
+    """Return the steps of sorted intervals that do not overlap; NOTHING is in force between them."""
     time = np.stack([begin, end], axis=1).ravel()
     values = np.stack([value, np.full(value.size, NOTHING, np.int64)], axis=1).ravel()
-    last = np.append(time[1:] != time[:-1], True)[: time.size]  # of several changes at one time
+    last = np.append(time[1:] != time[:-1], True)[: time.size]  # only the last change at each time
     return StepFunction(time[last], values[last])
 
 
 def fill_steps(steps: StepFunction, other: StepFunction) -> StepFunction:
-    """Return the step function that has the values of another one where NOTHING is in force."""
+    """Return the step function with the values of another one while NOTHING is in force."""
     time = np.union1d(steps.time, other.time)
-    own, others = (
+    values, other_values = (
         np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in (steps, other)
     )
-    return StepFunction(time, np.where(own == NOTHING, others, own))
+    return StepFunction(time, np.where(values == NOTHING, other_values, values))
 
 
 def split_at_steps(begin: IntArray, end: IntArray, steps: StepFunction) -> Pieces:
@@ -52,18 +52,18 @@ def split_at_steps(begin: IntArray, end: IntArray, steps: StepFunction) -> Piece
     count = 1 + np.searchsorted(steps.time, end, "left") - first
     index = np.repeat(np.arange(begin.size), count)
     nth = np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
-    step = first[index] + nth  # the next one; nothing follows the last of all
+    step = first[index] + nth  # the next one; nothing follows the last step
     time, value = np.append(steps.time, np.iinfo(np.int64).max), np.append(steps.value, NOTHING)
     return Pieces(
         index,
         np.where(nth == 0, begin[index], time[step - 1]),
         np.minimum(time[step], end[index]),
-        value[step - 1],  # before the first step: the one appended
+        value[step - 1],  # before the first step: the appended one
     )
 
 
 def measure_durations(row: IntArray, time: IntArray) -> IntArray:
-    """Return how long (ns) each value of several rows lasts, by row and time; 0 for the last of a row."""
+    """Return how long (ns) each value lasts; values are in the order of rows and times. 0 for the last of a row."""
     length = np.zeros(row.size, np.int64)
     same = row[1:] == row[:-1]
     length[:-1][same] = (time[1:] - time[:-1])[same]
@@ -71,9 +71,9 @@ def measure_durations(row: IntArray, time: IntArray) -> IntArray:
 
 
 def sum_parts(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return (row, time, sum of the levels of all parts of the row from then on); a level is 0 until its first value.
+    """Return (row, time, sum of the levels of all parts of the row after it); a level is 0 until its first value.
 
-    The sums are in the order of rows and times, each time of a row once: all changes of a time happen at once.
+    The sums are in the order of rows and times, with each time of a row once: all changes at one time happen together.
     """
     order = np.lexsort((time, part, row))
     row, part, time, level = row[order], part[order], time[order], level[order]
@@ -92,7 +92,7 @@ def sum_parts(row: IntArray, part: IntArray, time: IntArray, level: IntArray) ->
 
 
 def find_peaks(row: IntArray, time: IntArray, level: IntArray) -> dict[int, tuple[int, int]]:
-    """Return (highest level, when first) of each row; levels are in the order of rows and times."""
+    """Return (highest level, its first time) of each row; levels are in the order of rows and times."""
     limits = [0, *(np.flatnonzero(row[1:] != row[:-1]) + 1).tolist(), row.size] if row.size else []
     peaks = {}
     for low, high in pairwise(limits):

@@ -1,4 +1,4 @@
-"""Cuts intervals to windows of time."""
+"""Cuts intervals to time windows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 def cut_to_windows(
     begin: IntArray, end: IntArray, windows: Sequence[tuple[int, int]]
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return (index of the interval, index of the window, begin, end) of every piece of intervals within windows.
+    """Return (index of the interval, index of the window, start, end) of every piece of an interval within a window.
 
-    Times are ns. The windows are sorted and apart. An interval without length is within a window whose limit it is on.
+    Times are ns. The windows are sorted and do not touch. An interval without length on a limit of a window is within
+    the window.
     """
     index, window = match_windows(begin, end, windows, touching=begin == end)
     lows, highs = np.array(windows, np.int64).T
@@ -26,7 +27,8 @@ def match_windows(
 ) -> tuple[IntArray, IntArray]:
     """Return (index of the interval, index of the window) of each pair that shares time, by interval and window.
 
-    Times are ns. The windows are sorted and apart. For intervals where `touching` is set a common limit is enough.
+    Times are ns. The windows are sorted and do not touch. If `touching` is set for an interval, a common limit is
+    enough.
     """
     lows, highs = np.array(windows, np.int64).T
     from_window = np.where(touching, np.searchsorted(highs, begin, "left"), np.searchsorted(highs, begin, "right"))

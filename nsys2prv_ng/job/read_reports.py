@@ -22,7 +22,8 @@ from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import LocalStore, Store, StoredColumns, store_columns
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
-from nsys2prv_ng.report.files import get_report_name, refuse_no_reports
+from nsys2prv_ng.report.files import refuse_no_reports
+from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes

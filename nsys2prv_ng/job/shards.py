@@ -19,7 +19,8 @@ from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import load_kept, write_kept
 from nsys2prv_ng.job.read_reports import ReadReport, read_each, read_report
 from nsys2prv_ng.records.store import FolderStore
-from nsys2prv_ng.report.files import get_report_name, get_report_size, locate_exports
+from nsys2prv_ng.report.files import get_report_size, locate_exports
+from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES, WITH_EVIDENCE

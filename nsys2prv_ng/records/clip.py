@@ -1,4 +1,4 @@
-"""Cut records to windows of time: what straddles a limit is shortened, what lies outside is dropped and counted."""
+"""Cuts records to time windows: records that straddle a limit are shortened, records outside are dropped."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from nsys2prv_ng.records.columns import (
 
 
 def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tuple[Records, int]:
-    """Return the records within any of the windows (ns), and how many pieces there are beyond one for each record.
+    """Return the records within any of the windows (ns), and the number of pieces beyond one for each record.
 
-    `windows` are sorted and do not touch. An interval or state is kept where it shares time with a window, and is cut
-    to it; if it shares time with several windows, it becomes a piece in each. A point is kept if it lies within, limits
-    included. A communication is kept if any part of it does; its times are moved to the nearest limit.
+    `windows` are sorted and do not touch. An interval or state is cut to each window that it shares time with, and
+    becomes a piece in each of them. A point is kept if it is within a window, limits included. A communication is kept
+    if any part of it is within a window; its times move to the nearest limit.
     """
-    # In the order of begins: of intervals that are cut to the same limits, the outer one stays first.
+    # In the order of starts: if intervals are cut to the same limits, the outer one stays first.
     records = records.sorted()
     begin, end = _find_limits(records)
     line_class = records.tie_class
@@ -44,7 +44,7 @@ def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tup
 
 
 def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: IntArray) -> Records:
-    """Cut each record to its window. `begin` and `end` (ns) are those of its interval, state or communication."""
+    """Cut each record to its window. `begin` and `end` (ns) are the limits of its interval, state or communication."""
     length = np.minimum(end, high) - np.maximum(begin, low)
     line_class = clipped.tie_class
     is_begin, is_end = line_class == BEGIN, line_class == END
@@ -63,15 +63,15 @@ def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: 
 
 
 def clip_ends(records: Records, places: BoolArray, last: int) -> tuple[Records, int]:
-    """Return the records, cut at `last` (ns) on some places, and the number of events that are shorter now.
+    """Return the records, cut at `last` (ns) on some places, and the number of events that became shorter.
 
-    `places`: mask by place. What begins at `last` or later, and ends after it, is dropped there.
+    `places`: mask by place. On these places, records that begin at `last` or later and end after it are dropped.
     """
     begin, end = _find_limits(records)
     is_late = places[records.place] & (end > last)
     if not is_late.any():
         return records, 0
-    # What begins at the limit would touch the window.
+    # Records that begin at the limit would touch the window.
     cut, _ = clip_to_windows(records.take(np.flatnonzero(is_late & (begin < last))), [(int(begin.min()), last)])
     return concatenate([records.take(np.flatnonzero(~is_late)), cut]), count_events(cut)
 
@@ -83,7 +83,7 @@ def drop_short_intervals(records: Records, shortest: int) -> Records:
 
 
 def _find_limits(records: Records) -> tuple[IntArray, IntArray]:
-    """Return begin and end (ns) of the interval, state or communication that each record belongs to."""
+    """Return the start and end (ns) of the interval, state or communication that each record belongs to."""
     begin, end = records.time.copy(), records.time.copy()
     line_class, length = unpack_tie(records.tie)
     is_begin, is_end = line_class == BEGIN, line_class == END

@@ -1,4 +1,4 @@
-"""Records of a trace as columns, which are sorted, merged and, at the very end, formatted as text.
+"""Keeps the records of a trace as columns, which are sorted, merged and, at the very end, formatted as text.
 
 A record is one line of the .prv. Its fixed part is (time, tie, place, kind); its variable part is a run of words, pairs
 (handle, value) in two flat arrays:
@@ -7,12 +7,12 @@ A record is one line of the .prv. Its fixed part is (time, tie, place, kind); it
     state          (state, end)
     communication  (place of the receiver, physical send), (0, logical receive), (0, physical receive), (tag, size)
 
-`place` is an id of the row, `handle` of the event type, both local to the report until `resolve_maps`. Times are ns,
-int64.
+`place` is the id of a row and `handle` the id of an event type, both local to the report until `resolve_maps`. Times
+are ns, int64.
 
 `tie` orders records of equal time: ends (inner first), zero-length intervals and points, begins (outer first), states,
-communications. It holds the class in its top bits and, for ends and begins, the length of the interval, so that the
-other limit of an interval is known from either of its lines.
+communications. Its top bits are the class; for ends and begins, the other bits are the length of the interval, so that
+each of its two lines gives the other limit.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ Int32Array = npt.NDArray[np.int32]
 Int8Array = npt.NDArray[np.int8]
 
 KINDS = STATE, EVENT, COMMUNICATION = 1, 2, 3
-"""Kinds of records, with Paraver's numbers."""
+"""Kinds of records, with the numbers of Paraver."""
 
 END, EMPTY, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(6)
-"""Classes of `tie`. EMPTY is an interval without length, which one line opens and closes."""
+"""Classes of `tie`. EMPTY is an interval without length, whose single line opens and closes it."""
 
 _CLASS_SHIFT = 58
 LONGEST = (1 << _CLASS_SHIFT) - 1
-"""The longest interval (ns) that a tie can hold."""
+"""The longest interval (ns) that fits into a tie."""
 
 _Length = TypeVar("_Length", int, IntArray)
 
 
 class Pair(NamedTuple):
-    """A type:value pair of n events: one handle and value for all or an array (n); `present` (n) marks the owners."""
+    """A type:value pair of n events: handle and value for all or arrays (n); `present` (n) marks the events with it."""
 
     handle: int | IntArray
     value: int | IntArray
@@ -54,7 +54,7 @@ class Pair(NamedTuple):
 
 @dataclass
 class Records:
-    """Columns of n records and their m words. `first` has n + 1 offsets into the words."""
+    """Columns of n records and their m words. `first` is n + 1 offsets into the words."""
 
     time: IntArray
     tie: IntArray
@@ -66,7 +66,7 @@ class Records:
 
     @classmethod
     def make_empty(cls, n: int, m: int) -> Records:
-        """Return columns of n records and m words that are still to be filled."""
+        """Return columns of n records and m words that the caller fills."""
         i64, i32 = np.int64, np.int32
         columns = np.empty(n, i64), np.empty(n, i64), np.empty(n, i32), np.empty(n, np.int8)
         return cls(*columns, np.empty(n + 1, i64), np.empty(m, i32), np.empty(m, i64))
@@ -80,7 +80,7 @@ class Records:
 
     @property
     def length(self) -> IntArray:
-        """Length (ns) of the interval that a begin or end line belongs to."""
+        """Length (ns) of the interval of each begin or end line."""
         return unpack_tie(self.tie)[1]
 
     def take(self, order: IntArray) -> Records:
@@ -88,7 +88,7 @@ class Records:
         return self._take(order, int(np.diff(self.first)[order].sum()))
 
     def _take(self, order: IntArray, words: int) -> Records:
-        # numpy allocates large arrays in huge pages, numba does not: this takes half the time for large arrays.
+        # numpy allocates large arrays in huge pages and numba does not: for large arrays this takes half the time.
         first = np.empty(order.size + 1, np.int64)
         gather_offsets(order, self.first, first)
         handle, value = np.empty(words, np.int32), np.empty(words, np.int64)
@@ -110,7 +110,7 @@ class Records:
 
 
 def pack_tie(line_class: int, length: _Length) -> _Length:
-    """Return the tie of lines of a class. `length` (ns): of the interval for begin and end lines, 0 for all others."""
+    """Return the ties of lines of a class. `length` (ns): of the interval for begin and end lines, else 0."""
     low = LONGEST - length if line_class == BEGIN else length  # the outer, longer interval begins first
     return (line_class << _CLASS_SHIFT) | low
 
@@ -132,29 +132,23 @@ def unpack_tie_class(tie: int) -> int:
 
 def concatenate(parts: Sequence[Records]) -> Records:
     """Return the records of several parts, one part after the other."""
-    counts = [part.value.size for part in parts]
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    first = np.concatenate(
-        [part.first[:-1] + start for part, start in zip(parts, starts, strict=False)] + [starts[-1:]]
+    parts = [Records.make_empty(0, 0), *parts]  # gives the types of columns without parts
+    starts = np.cumsum([0, *(part.value.size for part in parts)])
+    first = [part.first[:-1] + start for part, start in zip(parts, starts, strict=False)]
+    time, tie, place, kind, handle, value = (
+        np.concatenate([getattr(part, column) for part in parts])
+        for column in ("time", "tie", "place", "kind", "handle", "value")
     )
-    columns = ("time", "tie", "place", "kind")
-    dtypes = (np.int64, np.int64, np.int32, np.int8)
-    time, tie, place, kind = (
-        np.concatenate([getattr(part, column) for part in parts] or [np.zeros(0, dtype)])
-        for column, dtype in zip(columns, dtypes, strict=True)
-    )
-    handle = np.concatenate([part.handle for part in parts] or [np.zeros(0, np.int32)])
-    value = np.concatenate([part.value for part in parts] or [np.zeros(0, np.int64)])
-    return Records(time, tie, place, kind, first, handle, value)
+    return Records(time, tie, place, kind, np.concatenate([*first, starts[-1:]]), handle, value)
 
 
 def count_events(records: Records) -> int:
-    """Count intervals, points and communications: an interval has one begin line, one without length one line."""
+    """Count intervals, points and communications: each interval has one begin line, or one line if it has no length."""
     return int(np.isin(records.tie_class, (BEGIN, EMPTY, POINT, COMMUNICATION_LINE)).sum())
 
 
 def _make_lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs: Sequence[Pair]) -> Records:
-    """Make one record for each time, with the `pairs` that are present there."""
+    """Make one record for each time, with the `pairs` that are present."""
     n = time.size
     kinds = np.full(n, kind, np.int8)
     places = np.asarray(place, np.int32)
@@ -183,19 +177,19 @@ def _make_lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, 
 
 
 def make_events(place: IntArray, time: IntArray, pairs: Sequence[Pair]) -> Records:
-    """Make events at a point in time: `place` and `time` (ns) of n, pairs of n."""
+    """Make n events at points in time: `place` and `time` (ns) are n long, and so are the pairs."""
     return _make_lines(place, time, np.full(time.size, pack_tie(POINT, 0), np.int64), EVENT, pairs)
 
 
 def make_intervals(
     place: IntArray, begin: IntArray, end: IntArray, opening: Sequence[Pair], closing: Sequence[int | IntArray]
 ) -> Records:
-    """Make intervals of n, begin <= end (ns): a line with the pairs `opening`, one that sets the types `closing` to 0.
+    """Make n intervals, begin <= end (ns): a line with the pairs `opening`, and one that sets the types `closing` to 0.
 
-    Intervals of the same row and type must nest. If two are equal, the earlier one in the columns is the outer. An
-    interval without length is a single line that opens and closes.
+    Intervals of the same row and type must nest. If two are equal, the earlier one in the columns is the outer one.
+    An interval without length is a single line that opens and closes.
     """
-    length = np.minimum(end - begin, LONGEST)  # a tie holds no more, and no trace has longer intervals
+    length = np.minimum(end - begin, LONGEST)  # no more fits into a tie, and no trace has longer intervals
     long = length > 0
     zeros = [Pair(handle, 0) for handle in closing]
     zero_line = _make_lines(
@@ -206,14 +200,14 @@ def make_intervals(
         select(opening, ~long) + select(zeros, ~long),
     )
     begin_line = _make_lines(place[long], begin[long], pack_tie(BEGIN, length[long]), EVENT, select(opening, long))
-    # If intervals are equal, the inner, later one ends first: so the order is reversed, which the stable sort keeps.
+    # If intervals are equal, the inner, later one ends first: so the order is reversed, and the stable sort keeps it.
     back = np.flatnonzero(long)[::-1]
     end_line = _make_lines(place[back], end[back], pack_tie(END, length[back]), EVENT, select(zeros, back))
     return concatenate([begin_line, zero_line, end_line])
 
 
 def select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
-    """Return the pairs of the events at these indices, or where this mask is set."""
+    """Return the pairs of the events at these indices, or in this mask."""
     return [
         Pair(
             pair.handle[where] if isinstance(pair.handle, np.ndarray) else pair.handle,
@@ -225,7 +219,7 @@ def select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
 
 
 def make_states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Records:
-    """Make state records of n, which must not overlap on a row. Those without length show nothing and are skipped."""
+    """Make n state records, which must not overlap on a row. States without length show nothing and are skipped."""
     long = end > begin
     if not long.all():
         place, begin, end, state = place[long], begin[long], end[long], state[long]
@@ -269,7 +263,7 @@ def shift_words(kind: npt.NDArray[np.int8], first: IntArray, value: IntArray, lo
 
 
 def drop_places(records: Records, without: BoolArray) -> Records:
-    """Return the records without those that have a place in `without`, a mask by place."""
+    """Return the records that have no place in `without`, a mask by place."""
     out = without[records.place]
     is_communication = records.kind == COMMUNICATION
     out[is_communication] |= without[records.handle[records.first[:-1][is_communication]]]
@@ -277,7 +271,7 @@ def drop_places(records: Records, without: BoolArray) -> Records:
 
 
 def move_to_rows(records: Records, rows: IntArray) -> Records:
-    """Return the records with `rows[place]` for their places, without those that have a place without a row (-1)."""
+    """Return the records with `rows[place]` as places, without records whose place has no row (-1)."""
     moved = drop_places(records, rows < 0)
     words = moved.first[:-1][moved.kind == COMMUNICATION]
     handle = moved.handle.copy()
@@ -293,7 +287,7 @@ def resolve_maps(
     tables: IntArray,
     part: slice = slice(None),
 ) -> None:
-    """Replace a report's own ids by those of the trace: place -> row, handle -> type number, name id -> value.
+    """Replace the ids of a report by the ids of the trace: place -> row, handle -> type number, name id -> value.
 
     Changes the records of `part` in place. `rows` is by place; `types`, `starts` and `tables` come from
     `Numbering.maps`.

@@ -1,6 +1,6 @@
-"""Gathers the records of many runs in a stretch of time, straight from the files of a store.
+"""Gathers the records of many runs in a time window, straight from the files of a store.
 
-A job has some ten runs for each report, and a stretch has few records of each: whatever is done run by run is compiled.
+A job has some ten runs for each report, and a window has few records of each: all work on single runs is compiled.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 _MOST_RUNS = 32
-"""Runs of a group: all of them are looked at before memory is given back."""
+"""Most runs in a group: all of them are read before memory is given back."""
 
 _TO_FIND, _TO_COPY = 4 << 21, 7 << 21
-"""Most bytes of a mapped file that come into memory to find a run's records, and to copy its columns: Linux may bring
-2 MB around each page, at four places and in seven columns."""
+"""Most bytes of a mapped file that come into memory to find the records of a run, and to copy its columns: Linux may
+load 2 MB around each page, at four places and in seven columns."""
 
 Maps = tuple[IntArray, IntArray, IntArray, IntArray]
 """Rows by place, and the maps of `Numbering`."""
 
 
 class PlacedRun(NamedTuple):
-    """A run that goes into the trace, with the maps from the report's ids and times to those of the trace."""
+    """A run that goes into the trace, with the maps from ids and times of the report to ids and times of the trace."""
 
     run: Run
     offset: int = 0
     """ns to add to times."""
     resolved_by: Maps | None = None
-    """None where rows and numbers are those of the trace."""
+    """None if rows and numbers are already those of the trace."""
 
 
 class RunGroup(NamedTuple):
-    """r runs that follow each other, are on one shelf of the store, and have the same maps."""
+    """r consecutive runs that are on one shelf of the store and have the same maps."""
 
     shelf: Slot
     at: IntArray
@@ -51,19 +51,19 @@ class RunGroup(NamedTuple):
     offset: IntArray
     """ns to add to the times of each run (r)."""
     sampled: IntArray
-    """Times of every SAMPLED-th record, of one run after the other: only few pages of the file are looked into."""
+    """Times of every SAMPLED-th record, one run after the other, so that few pages of the file are read."""
     samples: IntArray
     """Limits of the samples of each run (r + 1)."""
     resolved_by: Maps | None
 
     @property
     def ends(self) -> IntArray:
-        """Return the byte after each run (r)."""
+        """The byte after each run (r)."""
         return self.at + count_bytes(self.records, self.words)
 
 
 def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
-    """Return runs in groups of at most _MOST_RUNS; their order stays."""
+    """Return runs in groups of at most _MOST_RUNS, in the same order."""
     groups: list[list[PlacedRun]] = []
     for placed in runs:
         last = groups[-1][0] if groups else None
@@ -88,9 +88,9 @@ def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
 
 
 def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int) -> Records:
-    """Return the records of runs with times (ns, common clock) from `low` on and before `high`.
+    """Return the records of runs with times (ns, common clock) of `low` or later and before `high`.
 
-    They are on the rows and have the numbers of the trace. One run comes after the other.
+    They have the rows and the numbers of the trace. One run comes after the other.
     """
     files, limits = [], []
     records = words = 0
@@ -102,7 +102,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
         runs = group.at, group.records, group.words, group.offset
         _find(_view_as(np.int64, file), runs, (group.sampled, group.samples), low, high, found)
         store.release(group.shelf, _TO_FIND * group.at.size)
-        # The compiled loops trust these numbers, which are from the file.
+        # The compiled loops trust these numbers, which come from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
             raise TranslationError(f"events of shelf {group.shelf.shelf} are damaged; read its report again")
         files.append(file)
@@ -132,7 +132,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
 
 
 def _view_as(kind: type[np.generic], file: ByteArray) -> npt.NDArray[Any]:
-    """Return the bytes of a file as values of another size, which are all before smaller ones."""
+    """Return the bytes of a file as values of another size. In a run, larger values come before smaller ones."""
     size = np.dtype(kind).itemsize
     return file[: file.size // size * size].view(kind)
 
@@ -146,7 +146,7 @@ def _find(
     high: int,
     found: IntArray,
 ) -> None:
-    """Fill first and last record + 1, first and last word + 1 of each run (r x 4) in a stretch of time."""
+    """Fill `found` (r x 4): first record, last record + 1, first word, last word + 1 of each run in a time window."""
     at, records, words, offset = runs
     sampled, limits = samples
     for run in range(at.size):
@@ -155,7 +155,7 @@ def _find(
         count = limits[run + 1] - limits[run]
         begin = end = 0
         for limit in (low - offset[run], high - offset[run]):
-            # The first record that is not before the limit is in the block before the first sample that is not.
+            # The first record that is not before the limit is in the block before the first such sample.
             block = max(0, _search(sampled, limits[run], count, limit) - 1) * SAMPLED
             begin, end = end, block + _search(file, time + block, min(SAMPLED, n - block), limit)
         first = time + 2 * n + words[run]
@@ -166,7 +166,7 @@ def _find(
 
 @inlined
 def _search(file: IntArray, begin: int, count: int, time: int) -> int:
-    """Return how many of some times, which are in order, are before a time."""
+    """Return how many of `count` sorted times are before a time."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -187,7 +187,7 @@ def _copy(
     record: int,
     word: int,
 ) -> tuple[int, int]:
-    """Copy the records that were found behind `record` others with `word` words; return the numbers after them."""
+    """Copy the found records after `record` records with `word` words; return the new numbers of both."""
     bytes_1, bytes_4, bytes_8 = file
     at, records, words, offsets = runs
     to_time, to_tie, to_place, to_kind, to_first = fixed

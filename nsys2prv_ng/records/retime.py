@@ -1,4 +1,4 @@
-"""Move records to another clock, which may run faster or slower: intervals keep their limits, not their length."""
+"""Moves records to another clock, which may run faster or slower: intervals keep their limits, not their length."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from nsys2prv_ng.records.columns import (
 def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> Records:
     """Return the records with `clock(t)` for each time t (ns). `clock(t)` must not decrease with t.
 
-    Both lines of an interval have its new length. If both limits of an interval become one time, it is one line that
-    opens and closes, as if it had never had a length. A state without length is dropped.
+    Both lines of an interval get its new length. If both limits of an interval become equal, the interval becomes one
+    line that opens and closes, as if it had never had a length. A state without length is dropped.
     """
     length = records.length
     is_begin, is_end = records.tie_class == BEGIN, records.tie_class == END
@@ -54,9 +54,9 @@ def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> R
 
 
 def _merge_vanished(records: Records, old_time: IntArray, lines: IntArray) -> Records:
-    """Make one line of the two of each interval that lost its length: the pairs that open, then those that close.
+    """Merge the two lines of each interval that lost its length: first the pairs that open, then the pairs that close.
 
-    Only intervals of a nanosecond or so can lose their length, and few of them do, so a loop is fast enough.
+    Only intervals of about a nanosecond can lose their length, and few of them do, so a loop is fast enough.
     """
     open_lines: dict[tuple[int, int], list[int]] = {}
     pairs = []

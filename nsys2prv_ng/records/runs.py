@@ -1,4 +1,4 @@
-"""Sorted runs of records, which a store keeps until they are merged."""
+"""Stores sorted runs of records until they are merged."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from nsys2prv_ng.records.store import Array, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
 
 SAMPLED = 256
-"""The times of one record in so many are known without a look into the store."""
+"""The time of every so many-th record is known without reading the store."""
 
 Count = TypeVar("Count", int, IntArray)
 
 _PIECE = 1 << 15
-"""Records that are gathered at a time."""
+"""Records that are gathered at once."""
 
 _MOST_HANDLES = 1 << 16
-"""More than a report can have: its types are counted from 0. In records of all reports, they are numbers of types."""
+"""More handles than a report can have, which count from 0. In records of all reports, handles are type numbers."""
 
 _NEVER = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
 
 
 class RunFacts(NamedTuple):
-    """What a translation must know of records before it loads them again. Times are those that were stored."""
+    """Facts that a translation needs about records before it loads them again. Times are as stored."""
 
     first: int
     last: int
     """First and last time (ns) of all times in the records."""
     place_first: IntArray
     place_last: IntArray
-    """First and last time (ns) of the events of each place; first > last where it has no event."""
+    """First and last time (ns) of the events on each place; first > last if it has no event."""
     handles: IntArray
-    """Handles of the types that have events."""
+    """Handles of types with events."""
     kinds: dict[int, int]
     """Number of records by kind."""
     events: int
-    """Intervals, points and communications."""
+    """Number of intervals, points and communications."""
     pairs: int
-    """Type:value pairs of the event lines."""
+    """Number of type:value pairs on event lines."""
 
     def has_events_on(self, places: IntArray) -> bool:
         """Return whether any event is on one of these places."""
@@ -57,7 +57,7 @@ class RunFacts(NamedTuple):
 
 @dataclass
 class Run:
-    """n records with m words, sorted by time and tie, in a store. A run has at least one record."""
+    """n > 0 stored records with m words, sorted by time and tie."""
 
     slot: Slot
     records: int
@@ -66,14 +66,14 @@ class Run:
     """Times (ns, as stored) of the records 0, SAMPLED, 2 * SAMPLED, ..."""
     facts: RunFacts
     on_common_clock: bool
-    """Whether its times are those of the trace; otherwise they are those of its report."""
+    """Whether its times are on the clock of the trace; otherwise they are on the clock of its report."""
 
     def __len__(self) -> int:
         return self.records
 
 
 def store_records(records: Records, store: Store, *, on_common_clock: bool) -> list[Run]:
-    """Sort records and store them. Returns one run, or no run if there are no records."""
+    """Sort records and store them. Return one run, or no run if there are no records."""
     if not len(records):
         return []
     facts = _collect_facts(records)
@@ -86,26 +86,26 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
 
 
 def load_records(run: Run, store: Store) -> Records:
-    """Return the records of a run, in memory of their own."""
+    """Return a copy of the records of a run."""
     records = Records.make_empty(len(run), run.words)
     store.get(run.slot, _list_columns(records))
     return records
 
 
 def _list_columns(records: Records) -> list[Array]:
-    """Return the columns in the order in which they are stored, which is that of the sizes of their values."""
+    """Return the columns in the order in which they are stored: by the size of their values, largest first."""
     return [records.time, records.tie, records.value, records.first, records.place, records.handle, records.kind]
 
 
 def count_bytes(records: Count, words: Count) -> Count:
-    """Return the bytes of the columns of a run with so many records and words, as `_list_columns` lists them."""
+    """Return the bytes of the columns of a run, as `_list_columns` lists them, given its records and words."""
     return 29 * records + 8 + 12 * words
 
 
 def _gather_pieces(records: Records, order: IntArray) -> Iterator[Array]:
-    """Yield pieces of the columns of records in an order, as `_list_columns` lists them. A piece lasts until the next.
+    """Yield pieces of the columns of records in an order, as `_list_columns` lists them. Each lasts until the next.
 
-    They fit the cache, so that no second copy of all records is made in memory.
+    Pieces fit the CPU cache, and memory has no second copy of all records.
     """
     first = np.empty(len(records) + 1, np.int64)
     gather_offsets(order, records.first, first)
@@ -116,10 +116,10 @@ def _gather_pieces(records: Records, order: IntArray) -> Iterator[Array]:
         if column is records.first:
             yield first
         elif column is records.handle or column is records.value:
-            of_words = np.empty(int(words.max()), column.dtype)
+            gathered = np.empty(int(words.max()), column.dtype)
             for piece, count in zip(pieces, words, strict=True):
-                gather_words(piece, records.first, column, of_words)
-                yield of_words[:count]
+                gather_words(piece, records.first, column, gathered)
+                yield gathered[:count]
         else:
             for piece in pieces:
                 # By default numpy would check all indices first, and fill a copy of `out`.
@@ -151,9 +151,9 @@ def _collect_facts(records: Records) -> RunFacts:
 
 
 def _find_handles(records: Records) -> IntArray:
-    """Return the handles of events where they are numbers of types, of which a table by handle would be too long."""
-    of_events = np.repeat(records.kind == rec.EVENT, np.diff(records.first))
-    return np.sort(pd.unique(records.handle[of_events])).astype(np.int64)
+    """Return the handles of events if they are type numbers, for which a table by handle would be too long."""
+    is_event_word = np.repeat(records.kind == rec.EVENT, np.diff(records.first))
+    return np.sort(pd.unique(records.handle[is_event_word])).astype(np.int64)
 
 
 @compiled

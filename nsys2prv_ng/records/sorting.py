@@ -1,4 +1,4 @@
-"""The stable order by time, and words gathered in an order, both without the interpreter's lock."""
+"""Sorts records by time and gathers their words in an order, both without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def sort_by_time(time: IntArray, tie: IntArray) -> IntArray:
         return np.zeros(0, np.int64)
     low, bits = int(time.min()), n.bit_length()
     if (int(time.max()) - low).bit_length() + bits < 64:
-        # Time and index in one number: this sorts faster than indices of times that are elsewhere, and in numpy's
-        # fastest way, since no two numbers are equal.
+        # Time and index in one number: this sorts faster than indices of times in another array, and in numpy's fastest
+        # way, because no two numbers are equal.
         times = time - low
         times <<= bits
         times |= np.arange(n)
@@ -47,7 +47,7 @@ def changes_nothing(order: IntArray) -> bool:
 
 @compiled
 def _mark_wrong_ties(times: IntArray, tie: IntArray, order: IntArray, wrong: BoolArray) -> None:
-    """Mark in `wrong` all records of each time at which a tie falls. `times` are in order, `tie` is not."""
+    """Mark in `wrong` all records of each time at which a tie decreases. `times` are in order, `tie` is not."""
     low = 0
     while low < times.size:
         high = low + 1
@@ -62,11 +62,11 @@ def _mark_wrong_ties(times: IntArray, tie: IntArray, order: IntArray, wrong: Boo
 
 @compiled
 def gather_offsets(order: IntArray, first: IntArray, to_first: IntArray) -> None:
-    """Fill the offsets (n + 1) of the words of the records at `order`, given those of all records."""
+    """Fill the word offsets (n + 1) of the records at `order`, given the offsets of all records."""
     one = np.uint64(1)
     at = np.int64(0)
     for i in range(order.size):
-        source = np.uint64(order[i])  # a signed index would be tested for counting from the end
+        source = np.uint64(order[i])  # numba tests whether a signed index counts from the end
         to_first[i] = at
         at += first[source + one] - first[source]
     to_first[order.size] = at
@@ -74,7 +74,7 @@ def gather_offsets(order: IntArray, first: IntArray, to_first: IntArray) -> None
 
 @compiled
 def gather_words(order: IntArray, first: IntArray, words: npt.NDArray[Any], to_words: npt.NDArray[Any]) -> None:
-    """Fill a column of the words of the records at `order`, given the offsets of the words of all records."""
+    """Fill a column of the words of the records at `order`, given the word offsets of all records."""
     one = np.uint64(1)
     to = np.uint64(0)
     for i in range(order.size):

@@ -1,4 +1,4 @@
-"""Columns that a job keeps until it needs them again: in memory and nameless files, or in the files of a folder."""
+"""Stores columns until a job needs them again: in memory and nameless files, or in the files of a folder."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from nsys2prv_ng.errors import TranslationError
 
 Array = npt.NDArray[Any]
 
-OWN = "trace-"
-"""Begin of the names of files for what processes found out together, about a trace."""
+_TRACE_PREFIX = "trace-"
+"""Start of the names of files for what processes find out together about a trace."""
 _SHELF = ".columns"
-"""Ending of the files of a folder."""
-SHELVES_OF_TRACES = f"{OWN}{'[0-9a-f]' * 16}{_SHELF}"
-"""Pattern of the files with such names, and of no others."""
+"""Ending of the files in a folder."""
+SHELVES_OF_TRACES = f"{_TRACE_PREFIX}{'[0-9a-f]' * 16}{_SHELF}"
+"""Pattern that only such files match."""
 _MOST_MAPPED = 512 << 20
-"""About how many bytes of mapped shelves a process keeps in its memory."""
+"""About how many bytes of mapped shelves a process keeps in memory."""
 _MOST_OPEN = 64
-"""Files of a folder that a process holds open to read: there may be one for each report."""
+"""Most files in a folder that a process keeps open to read: there may be one for each report."""
 
 
 class Slot(NamedTuple):
-    """The place of bytes: the shelf, by number or name, whether it is in memory or on disk, and the first byte."""
+    """Place of bytes: the shelf (number or name), whether it is on disk or in memory, and the first byte."""
 
     shelf: int | str
     on_disk: bool
@@ -46,7 +46,7 @@ class Slot(NamedTuple):
 
 
 class Store(ABC):
-    """Columns by slot. Threads may put and get at the same time."""
+    """Store of columns by slot. Threads may put and get at the same time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,13 +55,13 @@ class Store(ABC):
         self._looked_at: dict[tuple[int | str, bool], int] = {}
         """Bytes of mapped files that may be in memory, by shelf."""
         self._in_memory = 0
-        """Their sum."""
+        """Sum of `_looked_at`."""
 
     def release(self, slot: Slot, looked_at: int) -> None:
-        """Note that `looked_at` bytes of a mapped shelf may be in memory now; give back what is, if it is too much.
+        """Note that `looked_at` bytes of a mapped shelf may be in memory now; give the memory back if it is too much.
 
-        A process counts the pages that it looked at as its own, and those around them. They are read again where they
-        are needed.
+        The pages that a process read count as its memory, and so do the pages around them. They are read again when
+        they are needed.
         """
         shelf = slot[:2]
         with self._lock:
@@ -77,7 +77,7 @@ class Store(ABC):
                 self._in_memory = 0
 
     def _unmap(self) -> None:
-        """Forget all maps; the last who looks at one ends it."""
+        """Forget all maps; a map ends when nothing uses it any more."""
         with self._lock:
             self._mapped.clear()
             self._looked_at.clear()
@@ -93,18 +93,18 @@ class Store(ABC):
 
     @abstractmethod
     def map(self, slot: Slot, end: int = 0) -> ByteArray:
-        """Return all bytes of the shelf of a slot, those before `end` were put. Raises TranslationError."""
+        """Return all bytes of the shelf of a slot; bytes before `end` have been put. Raises TranslationError."""
 
     @abstractmethod
-    def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
-        """Fill columns, one after the other, from the byte `skip` of a slot on. Raises TranslationError."""
+    def get(self, slot: Slot, columns: Sequence[Array]) -> None:
+        """Fill columns, one after the other, from a slot. Raises TranslationError."""
 
 
 class LocalStore(Store):
-    """Columns of a job on one machine: in memory up to a limit, then in nameless files.
+    """Columns of a job on one machine: in memory up to a limit, then in nameless files. A context manager.
 
-    A process that was forked from the one that made the store puts columns on a shelf of its own; every process can get
-    all columns. A context manager. Neither the memory nor the files have a name: the columns are gone when the
+    A process that was forked from the process that made the store puts columns on its own shelf; every process can get
+    all columns. Neither the memory nor the files have a name: the columns are gone when the
     processes have ended, whatever ended them.
     """
 
@@ -112,14 +112,14 @@ class LocalStore(Store):
         """Open the memory and the files.
 
         `memory`: bytes to keep before a file in `folder` is used. `shelves`: one for each process that puts columns.
-        `read_from`: has the columns on shelves with names. Raises TranslationError if no file can be made in `folder`.
+        `read_from`: the store of shelves with names. Raises TranslationError if no file can be made in `folder`.
         """
         super().__init__()
         self.folder = folder
         self.memory = memory
         self.read_from = read_from
         self.shelf = 0
-        """The shelf of this process."""
+        """Shelf of this process."""
         self._ends = {False: 0, True: 0}
         self._opened = ExitStack()
         try:
@@ -144,9 +144,9 @@ class LocalStore(Store):
         self._unmap()
 
     def use_shelf(self, shelf: int) -> None:
-        """Put columns of this process, which was forked from the one that made the store, on a shelf from now on.
+        """Put columns of this process, which was forked from the process that made the store, on a shelf from now on.
 
-        What a process that has ended put on the shelf stays there.
+        Columns stay that a process that has ended put on the shelf.
         """
         self.shelf = shelf
         self._ends = {
@@ -159,7 +159,7 @@ class LocalStore(Store):
             at = _align(self._ends[on_disk])
             self._ends[on_disk] = at + size
             slot = Slot(self.shelf, on_disk, at)
-            if not on_disk:  # others see what is used before it is written
+            if not on_disk:  # other processes see the used memory before it is written
                 os.ftruncate(self._get_descriptor(slot), at + size)
         try:
             _write(self._get_descriptor(slot), pieces, at)
@@ -167,11 +167,11 @@ class LocalStore(Store):
             raise _make_store_error(self.folder, error) from None
         return slot
 
-    def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
+    def get(self, slot: Slot, columns: Sequence[Array]) -> None:
         if self.read_from is not None and isinstance(slot.shelf, str):
-            self.read_from.get(slot, columns, skip)
+            self.read_from.get(slot, columns)
         else:
-            _read(self._get_descriptor(slot), _view_all(columns), slot.at + skip)
+            _read(self._get_descriptor(slot), _view_all(columns), slot.at)
 
     def map(self, slot: Slot, end: int = 0) -> ByteArray:
         if self.read_from is not None and isinstance(slot.shelf, str):
@@ -196,17 +196,17 @@ class LocalStore(Store):
 
 
 class FolderStore(Store):
-    """Columns in files of a folder that the processes of several machines share.
+    """Columns in files of a folder that processes on several machines share.
 
-    Each process puts columns into a file of its own, whose name is the shelf; a copy of the store that is sent to
-    another process begins another file there. The folder and its files stay. What was put is on the disk before another
-    process learns where: NFS shows it to other machines then, and to those who open the file after that.
+    Each process puts columns into its own file, whose name is the shelf; a copy of the store that is sent to another
+    process starts another file there. The folder and its files stay. Columns are on the disk before another process
+    gets their slot: NFS then shows them to other machines, if these open the file after that.
     """
 
     def __init__(self, folder: Path, shelf: str = "", read_from: Path | None = None, *, is_copy: bool = False) -> None:
-        """`shelf`: the name of the file of this process; by default one, from OWN on, that no other process has.
+        """`shelf`: name of the file of this process; by default a unique name after _TRACE_PREFIX.
 
-        `read_from`: another folder, for the files that are not in `folder`. `is_copy`: others wait for what is put.
+        `read_from`: another folder, for files that are not in `folder`. `is_copy`: others wait for the columns.
         """
         super().__init__()
         self.folder = folder
@@ -227,7 +227,7 @@ class FolderStore(Store):
         try:
             with self._lock:
                 if self._file is None:
-                    self._shelf = self._shelf or f"{OWN}{secrets.token_hex(8)}"
+                    self._shelf = self._shelf or f"{_TRACE_PREFIX}{secrets.token_hex(8)}"
                     self._file = locate_shelf(self.folder, self._shelf).open("wb", 0)
                 at = _align(self._end)
                 self._end = at + size
@@ -240,17 +240,17 @@ class FolderStore(Store):
             raise _make_store_error(self.folder, error) from None
         return Slot(self._shelf, True, at)
 
-    def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
+    def get(self, slot: Slot, columns: Sequence[Array]) -> None:
         assert isinstance(slot.shelf, str)
         try:
             with self._lock:  # another thread could close the file otherwise
                 try:
-                    _read(self._open_to_read(slot.shelf), _view_all(columns), slot.at + skip)
-                except EOFError:  # NFS shows what others have written since then to those who open it again
-                    _read(self._open_to_read(slot.shelf, again=True), _view_all(columns), slot.at + skip)
+                    _read(self._open_to_read(slot.shelf), _view_all(columns), slot.at)
+                except EOFError:  # NFS shows what others have written since then if the file is opened again
+                    _read(self._open_to_read(slot.shelf, again=True), _view_all(columns), slot.at)
         except (OSError, EOFError) as error:
             if _allow_more_files(error):
-                return self.get(slot, columns, skip)
+                return self.get(slot, columns)
             reason = getattr(error, "strerror", None) or "it is shorter than it was"
             raise TranslationError(
                 f"{locate_shelf(self.folder, slot.shelf)}: cannot be read ({reason}); read its report again"
@@ -271,7 +271,7 @@ class FolderStore(Store):
             raise TranslationError(f"{path}: cannot be read ({error.strerror}); read its report again") from None
 
     def close(self) -> None:
-        """Write what is put to the disk, and close the files."""
+        """Write all columns to the disk, and close the files."""
         if self._file is not None:
             try:
                 os.fsync(self._file.fileno())
@@ -283,7 +283,7 @@ class FolderStore(Store):
         self._unmap()
 
     def get_file(self) -> tuple[str, int]:
-        """Return name and bytes of the file of this process; an empty name if nothing was put."""
+        """Return the name and the bytes of the file of this process; an empty name if nothing was put."""
         return ("", 0) if self._file is None else (locate_shelf(self.folder, self._shelf).name, self._end)
 
     def abandon(self) -> None:
@@ -323,14 +323,14 @@ def store_columns(columns: Sequence[Array], store: Store) -> StoredColumns:
 
 
 def load_columns(stored: StoredColumns, store: Store) -> list[Array]:
-    """Return columns that were stored."""
+    """Return stored columns."""
     columns = [np.empty(stored.length, dtype) for dtype in stored.types]
     store.get(stored.slot, columns)
     return columns
 
 
 def locate_shelf(folder: Path, shelf: str) -> Path:
-    """Return the path of a file of columns. Raises TranslationError for a name that would be elsewhere."""
+    """Return the path of a file of columns. Raises TranslationError for a name that leads out of the folder."""
     if not shelf or os.sep in shelf or shelf.startswith("."):
         raise TranslationError(f"{folder}: names a file of events that is not in it; read the reports again")
     return folder / f"{shelf}{_SHELF}"
@@ -341,7 +341,7 @@ def _open_nameless(folder: Path) -> IO[bytes]:
 
 
 def _align(at: int) -> int:
-    """Return the next byte at which columns of any type may begin."""
+    """Return the next byte at which columns of any type may start."""
     return -(-at // 8) * 8
 
 
@@ -351,7 +351,7 @@ class _Mapped(NamedTuple):
 
 
 def _map(descriptor: int, slot: Slot, mapped: dict[tuple[int | str, bool], _Mapped]) -> ByteArray:
-    """Return the bytes of a file; a map that was made before serves until the file has grown."""
+    """Return the bytes of a file; an earlier map is used until the file has grown."""
     size = os.fstat(descriptor).st_size
     known = mapped.get(slot[:2])
     if not size:
@@ -363,9 +363,9 @@ def _map(descriptor: int, slot: Slot, mapped: dict[tuple[int | str, bool], _Mapp
 
 
 def _allow_more_files(error: Exception) -> bool:
-    """Return whether an error was the lack of descriptors, of which this process may now have more.
+    """Return whether an error was a lack of file descriptors, and allow this process more of them.
 
-    Each map holds one (Python copies it), and a job has thousands of shards.
+    Each map needs a descriptor (Python copies it), and a job has thousands of shards.
     """
     if not isinstance(error, OSError) or error.errno != errno.EMFILE:
         return False
@@ -387,7 +387,7 @@ def _view_all(columns: Sequence[Array]) -> list[memoryview]:
 
 
 def _write(descriptor: int, pieces: Iterable[Array], at: int) -> None:
-    """Write whole pieces, one after the other, from a byte of a file on."""
+    """Write whole pieces, one after the other, from a byte of a file."""
     for piece in pieces:
         view = _view(piece)
         while view:
@@ -396,7 +396,7 @@ def _write(descriptor: int, pieces: Iterable[Array], at: int) -> None:
 
 
 def _read(descriptor: int, views: list[memoryview], at: int) -> None:
-    """Fill views, one after the other, from a byte of a file on. Raises EOFError if the file ends before."""
+    """Fill views, one after the other, from a byte of a file. Raises EOFError if the file ends too early."""
     while views:
         done = os.preadv(descriptor, views, at)
         if not done:

@@ -1,12 +1,13 @@
-"""Values of Arrow arrays, as SQLite has them.
+"""Converts Arrow arrays to the values that SQLite has.
 
-SQLite knows signed integers of 64 bits, floating point numbers, text and bytes. Parquet and Arrow know many more types,
-and the files of one table may have other types in another version of nsys: unsigned integers, dictionaries, booleans,
-times. Arrays from files are checked before use: offsets that lead out of a buffer would end the program.
+SQLite has signed 64-bit integers, floats, text and bytes. Parquet and Arrow have many more types, and a table may have
+other types in another version of nsys: unsigned integers, dictionaries, booleans, times. Arrays from files are checked
+before use: offsets beyond the end of a buffer would end the program.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
@@ -23,7 +24,7 @@ _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def check_values(array: pa.Array) -> pa.Array:
-    """Return an array from a file without its dictionary. Raises pa.ArrowInvalid where it is damaged."""
+    """Return an array from a file without its dictionary. Raises pa.ArrowInvalid if it is damaged."""
     if types.is_dictionary(array.type):
         array.indices.validate(full=True)
         return check_values(array.dictionary).take(array.indices)
@@ -35,7 +36,7 @@ def check_values(array: pa.Array) -> pa.Array:
 
 
 def read_integers(array: pa.Array) -> IntArray:
-    """Return a new array of integers: real numbers as SQLite casts them, times in ns, NULL for other values."""
+    """Return a new array of integers: floats as SQLite casts them, times in ns, NULL for other values."""
     if types.is_floating(array.type):
         return _truncate(array.to_numpy(zero_copy_only=False).astype(np.float64))
     if types.is_decimal(array.type):
@@ -47,7 +48,7 @@ def read_integers(array: pa.Array) -> IntArray:
 
 
 def read_reals(array: pa.Array) -> FloatArray:
-    """Return a new array of floating point numbers; other values are not a number (NaN)."""
+    """Return a new array of floats; other values are NaN."""
     if types.is_floating(array.type):
         return np.array(array.to_numpy(zero_copy_only=False), np.float64)
     if types.is_decimal(array.type):
@@ -61,7 +62,7 @@ def read_reals(array: pa.Array) -> FloatArray:
 
 
 def read_texts(array: pa.Array) -> pa.Array:
-    """Return strings, with U+FFFD for what is not UTF-8 (nsys writes names in the code page of a locale)."""
+    """Return strings, with U+FFFD for bytes that are not UTF-8 (nsys writes names in the encoding of a locale)."""
     if not _is_text(array.type):
         return pa.nulls(len(array), pa.string())
     as_bytes = _as_bytes(array)
@@ -79,8 +80,16 @@ def read_blobs(array: pa.Array) -> pa.Array:
     return pa.nulls(len(array), pa.binary())
 
 
+READ_VALUES: dict[pa.DataType, Callable[[pa.Array], pa.Array | FloatArray]] = {
+    pa.string(): read_texts,
+    pa.binary(): read_blobs,
+    pa.float64(): read_reals,
+}
+"""What reads the values of each type."""
+
+
 def read_objects(array: pa.Array) -> list[object]:
-    """Return values of any kind: int, float, str, bytes or None."""
+    """Return values of any type: int, float, str, bytes or None."""
     if types.is_floating(array.type):
         return array.to_pylist()
     if types.is_decimal(array.type):
@@ -94,7 +103,7 @@ def read_objects(array: pa.Array) -> list[object]:
 
 
 def select_among(array: pa.Array, values: list[int]) -> pa.Array:
-    """Return whether each value is one of the given integers, as SQL's IN."""
+    """Return whether each value is one of the given integers, like IN in SQL."""
     if types.is_floating(array.type) or types.is_decimal(array.type):
         return pa.array(np.isin(read_reals(array), np.array(values, np.int64)))
     whole = _read_whole(array)
@@ -104,7 +113,7 @@ def select_among(array: pa.Array, values: list[int]) -> pa.Array:
 
 
 def _read_whole(array: pa.Array) -> pa.Array | None:
-    """Return integers of 64 bits; None for other types. SQLite keeps unsigned integers of 64 bits by their bits."""
+    """Return 64-bit integers; None for other types. SQLite stores unsigned 64-bit integers by their bits."""
     kind = array.type
     if types.is_uint64(kind):
         return array.view(pa.int64())
@@ -125,12 +134,12 @@ def _truncate(values: FloatArray) -> IntArray:
     with np.errstate(invalid="ignore"):  # values out of range are set below
         whole = values.astype(np.int64)
     whole[values >= 2.0**63] = _LARGEST
-    whole[~(values >= -(2.0**63))] = NULL  # also what is not a number
+    whole[~(values >= -(2.0**63))] = NULL  # also NaN
     return whole
 
 
 def _make_signed(value: int) -> int:
-    """Keep the bits of an unsigned integer as SQLite does; limit larger ones as it casts real numbers."""
+    """Keep the bits of an unsigned integer, as SQLite does; limit larger ones as SQLite limits floats that it casts."""
     if _LARGEST < value < 2**64:
         return value - 2**64
     return min(max(value, NULL), _LARGEST)

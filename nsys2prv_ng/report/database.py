@@ -1,7 +1,7 @@
-"""An nsys export of any kind, opened without touching it: columns of numbers, columns of text, small tables.
+"""Reads an nsys export in any format without changing it: columns of numbers, columns of text, small tables.
 
-Exports differ by version: tables are written only when they have rows, columns come and go, and values may be NULL or
-of another type than declared. So everything is selected by column name, and a value that is not a number reads as NULL.
+Exports differ by version: nsys writes a table only if it has rows, columns come and go, and values may be NULL or have
+another type than declared. So all columns are selected by name, and a value that is not a number reads as NULL.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.report.sqlite_file import SqliteFile
-from nsys2prv_ng.report.table_reader import NULL, Among, TableReader
+from nsys2prv_ng.report.formats import find_format
+from nsys2prv_ng.report.table_reader import NULL, Among
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
 
@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a table that a source needs: those that must exist, those that may be missing, those of text."""
+    """The columns of a table that a source needs: required, optional, and by type."""
 
     name: str
     required: tuple[str, ...]
     optional: Mapping[str, int] = field(default_factory=dict)
-    """Default of each integer column that some schema versions do not have; it also replaces NULL."""
+    """Default of each integer column that some schema versions lack; it also replaces NULL."""
     text: tuple[str, ...] = ()
-    """Columns of text; those that are missing hold only NULL."""
+    """Columns of text; missing columns read as NULL."""
     real: tuple[str, ...] = ()
     """Columns of floating point numbers, likewise."""
     blob: tuple[str, ...] = ()
@@ -42,9 +42,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a table, each of `rows` values in the order of the rows.
+    """Columns of a table, each with `rows` values in the order of the rows.
 
-    NULL is `NULL` among integers, null among strings and bytes, and not a number (NaN) among floats.
+    SQL's NULL is `NULL` in integers, null in strings and bytes, and NaN in floats.
     """
 
     rows: int
@@ -65,14 +65,12 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._table_reader = _open_tables(path)
+        self._table_reader = find_format(path).load_reader()(path)
         self.tables = self._table_reader.tables
         if "StringIds" not in self.tables:
             self.close()
-            kind = "parquetdir" if path.is_dir() else "sqlite"
             raise ReportError(
-                f"{path}: not an nsys export (it has no table StringIds);"
-                f" make one with: nsys export --type {kind} REPORT.nsys-rep"
+                f"{path}: not an nsys export (it has no table StringIds); make one with: {find_format(path).command}"
             )
         self._columns: dict[str, frozenset[str]] = {}
 
@@ -80,7 +78,7 @@ class Database:
         self._table_reader.close()
 
     def list_columns(self, table: str) -> frozenset[str]:
-        """Return the names of a table's columns; empty where the report has no such table."""
+        """Return the names of a table's columns; empty if the export has no such table."""
         if table not in self.tables:
             return frozenset()
         if table not in self._columns:
@@ -88,19 +86,19 @@ class Database:
         return self._columns[table]
 
     def count_rows(self, table: str) -> int:
-        """Return the number of a table's rows without reading them; 0 where the report has no such table."""
+        """Return the number of a table's rows without reading them; 0 if the export has no such table."""
         return self._table_reader.count_rows(table) if table in self.tables else 0
 
     def list_missing(self, table: Table) -> list[str]:
-        """Return the columns that a table must have and lacks; none where the report has no such table."""
+        """Return the required columns that a table lacks; none if the export has no such table."""
         present = self.list_columns(table.name)
         return [name for name in table.required if name not in present] if present else []
 
     def read_objects(self, table: str, columns: Sequence[str], among: Among | None = None) -> dict[str, list[Any]]:
-        """Read a small table, or its rows that have one of the given integers in each column of `among`.
+        """Read a small table, or only the rows that have one of the given integers in each column of `among`.
 
-        Return columns of values of any kind: int, float, str, bytes or None. Columns that the export lacks hold None; a
-        missing table has no rows, and no row has one of the integers in a missing column.
+        Return columns of values of any type: int, float, str, bytes or None. Columns that the export lacks are None. A
+        missing table has no rows, and no row has an integer in a missing column.
         """
         existing = self.list_columns(table)
         present = [name for name in columns if name in existing]
@@ -117,23 +115,21 @@ class Database:
             return _make_no_rows(table)
         numbers = self._read_numbers(table, present)
         rows = next(iter(numbers.values())).size
-        texts, blobs = (
-            {name: read(table.name, name) if name in present else _make_nulls(rows, kind) for name in names}
-            for names, read, kind in (
-                (table.text, self._table_reader.read_texts, pa.string()),
-                (table.blob, self._table_reader.read_blobs, pa.binary()),
-            )
+        texts, blobs, reals = (
+            {
+                name: self._table_reader.read_values(table.name, name, kind)
+                if name in present
+                else pa.chunked_array([pa.nulls(rows, kind)])
+                for name in names
+            }
+            for names, kind in ((table.text, pa.string()), (table.blob, pa.binary()), (table.real, pa.float64()))
         )
-        reals = {
-            name: self._table_reader.read_reals(table.name, name) if name in present else np.full(rows, np.nan)
-            for name in table.real
-        }
-        return Columns(rows, numbers, texts, blobs, reals)
+        return Columns(rows, numbers, texts, blobs, {name: column.to_numpy() for name, column in reals.items()})
 
     def read_by_block(self, table: Table, schema_version: str, convert: Callable[[Columns], T]) -> list[T]:
-        """Return what `convert` makes of each block of rows of a large table, which are gone when it returns.
+        """Return what `convert` makes of each block of rows of a large table. A block is valid only during its call.
 
-        The table has columns of integers only.
+        The table has only integer columns.
         """
         present = self._check_columns(table, schema_version)
         if not present:
@@ -147,15 +143,15 @@ class Database:
         return self._table_reader.read_by_block(table.name, names, convert_block)
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        """Return what `convert` makes of the strings of each block of rows of a large table; nulls where the export
-        lacks the column."""
+        """Return what `convert` makes of the strings of each block of rows of a large table; nulls if the export lacks
+        the column."""
         if column not in self.list_columns(table):
             rows = self.count_rows(table)
             return [convert(pa.nulls(rows, pa.string()))] if rows else []
         return self._table_reader.read_texts_by_block(table, column, convert)
 
     def _check_columns(self, table: Table, schema_version: str) -> frozenset[str]:
-        """Return the columns that the export has of a table. Raises ReportError if it has the table, but lacks required
+        """Return the columns of a table that the export has. Raises ReportError if it has the table but lacks required
         columns."""
         present = self.list_columns(table.name)
         missing = self.list_missing(table)
@@ -172,26 +168,18 @@ class Database:
 
 
 def load_libraries(exports: Iterable[Path]) -> None:
-    """Import what reads these exports, so that processes that are forked later need not do it again."""
-    if any(path.is_dir() for path in exports):
-        import nsys2prv_ng.report.table_folder  # noqa: F401
-
-
-def _open_tables(path: Path) -> TableReader:
-    if path.is_dir():
-        from nsys2prv_ng.report.table_folder import TableFolder  # imports pyarrow.parquet
-
-        return TableFolder(path)
-    return SqliteFile(path)
+    """Import what reads these exports, so that processes forked later need not import it again."""
+    for path in exports:
+        find_format(path).load_reader()
 
 
 def _choose_integers(table: Table, present: frozenset[str]) -> list[str]:
-    """Return the columns of integers to read: at least one, to know the number of rows."""
+    """Return the integer columns to read: at least one, to find the number of rows."""
     return [*table.required, *(name for name in table.optional if name in present)] or [min(present)]
 
 
 def _fill_defaults(table: Table, names: Sequence[str], integers: Sequence[IntArray]) -> dict[str, IntArray]:
-    """Return columns by their names, with defaults for what is missing; changes those that were read."""
+    """Return columns by name, with defaults for missing values; changes the columns that were read."""
     numbers = dict(zip(names, integers, strict=True))
     for name, default in table.optional.items():
         column = numbers.get(name)
@@ -210,7 +198,3 @@ def _make_no_rows(table: Table) -> Columns:
         {name: pa.chunked_array([], pa.binary()) for name in table.blob},
         {name: np.zeros(0) for name in table.real},
     )
-
-
-def _make_nulls(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.nulls(rows, kind)])

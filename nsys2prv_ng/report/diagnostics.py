@@ -1,4 +1,4 @@
-"""Messages of nsys itself about a capture: DIAGNOSTIC_EVENT, which exports have from 2024 on.
+"""Reads the messages of nsys about a capture: DIAGNOSTIC_EVENT, which exports have since nsys 2024.
 
 Its rows have a severity (ENUM_DIAGNOSTIC_SEVERITY_LEVEL) and a text.
 """
@@ -16,16 +16,16 @@ TABLE = "DIAGNOSTIC_EVENT"
 
 WARNING, ERROR, UNKNOWN = "warning", "error", "unknown"
 SEVERITIES = {1: "info", 2: WARNING, 3: ERROR, 4: "verbose"}
-"""Names of the severities; all others are unknown."""
+"""Names of severities; all other numbers are unknown."""
 
 _MAY = re.compile(r"\bmight\b|\bmay\b", re.IGNORECASE)
 _NO_LOSS = re.compile(r"^Plugin terminated with a signal: 15\b|\bwill be collected using\b", re.IGNORECASE)
-"""nsys ends its plugins by this signal when the capture ends; and data is not lost if nsys says how it collects it."""
+"""nsys ends its plugins with this signal at the end of a capture. No data is lost if it reports how it collects it."""
 _LONGEST, _END = 300, 100
 _MOST = 10
-"""Most warnings of one job."""
+"""Most warnings for one job."""
 _FOLDERS = re.compile(r"(?<![\w/.:-])~?/(?!proc/|sys/|dev/)(?:[^\s/'\"()]+/)+")
-"""Folders of files, except those of the system, which every machine has and nsys's advice names."""
+"""Folders in file names, except system folders, which every machine has and nsys names in its advice."""
 _NUMBER = re.compile(r"\d+")
 _LOST = re.compile(
     r"\bnot all\b|\blos[ts]\b|drop|discard|overflow|overr[au]n|truncat|incomplete|missing|corrupt|terminated"
@@ -36,7 +36,7 @@ _LOST = re.compile(
 
 @dataclass(frozen=True)
 class Message:
-    """A text, in one line, and the number of times that it occurs."""
+    """Message in one line, and how many times it occurs."""
 
     severity: str
     text: str
@@ -44,7 +44,7 @@ class Message:
 
     @property
     def reports_lost_data(self) -> bool:
-        """Whether events may be missing from the report: errors, and warnings that say so."""
+        """Whether the report may lack events: true for errors, and for warnings about lost data."""
         return self.severity == ERROR or (_LOST.search(self.text) is not None and not _NO_LOSS.search(self.text))
 
     @property
@@ -58,24 +58,24 @@ class Message:
     def is_certain(self) -> bool:
         """Whether the message is about data that is certainly lost.
 
-        nsys says that data *might* not have been collected of every process that ran on after the end of a capture
-        range, or never made such calls.
+        nsys reports that data *might* not have been collected for every process that ran on after the end of a capture
+        range, or that never made such calls.
         """
         return self.reports_lost_data and (self.severity == ERROR or not _MAY.search(self.text))
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Numbers of messages by severity, and those that are warnings or errors."""
+    """Numbers of messages by severity, and the warnings and errors."""
 
     counts: dict[str, int] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
 
 
 def describe_lost_data(diagnostics_by_report: Mapping[str, Diagnostics]) -> list[str]:
-    """Return a warning for each message about data that is certainly lost, by the names of reports.
+    """Return a warning for each message about data that is certainly lost. The diagnostics are by name of the report.
 
-    Messages that differ only in numbers, such as those of processes, are one: the first is shown.
+    Messages that differ only in numbers, such as process ids, count as one: the first is shown.
     """
     having: dict[tuple[str, str], dict[str, Message]] = {}
     for name, diagnostics in diagnostics_by_report.items():
@@ -97,7 +97,7 @@ def describe_lost_data(diagnostics_by_report: Mapping[str, Diagnostics]) -> list
 
 
 def join_text(text: object) -> str:
-    """Return a message in one line, without the folders of files: they describe the user, not what was lost."""
+    """Return a message in one line without folders of files, which describe the user and not what was lost."""
     return _FOLDERS.sub("", " ".join(str(text or "").split()))
 
 

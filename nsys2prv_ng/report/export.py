@@ -1,7 +1,7 @@
-"""From a report (.nsys-rep) to its export, made by the nsys of this machine.
+"""Finds or makes the export of a report (.nsys-rep), with the nsys of this machine.
 
-The export stays beside the report, so that the next translation can use it again. It is written in a folder of its own
-and renamed when it is complete: a failed or interrupted export leaves nothing behind.
+The export stays beside the report, so that the next translation can use it again. nsys writes it in a temporary folder,
+and it is renamed when it is complete: a failed or interrupted export leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,31 +23,23 @@ from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export_errors import describe_failure, met_no_locks, wrote_incompletely
 from nsys2prv_ng.report.exported_times import CAPTURE, is_normalised, names_vclock
+from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
 from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
-from nsys2prv_ng.report.table_reader import SUFFIXES
 
-KINDS = {"parquetdir": "_pqtdir", "arrowdir": "_arwdir", "sqlite": ".sqlite"}
-"""Kinds of export and the ends of their names, by preference.
-
-benchmarks/exports.py measures export and reading together: Parquet is written faster than SQLite and, where there is
-text, read faster. Arrow saves little more time and is several times as large. The version of nsys decides which kinds
-exist: 2022.4 has SQLite alone, 2023.4 all.
-"""
-
-# Options of newer versions, which keep data that they drop by default: the option, and the entry in the export's own
-# metadata that records it.
+# Options that make newer versions keep data that they drop by default, and the entry in the export's metadata that
+# records each option.
 _COMPLETE = {"--include-blobs": "EXPORT_PARAM_INCLUDE_BLOBS", "--include-json": "EXPORT_PARAM_INCLUDE_JSON"}
 _CHOSEN = ("EXPORT_PARAM_TABLES_TO_EXPORT", "EXPORT_PARAM_TIMES_TO_EXPORT")
-"""Entries that are not empty if only a part of the report was exported."""
+"""Metadata entries that are set if only a part of the report was exported."""
 _METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-"""The export's own metadata: from 2023 on, and before."""
+"""Tables of metadata about the export itself: since 2023, and before."""
 
 OnOutput = Callable[[bytes], object]
 
 
 @dataclass(frozen=True)
 class _About:
-    """An export's own metadata, and its tables."""
+    """The metadata of an export about itself, and the names of its tables."""
 
     values: dict[str, str | None]
     tables: frozenset[str]
@@ -57,12 +50,12 @@ class _About:
 
 
 def find_export(report: Path, out_folder: Path, nsys: Nsys | None) -> Path | None:
-    """Return a good export of any kind that exists already; None if there is none.
+    """Return an existing good export in any format; None if there is none.
 
-    Its name is `<report's stem>` and the ending of its kind. It is beside the report or in `out_folder`, where the name
-    also has a hash of the report's path, since reports of several folders may have one name. It is good if it is newer
-    than the report, covers the whole report, and was made by the same version of nsys with everything that this version
-    can export; without any nsys, newer and whole is enough.
+    Its name is the report's stem with the ending of its format. It is beside the report or in `out_folder`, where the
+    name also has a hash of the report's path, because reports in different folders may have the same name. An export is
+    good if it is newer than the report, covers the whole report, and was made by the same version of nsys with
+    everything that this version can export. Without nsys, it is good if it is newer and whole.
     """
     if not report.is_file():
         raise ReportError(f"{report}: no such report")
@@ -80,14 +73,14 @@ def make_export(
     keep: bool = True,
     tmp: Path | None = None,
 ) -> Path:
-    """Make an export of the best kind that `nsys` offers, beside the report or else in `out_folder`; return its path.
+    """Make an export in the best format that `nsys` offers, beside the report or else in `out_folder`; return its path.
 
-    Without `keep` it is in `out_folder` in any case, whose owner removes it. nsys writes it in `tmp`, by default the
-    system's temporary folder, where the file system has no locks.
+    Without `keep`, the export is always in `out_folder`, and the owner of the folder removes it. If the file system has
+    no locks, nsys writes the export in `tmp`, by default the system's temporary folder.
 
-    An older export is replaced. Anything else in its place is never overwritten; another kind of export is made if nsys
-    has one. `on_output` is called with what nsys prints. Raises TranslationError with a remedy if the report cannot be
-    exported.
+    The new export replaces an older one. It never overwrites anything else: nsys then makes an export in another
+    format, if it has one. `on_output` is called with what nsys prints. Raises TranslationError with a remedy if the
+    report cannot be exported.
     """
     report = report.absolute()
     beside, elsewhere = _make_stems(report, out_folder)
@@ -106,7 +99,7 @@ def make_export(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes an export of a report."""
+    """Maker of the export of one report."""
 
     report: Path
     nsys: Nsys
@@ -115,9 +108,9 @@ class _Maker:
     tmp: Path | None
 
     def make(self, stem: Path) -> Path | None:
-        """Make the export; return None where its folder cannot be written."""
+        """Make the export; return None if its folder cannot be written."""
         try:
-            # A folder of its own also takes the files that SQLite keeps beside its database.
+            # The temporary folder also takes the files that SQLite keeps beside its database.
             work = Path(tempfile.mkdtemp(prefix=".nsys2prv-export-", dir=stem.parent))
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -126,12 +119,12 @@ class _Maker:
                 f"{self.report}: cannot write its export in {stem.parent}: {error.strerror}"
             ) from error
         try:
-            kind, target = self._find_place(stem)
+            format, target = self._find_place(stem)
             made = work / target.name
             try:
-                self._export_whole(kind, made)
+                self._export_whole(format, made)
             except _NoLocksError:
-                self._export_elsewhere(kind, made)
+                self._export_elsewhere(format, made)
             self._put(made, target, work)
         except OSError as error:
             raise TranslationError(
@@ -141,24 +134,23 @@ class _Maker:
             shutil.rmtree(work, ignore_errors=True)
         return target
 
-    def _find_place(self, stem: Path) -> tuple[str, Path]:
-        """Return the first kind that nsys offers with a place that nothing else takes."""
-        offered = {
-            kind: _add_ending(stem, end) for kind, end in KINDS.items() if kind in self._help or kind == "sqlite"
-        }
-        for kind, target in offered.items():
+    def _find_place(self, stem: Path) -> tuple[ExportFormat, Path]:
+        """Return the first format that nsys offers whose place is free, and that place."""
+        offered = [format for format in EXPORT_FORMATS if format.type in self._help or format is SQLITE]
+        for format in offered:
+            target = _locate_export(stem, format)
             if not _is_foreign(target):
-                return kind, target
-        raise self._make_foreign_error(next(iter(offered.values())))
+                return format, target
+        raise self._make_foreign_error(_locate_export(stem, offered[0]))
 
-    def _export_elsewhere(self, kind: str, made: Path) -> None:
+    def _export_elsewhere(self, format: ExportFormat, made: Path) -> None:
         """Let nsys write in the temporary folder, then copy what it wrote to `made`."""
         _remove(made)
         folder = self.tmp or Path(tempfile.gettempdir())
         try:
             with tempfile.TemporaryDirectory(prefix=".nsys2prv-export-", dir=folder) as work:
                 elsewhere = Path(work) / made.name
-                self._export_whole(kind, elsewhere)
+                self._export_whole(format, elsewhere)
                 if elsewhere.is_dir():
                     shutil.copytree(elsewhere, made)
                 else:
@@ -172,18 +164,19 @@ class _Maker:
                 see=("tmp",),
             ) from error
 
-    def _export_whole(self, kind: str, output: Path) -> None:
-        """Let nsys write a whole export, with the times of vClock if the report contains them."""
-        self._export(kind, output)
+    def _export_whole(self, format: ExportFormat, output: Path) -> None:
+        """Let nsys write a whole export, with vClock times if the report contains them."""
+        self._export(format, output)
         if _lacks_vclock(output, self.nsys):
             _remove(output)
-            self._export(kind, output, f"{NORMALISE}=true")
-        if kind != "sqlite":
-            self._add_capture(output, output.with_name("capture.sqlite"))
+            self._export(format, output, f"{NORMALISE}=true")
+        if format.is_folder:
+            self._add_capture(output, _locate_export(output.with_name("capture"), SQLITE))
 
-    def _export(self, kind: str, output: Path, *options: str, is_part: bool = False) -> None:
-        """Let nsys write `output`; raises TranslationError unless it is there, whole if it is not to be a part."""
-        command = [str(self.nsys.path), "export", "--type", kind, "--force-overwrite", "true", "--output", str(output)]
+    def _export(self, format: ExportFormat, output: Path, *options: str, is_part: bool = False) -> None:
+        """Let nsys write `output`. Raises TranslationError if it is missing, or not whole without `is_part`."""
+        command = [str(self.nsys.path), "export", "--type", format.type, "--force-overwrite", "true"]
+        command += ["--output", str(output)]
         command += [f"{option}=true" for option in _COMPLETE if option in self._help]
         code, text = self.children.run([*command, *options, str(self.report)], on_output=self.on_output)
         if code or wrote_incompletely(text) or not (is_part or _is_whole(output)):
@@ -191,37 +184,32 @@ class _Maker:
             raise _NoLocksError(failure) if met_no_locks(text) else failure
 
     def _add_capture(self, folder: Path, apart: Path) -> None:
-        """Add the table that a folder lacks and SQLite has. Exporting it alone takes a tenth of the time."""
+        """Add the table that only SQLite exports have. Exporting it alone takes a tenth of the time."""
         suffix = next(path.suffix for path in folder.iterdir())
         target = folder / (CAPTURE + suffix)
         if target.exists() or "--tables" not in self._help:
             return
-        self._export("sqlite", apart, "--tables=META_DATA_.*", is_part=True)
-        from nsys2prv_ng.report.sqlite_file import SqliteFile
-
-        table_reader = SqliteFile(apart)
-        try:
-            is_present = CAPTURE in table_reader.tables
-            columns = sorted(table_reader.list_columns(CAPTURE)) if is_present else ["name", "value"]
+        self._export(SQLITE, apart, "--tables=META_DATA_.*", is_part=True)
+        with closing(SQLITE.load_reader()(apart)) as tables:
+            is_present = CAPTURE in tables.tables
+            columns = sorted(tables.list_columns(CAPTURE)) if is_present else ["name", "value"]
             values = {
-                name: table_reader.read_texts(CAPTURE, name) if is_present else pa.array([], pa.string())
+                name: tables.read_values(CAPTURE, name, pa.string()) if is_present else pa.array([], pa.string())
                 for name in columns
             }
-        finally:
-            table_reader.close()
         _write(pa.table(values), target)
 
     def _put(self, made: Path, target: Path, work: Path) -> None:
         """Move a complete export to its place."""
         if _is_good(target, self.report, self.nsys):
-            return  # another translation has made it meanwhile and may be reading it
+            return  # another translation has made it in the meantime and may be reading it
         if _is_foreign(target):  # an export takes minutes
             raise self._make_foreign_error(target)
         if not made.is_dir():
             made.replace(target)
             return
         old = work / "old"
-        if target.exists():  # nothing replaces a folder that has files
+        if target.exists():  # a rename cannot replace a folder that has files
             target.rename(old)
         try:
             made.rename(target)
@@ -242,7 +230,7 @@ class _Maker:
 
 
 class _NoLocksError(Exception):
-    """nsys could not lock its file."""
+    """Failure of nsys to lock its file."""
 
     def __init__(self, failure: TranslationError) -> None:
         super().__init__(str(failure))
@@ -250,7 +238,7 @@ class _NoLocksError(Exception):
 
 
 def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
-    """Return whether an export has the system's times, although this nsys can export those of vClock.
+    """Return whether an export has system clock times although this nsys can export vClock times.
 
     It can if the report was captured with vClock.
     """
@@ -259,35 +247,33 @@ def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
     about = _read_about(export)
     if about is None or is_normalised(about.values):
         return False
-    database = Database(export)
     try:
-        return names_vclock(database)
+        with closing(Database(export)) as database:
+            return names_vclock(database)
     except TranslationError:  # reading the export reports what is wrong
         return False
-    finally:
-        database.close()
 
 
 def _remove(export: Path) -> None:
-    """Remove an export, or what nsys wrote of it, if there is anything."""
+    """Remove an export, or the part that nsys wrote, if there is one."""
     if export.is_dir():
         shutil.rmtree(export)
-    for path in export.parent.glob(f"{glob.escape(export.name)}*"):  # SQLite's journal as well
+    for path in export.parent.glob(f"{glob.escape(export.name)}*"):  # also SQLite's journal
         path.unlink()
 
 
 def _make_stems(report: Path, out_folder: Path) -> tuple[Path, Path]:
-    """Return the two places of a report's exports, without the endings of their names."""
+    """Return the two paths of a report's exports, without endings: beside the report, and in `out_folder`."""
     digest = hashlib.sha256(os.fsencode(report)).hexdigest()[:8]
     return report.with_name(report.stem), out_folder.absolute() / f"{report.stem}-{digest}"
 
 
 def _list_places(stem: Path) -> list[Path]:
-    return [_add_ending(stem, end) for end in KINDS.values()]
+    return [_locate_export(stem, format) for format in EXPORT_FORMATS]
 
 
-def _add_ending(stem: Path, end: str) -> Path:
-    return stem.with_name(stem.name + end)
+def _locate_export(stem: Path, format: ExportFormat) -> Path:
+    return stem.with_name(stem.name + format.ending)
 
 
 def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
@@ -310,53 +296,48 @@ def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
 
 
 def _find_time(export: Path) -> int:
-    """Return when an export was written (ns): for a folder its oldest table, since recipes add tables to folders."""
-    paths = [path for path in export.iterdir() if path.suffix in SUFFIXES] if export.is_dir() else [export]
+    """Return when an export was written (ns): for a folder, its oldest table, because recipes add tables to folders."""
+    paths = [path for path in export.iterdir() if path.suffix in TABLE_SUFFIXES] if export.is_dir() else [export]
     return min((path.stat().st_mtime_ns for path in paths), default=0)
 
 
 def _read_about(path: Path) -> _About | None:
-    """Return an export's own metadata; None if the path is not an nsys export."""
+    """Return the metadata of an export about itself; None if the path is not an nsys export."""
     try:
-        database = Database(path)
+        with closing(Database(path)) as database:
+            table = next((table for table in _METADATA_TABLES if table in database.tables), None)
+            if table is None:
+                return None
+            columns = database.read_objects(table, ["name", "value"])
+            return _About(dict(zip(columns["name"], columns["value"], strict=True)), database.tables)
     except TranslationError:
         return None
-    try:
-        own = next((table for table in _METADATA_TABLES if table in database.tables), None)
-        if own is None:
-            return None
-        columns = database.read_objects(own, ["name", "value"])
-        return _About(dict(zip(columns["name"], columns["value"], strict=True)), database.tables)
-    except TranslationError:
-        return None
-    finally:
-        database.close()
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether nsys wrote all of an export: on a full disk it leaves cut files in folders, with exit code 0."""
+    """Return whether nsys wrote a whole export: on a full disk it leaves cut files in folders, with exit code 0."""
     if _read_about(path) is None:
         return False
-    database = Database(path)
     try:
-        return all(database.list_columns(table) for table in database.tables)
+        with closing(Database(path)) as database:
+            return all(database.list_columns(table) for table in database.tables)
     except TranslationError:
         return False
-    finally:
-        database.close()
 
 
 def _is_foreign(path: Path) -> bool:
-    """Return whether a path holds something that must not be overwritten."""
+    """Return whether a path is something that must not be overwritten."""
     if not os.path.lexists(path):
         return False
-    strange = path.is_dir() and any(file.suffix not in SUFFIXES or not file.is_file() for file in path.iterdir())
-    return strange or _read_about(path) is None
+    has_other_files = path.is_dir() and any(
+        file.suffix not in TABLE_SUFFIXES or not file.is_file() for file in path.iterdir()
+    )
+    return has_other_files or _read_about(path) is None
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    """Write a table to a file of the kind that its suffix names."""
-    if path.suffix == ".parquet":
+    """Write a table to a Parquet file or an Arrow stream, by the suffix of the path."""
+    if path.suffix in PARQUET.table_suffixes:
         from pyarrow import parquet
 
         parquet.write_table(table, path)
@@ -368,7 +349,7 @@ def _write(table: pa.Table, path: Path) -> None:
 def _make_no_nsys_error(report: Path, beside: Path) -> TranslationError:
     home = os.environ.get("NSYS_HOME")
     looked = f"NSYS_HOME ({home or 'not set'}), PATH, /opt/nvidia, /usr/local/cuda*, /usr/lib/nsight-systems"
-    by_hand = f'nsys export --type sqlite --output "{beside.name}.sqlite" "{report.name}"'
+    by_hand = f'nsys export --type {SQLITE.type} --output "{beside.name}{SQLITE.ending}" "{report.name}"'
     existing = "".join(f"; {path.name} {why}" for path in _list_places(beside) if (why := _explain_unused(path)))
     return TranslationError(
         f"{report}: no nsys to export it with (looked in {looked}){existing}; load the nsight-systems module, "

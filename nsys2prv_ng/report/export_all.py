@@ -1,4 +1,4 @@
-"""Exports several reports at once."""
+"""Exports several reports at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nsys2prv_ng.runtime.progress import Progress, Step
 
 _PERCENT = re.compile(rb"(\d{1,3})%")
 _BETWEEN_LOOKS = 0.2
-"""Seconds between two looks at the progress."""
+"""Seconds between two updates of the progress."""
 
 
 def export_all(
@@ -28,11 +28,11 @@ def export_all(
     keep: bool = True,
     tmp: Path | None = None,
 ) -> dict[Path, Path | TranslationError]:
-    """Return the export of each report; export those that have no good one, up to `jobs` at once.
+    """Return the export of each report; export the reports that have no good export, up to `jobs` at once.
 
-    If several reports cannot be exported, raises the TranslationError of the first when the running exports have ended.
-    Errors of the types `returned` take the place of the export, and the other reports are exported. An interrupt kills
-    running exports. `keep` and `tmp` are those of `make_export`.
+    If reports cannot be exported, raises the TranslationError of the first one after the running exports have ended.
+    An error of one of the types `returned` takes the place of its export, and the other reports are still exported. An
+    interrupt kills running exports. For `keep` and `tmp`, see `make_export`.
     """
     nsys = find_nsys()
     exports: dict[Path, Path | TranslationError] = {}
@@ -61,12 +61,12 @@ def _export(
     step: Step,
     returned: tuple[type[TranslationError], ...],
 ) -> list[Path | TranslationError]:
-    """Make new exports of reports; return them in the order of the reports."""
+    """Export reports; return the exports in the order of the reports."""
     failed = Event()
     percents = [_Percent() for _ in reports]
 
     def export(report: Path, percent: _Percent) -> Path | TranslationError | None:
-        # Exports start in the order of the reports, so that all that never start come after the one that failed.
+        # Exports start in the order of the reports, so all exports that never start come after the one that failed.
         if failed.is_set():
             return None
         try:
@@ -82,7 +82,7 @@ def _export(
             running = [pool.submit(export, report, percent) for report, percent in zip(reports, percents, strict=True)]
             _follow(running, percents, step)
         except BaseException:
-            children.end()  # and with them the threads that wait for them, for which the pool waits
+            children.end()  # this also ends the threads that wait for them, and the pool waits for these threads
             raise
     exports = [future.result() for future in running]
     return [export for export in exports if export is not None]
@@ -102,7 +102,7 @@ def _follow(
 
 
 class _Percent:
-    """The progress of an export, by what nsys prints."""
+    """Progress of an export, as nsys prints it."""
 
     def __init__(self) -> None:
         self.latest = 0

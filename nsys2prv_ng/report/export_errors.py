@@ -1,4 +1,4 @@
-"""Errors of exports that failed: the output of nsys, and the remedy. The patterns match nsys 2022.4 and 2023.4."""
+"""Describes failed exports: what nsys printed, and the remedy. The patterns match nsys 2022.4 and 2023.4."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REMEDIES = (
     (_LOCKED, _NO_LOCKS),
     (r"disk is full|No space left|quota exceeded|Error writing bytes|Cannot finalize Arrow", _FULL),
 )
-"""Patterns of the output of nsys, and their remedies. The first that matches counts."""
+"""Patterns of nsys output, and their remedies. The first match counts."""
 
 _SIGNAL_REMEDIES = {
     int(signal.SIGXFSZ): "a file of the export is larger than the limit of this shell allows: see `ulimit -f`",
@@ -37,25 +37,25 @@ _PROGRESS = re.compile(r"\[=|\d%|^Processing\b|^Generating\b|^Exporting\b")
 
 
 def wrote_incompletely(text: str) -> bool:
-    """Return whether nsys reports that it could not write; it may do so and still end with exit code 0."""
+    """Return whether nsys reports that it could not write, which it may do and still end with exit code 0."""
     return _INCOMPLETE.search(text) is not None
 
 
 def met_no_locks(text: str) -> bool:
     """Return whether nsys reports that it could not lock its SQLite file: the file system has no locks.
 
-    NVIDIA's release notes list it as a known issue. Nobody else opens the file, which is in a folder of its own.
+    NVIDIA's release notes list it as a known issue. No other program opens the file, which is in a temporary folder.
     """
     return re.search(_LOCKED, text) is not None
 
 
 def describe_failure(report: Path, nsys: Nsys, code: int, text: str) -> TranslationError:
-    """Return the error of an export by the exit code and all output of nsys.
+    """Return the error of an export, given the exit code and the whole output of nsys.
 
-    It is a ReportError, unless the machine is at fault.
+    It is a ReportError unless the machine is at fault.
     """
     line, remedy = _find_reason(text)
-    # A shell between us and nsys reports a signal as 128 + its number.
+    # A shell between this program and nsys reports a signal as 128 + its number.
     killed = -code if code < 0 else code - 128 if 128 < code < 160 else 0
     if killed:
         name = signal.Signals(killed).name if killed in set(signal.Signals) else str(killed)
@@ -73,10 +73,10 @@ def describe_failure(report: Path, nsys: Nsys, code: int, text: str) -> Translat
 
 
 def _find_reason(text: str) -> tuple[str, str]:
-    """Return the most informative line, and the remedy if it is known, else an empty text.
+    """Return the most informative line and its remedy, which is empty if it is not known.
 
-    nsys calls the error that ended it an exportation error and prints it after all others; it redraws progress after a
-    carriage return.
+    nsys calls the error that ended it an exportation error and prints it after all other errors. It redraws progress
+    after a carriage return.
     """
     lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
     lines = [line for line in lines if re.search(r"\w", line) and not _PROGRESS.search(line)]

@@ -1,8 +1,8 @@
-"""Times of exports: what they count from, and on which clock they are.
+"""Finds out what the times of an export count from, and which clock they are on.
 
-An export made with --ts-normalize has the UTC of each event: by the system's clock, or by vClock where the report
-contains its data, which nsys has since 2026.4 (NVIDIA's User Guide, Time Synchronization). The export does not record
-which of them it was.
+An export made with --ts-normalize has the UTC of each event: by the system clock, or by vClock if the report contains
+vClock data, which nsys supports since 2026.4 (NVIDIA's User Guide, Time Synchronization). The export does not record
+which of these clocks it used.
 """
 
 from __future__ import annotations
@@ -17,34 +17,35 @@ from nsys2prv_ng.report.diagnostics import join_text
 from nsys2prv_ng.report.schema_version import FIRST_WITH_VCLOCK, parse_schema_version
 
 SYSTEM, VCLOCK, NORMALISED = "UTC", "vClock", "normalised time"
-"""Clocks of times: that of the system, the virtual one of nsys, and either of them."""
+"""Clocks: the system clock, the virtual clock of nsys, and one of these two, unknown which."""
 
 FARTHEST = 2**62
-"""Times (ns) farther than this from 0, 146 years, are damage: sums of those that are nearer fit 64 bits."""
+"""Times (ns) farther from 0 than this, 146 years, are damage. Sums of nearer times fit into 64 bits."""
 
 CAPTURE = "META_DATA_CAPTURE"
-"""How the report was captured, with the environment of the program. Folders of 2023.4 lack it, SQLite has it."""
-_OF_PROGRAM = re.compile(r"PROCESS_\d+:")
-"""Names of entries about the profiled program, whose words are no options of the capture."""
+"""Table of how the report was captured, with the environment of the program. SQLite exports have it; folder exports of
+nsys 2023.4 lack it."""
+_ABOUT_PROGRAM = re.compile(r"PROCESS_\d+:")
+"""Names of entries about the profiled program, which are not capture options."""
 _NAME = re.compile(r"(?<![a-z0-9])vclock(?![a-z0-9])", re.IGNORECASE)
 _STARTED = "Profiling has started."
-"""Message at the start of a capture: at time 0, unless the export was normalised or shifted."""
+"""Message at the start of a capture, at time 0 unless the export was normalised or shifted."""
 _ON_TARGET = 1
-"""Type of the time of a message that is on the clock of the events."""
+"""Timestamp type of messages whose time is on the clock of the events."""
 
 
 class ExportedTimes(NamedTuple):
-    """UTC (ns) of timestamp 0, None if unknown; and the clock of the times."""
+    """UTC (ns) of timestamp 0, None if unknown, and the clock of the times."""
 
     utc_of_zero: int | None
     clock: str
 
 
 def read_exported_times(database: Database, utc_of_start: int | None, settings: dict[str, str]) -> ExportedTimes:
-    """Return the times of an export that may have been made with --ts-normalize or --ts-shift.
+    """Return what the times of an export count from; it may have been made with --ts-normalize or --ts-shift.
 
-    The former adds the UTC of the start to every timestamp, the latter a number of ns; neither changes the session's
-    start, `utc_of_start`. `settings`: what the export records of itself.
+    --ts-normalize adds the UTC of the start to every timestamp, and --ts-shift adds a number of ns. Neither changes the
+    start of the session, `utc_of_start`. `settings`: what the export records about itself.
     """
     shift = settings.get("EXPORT_PARAM_TIME_SHIFT", settings.get("EXPORT_CONFIG_TIME_SHIFT", ""))
     shifted_by = (read_time(int(shift)) or 0) if re.fullmatch(r"-?[0-9]{1,19}", shift) else 0
@@ -62,10 +63,10 @@ def is_normalised(settings: Mapping[str, str | None]) -> bool:
 
 
 def _find_clock(database: Database, start: int | None) -> str:
-    """Return the clock of a normalised export. `start`: when the capture started by the system's clock.
+    """Return the clock of a normalised export. `start`: when the capture started by the system clock.
 
-    Where nothing names vClock, the message of the start may show that its time is `start` to the ns, so that nothing
-    else was added. With vClock it may be as well, on the node that all others are compared with.
+    If nothing names vClock, the message at the start may have the time `start` to the ns, so nothing else was added.
+    This can also happen with vClock, on the node that all other nodes are compared with.
     """
     if names_vclock(database):
         return VCLOCK
@@ -81,7 +82,7 @@ def names_vclock(database: Database) -> bool:
     options = (
         f"{name} {value}"
         for name, value in zip(captured["name"], captured["value"], strict=True)
-        if not _OF_PROGRAM.match(str(name))
+        if not _ABOUT_PROGRAM.match(str(name))
     )
     messages = (join_text(text) for text in database.read_objects(DIAGNOSTICS, ["text"])["text"])
     return any(_NAME.search(text) for texts in (options, messages) for text in texts)
@@ -94,6 +95,6 @@ def read_time(value: object) -> int | None:
 
 
 def read_integer(value: object) -> int | None:
-    """Return a number as an integer; None for any other value, and for one beyond 64 bits."""
+    """Return a number as an integer; None for any other value, and for a number beyond 64 bits."""
     is_integer = isinstance(value, int | float) and -(2**63) <= value < 2**63  # NaN is not
     return int(value) if is_integer else None  # type: ignore[call-overload]

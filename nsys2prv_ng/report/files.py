@@ -1,10 +1,9 @@
-"""Turns the files that a user names into exports that can be read."""
+"""Turns the files that a user names into readable exports."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,54 +11,42 @@ import pyarrow as pa
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.report.database import load_libraries
 from nsys2prv_ng.report.export_all import export_all
+from nsys2prv_ng.report.formats import PARQUET, REPORT_ENDINGS, get_report_name, is_report_name
 from nsys2prv_ng.runtime.limits import count_usable_cores
 from nsys2prv_ng.runtime.progress import Progress
 
-REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
-_ENDING = re.compile(r"(\.nsys-rep|\.qdrep|\.sqlite|_pqtdir|_arwdir|\.parquet(dir)?|\.arrow(s|dir)?)$")
-"""Endings that nsys, or whoever names its output, adds to the name of a report to name an export."""
-
 _CELL = 8
-"""Bytes of a value in memory. In SQLite a value takes 2.8 (NVTX, mostly NULL) to 5.8 (GPU metrics), and text more."""
-
-
-def get_report_name(path: Path) -> str:
-    """Return the name that a report and all of its exports share."""
-    return _ENDING.sub("", path.name)
-
-
-def is_report_name(path: Path) -> bool:
-    """Return whether a file or folder is named like a report or an export."""
-    return get_report_name(path) != path.name
+"""Bytes of a value in memory. In SQLite, a value takes 2.8 (NVTX, mostly NULL) to 5.8 (GPU metrics), and text more."""
 
 
 def get_export_size(export: Path) -> int:
-    """Return the bytes of an export, which may be a folder; for Parquet the bytes of its values, since it packs them.
+    """Return the bytes of an export, which may be a folder; for Parquet, which packs values, the bytes of its values.
 
     Return 0 if it cannot be accessed: reading it reports why.
     """
-    try:
-        files = export.iterdir() if export.is_dir() else [export]
-        return sum(max(file.stat().st_size, _compute_unpacked_size(file)) for file in files if file.is_file())
-    except OSError:
-        return 0
+    return _add_up(export, lambda file: max(file.stat().st_size, _compute_unpacked_size(file)))
 
 
 def get_report_size(path: Path) -> int:
     """Return the bytes of a file, or of the files in a folder; 0 if it cannot be accessed."""
+    return _add_up(path, lambda file: file.stat().st_size)
+
+
+def _add_up(path: Path, measure: Callable[[Path], int]) -> int:
+    """Return the sum of `measure` over a file or the files in a folder; 0 if it cannot be accessed."""
     try:
         files = path.iterdir() if path.is_dir() else [path]
-        return sum(file.stat().st_size for file in files if file.is_file())
+        return sum(measure(file) for file in files if file.is_file())
     except OSError:
         return 0
 
 
 def _compute_unpacked_size(file: Path) -> int:
-    """Return the bytes of the values of a Parquet file, else 0.
+    """Return the bytes of the values in a Parquet file, 0 for any other file.
 
-    SQLite's files are up to ten times as large as Parquet's, and reading either takes the same memory.
+    SQLite files are up to ten times as large as Parquet files, and reading either takes the same memory.
     """
-    if file.suffix != ".parquet":
+    if file.suffix not in PARQUET.table_suffixes:
         return 0
     from pyarrow import parquet
 
@@ -78,13 +65,12 @@ def locate_exports(
     skipped: dict[Path, ReportError] | None = None,
     tmp: Path | None = None,
 ) -> list[Path]:
-    """Return the export of each report; reports as nsys writes them are exported first, unless they were before.
+    """Return the export of each report; export the reports that have no export yet.
 
-    At most `jobs` exports run at once, by default one on each core that we may use; `tmp` is that of `make_export`.
-    Folders are treated as exports.
-    Reports that are missing or cannot be exported are noted in `skipped`, unless no report would be left. Raises
-    UsageError for a report named twice, TranslationError where the machine is at fault, and ReportError if all reports
-    are at fault or `skipped` is not given: the error of the first one, and what was exported by then stays.
+    At most `jobs` exports run at once, by default one on each usable core. For `tmp`, see `make_export`. Folders are
+    treated as exports. Reports that are missing or cannot be exported are noted in `skipped`, unless no report would be
+    left. Raises UsageError for a report named twice, TranslationError if the machine is at fault, and ReportError if
+    all reports are at fault or `skipped` is not given. That is the error of the first report; finished exports stay.
     """
     returned = (ReportError,) if skipped is not None else ()
     exports = []
@@ -108,9 +94,9 @@ def export_each(
     keep: bool = True,
     tmp: Path | None = None,
 ) -> dict[Path, Path | TranslationError]:
-    """Return the export of each report, in their order, or its error if that has one of the types `returned`.
+    """Return the export of each report, in the order of the reports, or its error if it has a type in `returned`.
 
-    Without `keep`, new exports are in `out_folder` in any case. Raises as `locate_exports` does.
+    Without `keep`, new exports are always in `out_folder`. Raises the same errors as `locate_exports`.
     """
     refuse_twice(reports)
     exports: dict[Path, Path | TranslationError] = {report: report for report in reports}
@@ -132,9 +118,9 @@ def export_each(
 
 
 def refuse_missing(reports: Sequence[Path]) -> None:
-    """Raise ReportError if any report does not exist or may not be read, before one is read.
+    """Raise ReportError if any report does not exist or may not be read. To call before any report is read.
 
-    A damaged report may be skipped; a name that was mistyped is not what the user wants.
+    A damaged report may be skipped, but not a mistyped name.
     """
     missing = []
     for report in reports:
@@ -154,24 +140,24 @@ def refuse_missing(reports: Sequence[Path]) -> None:
 
 
 def miss(report: Path, others: int = 0) -> ReportError:
-    """Return the error for a report that does not exist, like so many others."""
+    """Return the error for a report that does not exist; `others` more do not exist either."""
     more = f" (nor {others:,} others)" if others > 1 else " (nor another)" if others else ""
     return ReportError(f"{report}: no such file{more}; check the name, or the pattern that the shell expanded")
 
 
 def needs_export(report: Path) -> bool:
-    """Return whether a file is a report as nsys writes them. Folders are treated as exports, whatever their name."""
-    return report.suffix in REPORT_SUFFIXES and report.exists() and not report.is_dir()
+    """Return whether a file is a report that nsys captured. Folders are treated as exports, whatever their name."""
+    return report.suffix in REPORT_ENDINGS and report.exists() and not report.is_dir()
 
 
 def refuse_no_reports(left: Sequence[object], skipped: Mapping[Path, ReportError] | None) -> None:
-    """Raise the first of the errors if no report is left besides those that were skipped."""
+    """Raise the first error if all reports were skipped."""
     if skipped and not left:
         raise next(iter(skipped.values()))
 
 
 def refuse_twice(paths: Sequence[Path]) -> None:
-    """Raise UsageError if two paths are one report: its exports lie side by side and differ in their endings."""
+    """Raise UsageError if two paths are one report: its exports are in one folder and differ only in their endings."""
     seen: dict[tuple[Path, bool], Path] = {}
     for path in paths:
         real = path.resolve()

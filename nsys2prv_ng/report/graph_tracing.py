@@ -1,6 +1,7 @@
-"""How nsys traced CUDA graphs (its option --cuda-graph-trace), and what is not known where it did so as a whole.
+"""Describes how nsys traced CUDA graphs (its option --cuda-graph-trace), and what is unknown about opaque graphs.
 
-A graph that was traced as a whole is one operation on its stream: which kernels ran in it, and when, is not recorded.
+A graph that was traced as a whole is one operation on its stream: nsys does not record which kernels ran in it, or
+when.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ REMEDY = "capture every rank with --cuda-graph-trace=node of nsys"
 
 
 def may_hide_nccl(reports: Iterable[Metadata]) -> bool:
-    """Return whether kernels of NCCL may be in graphs that were traced as a whole: any report of the job has NCCL.
+    """Return whether graphs that were traced as a whole may contain NCCL kernels: any report of the job uses NCCL.
 
-    What one process captured into a graph may be all that it does with NCCL, so other reports count as well.
+    The NCCL calls of a process may all be captured in a graph, so the other reports count as well.
     """
     return any(metadata.uses_nccl for metadata in reports)
 
 
 def warn_of_mixed_graphs(traced: Iterable[Sequence[str]]) -> list[str]:
-    """Return a warning if graphs were traced in both ways. `traced`: how, in each report, BY_NODE and AS_WHOLE."""
+    """Return a warning if graphs were traced in both ways. `traced`: for each report, BY_NODE, AS_WHOLE or both."""
     reports = list(traced)
-    by_node, as_whole = (sum(kind in own for own in reports) for kind in (BY_NODE, AS_WHOLE))
+    by_node, as_whole = (sum(kind in kinds for kinds in reports) for kind in (BY_NODE, AS_WHOLE))
     if not by_node or not as_whole:
         return []
     how = f"by node in {count_noun(by_node, 'report')} and as a whole in {as_whole:,}"

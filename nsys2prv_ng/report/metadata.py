@@ -1,4 +1,4 @@
-"""The metadata of a report: versions, time base, host, processes, threads, ranks and GPUs.
+"""Reads the metadata of a report: versions, time base, host, processes, threads, ranks and GPUs.
 
 Identifiers: globalTid is <hardware:8><VM:8><process:24><thread:24> (globalPid the same with thread 0). The key of a
 process is globalTid >> 24, which is unique within a report; its pid is the low 24 bits of the key.
@@ -28,11 +28,11 @@ _ALLOWED_ENVIRONMENT = re.compile(
     r"SLURM_(?!JWT)\w+|(OMPI_COMM_WORLD|PMI|PMIX|MV2_COMM_WORLD)_(\w+_)?(RANK|SIZE)|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE"
     r"|CUDA_VISIBLE_DEVICES|NSYS_HW_ID|NSYS_SYSTEM_ID"
 )
-"""The only variables that may be read of a captured environment, which can hold secrets."""
+"""The only variables that may be read from a captured environment, which can contain secrets."""
 
 _NVTX_THREAD_NAME = 39
 _RANKS, _RANK = "No. of ranks", "Rank"
-"""Fields of the payload with which NCCL makes a communicator."""
+"""Fields of the payload of NCCL's call that makes a communicator."""
 
 _RANK_VARIABLES = {
     "RANK": ("WORLD_SIZE",),
@@ -40,12 +40,12 @@ _RANK_VARIABLES = {
     "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE",),
     "PMI_RANK": ("PMI_SIZE",),
 }
-"""Variables in which launchers store the rank of a process, by preference, and those of the number of processes."""
+"""Variables in which launchers store the rank of a process, by preference, each with those for the number of ranks."""
 _JOB_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 MOST_RANKS = 2**22
-"""More ranks than any job has had: higher numbers are damage, and nothing counts up to them."""
+"""More ranks than any job has ever had: higher numbers are damage, and nothing counts up to them."""
 
 
 def get_process(global_tid: IntArray) -> IntArray:
@@ -54,17 +54,17 @@ def get_process(global_tid: IntArray) -> IntArray:
 
 
 def get_main_thread(process: Keys) -> Keys:
-    """Return the globalTid of the main thread of each process, by the key of the process."""
+    """Return the globalTid of the main thread of each process, given the key of the process."""
     return process << 24 | process & PID_MASK
 
 
-_OF_NCCL = ("nccl", "pt_nccl", "NCCL Progress", "NCCL Service")
-"""Begins of names: functions and kernels; the threads of PyTorch that watch communicators, and NCCL's own."""
+_NCCL_NAMES = ("nccl", "pt_nccl", "NCCL Progress", "NCCL Service")
+"""Starts of names of functions and kernels, of PyTorch threads that watch communicators, and of NCCL threads."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of the host: nsys's number for it, its name and its universally unique id (empty where unknown)."""
+    """GPU of a host: its number in nsys, its name and its universally unique id (empty if unknown)."""
 
     number: int
     name: str
@@ -72,7 +72,7 @@ class Gpu:
 
 
 class Launched(NamedTuple):
-    """The rank that a launcher gave to the process that nsys launched, the number of ranks if known, the variable."""
+    """Rank that a launcher gave to the process that nsys launched, the number of ranks if known, and the variable."""
 
     rank: int
     size: int | None
@@ -81,7 +81,7 @@ class Launched(NamedTuple):
 
 @dataclass
 class Metadata:
-    """The metadata of a report. Times in ns; `utc_of_zero` is the UTC of timestamp 0."""
+    """Metadata of a report. Times are ns; `utc_of_zero` is the UTC of timestamp 0."""
 
     schema_version: str
     nsys_version: str
@@ -90,7 +90,7 @@ class Metadata:
     duration: int
     """Length of the capture."""
     boot_utc: int | None
-    """UTC at which the machine started, where the export records it: the fingerprint of a node."""
+    """UTC at which the machine started, if the export records it: the fingerprint of a node."""
     environment: dict[str, str]
     processes: dict[int, str]
     threads: dict[int, str]
@@ -100,17 +100,17 @@ class Metadata:
     """Rank of each process in the largest NCCL communicator that it initialised."""
     gpus: dict[int, Gpu]
     gpu_of_device: dict[tuple[int, int], int]
-    """(pid, the process's CUDA ordinal) -> number of the GPU."""
+    """(pid, CUDA ordinal in the process) -> number of the GPU."""
     uses_nccl: bool = False
-    """Whether any name is that of a kernel or call of NCCL, or of a thread that exists with its communicators."""
+    """Whether any name is the name of an NCCL kernel or call, or of a thread that exists with NCCL communicators."""
     begin: int = 0
     """Timestamp at which the capture started: 0, unless the export was normalised or shifted."""
     clock: str = SYSTEM
-    """The clock of the times, one of those of report/exported_times.py."""
+    """Clock of the times: one of the clocks in report/exported_times.py."""
     warnings: list[str] = field(default_factory=list)
 
     def number(self, variable: str) -> int | None:
-        """Return the number in a variable of the captured environment; None if it does not hold one."""
+        """Return the number in a variable of the captured environment; None if it is not a number."""
         value = self.environment.get(variable, "")
         return int(value) if _NUMBER.fullmatch(value) else None
 
@@ -131,14 +131,14 @@ class Metadata:
 
     @property
     def job_size(self) -> int:
-        """The number of ranks of the job, as far as the captured environment records it; else 0."""
+        """The number of ranks in the job if the captured environment records it, else 0."""
         return max(self.number(name) or 0 for name in _JOB_SIZES)
 
     def find_rank(self, process: int, *, alone: bool) -> int | None:
-        """Return the rank of a process in the job. `alone`: whether it is the only process that may be a rank."""
+        """Return the rank of a process in the job. `alone`: whether no other process may be a rank."""
         if process in self.ranks:
             return self.ranks[process]
-        # The environment is that of the launched process: where there are several, it does not show which one that is.
+        # The environment is that of the launched process: among several processes, nothing shows which one.
         if alone and self.rank is not None:
             return self.rank
         return self.nccl_ranks.get(process)
@@ -150,13 +150,13 @@ class Metadata:
         return name.rsplit("/", 1)[-1] or f"process {pid}"
 
     def gpu(self, process: int, device: int) -> Gpu:
-        """Return the GPU that a process calls `device`: CUDA's ordinals differ from process to process."""
+        """Return the GPU that a process calls `device`: CUDA ordinals differ from process to process."""
         number = self.gpu_of_device.get((process & PID_MASK, device), device)
         return self.gpus.get(number) or Gpu(number, "", "")
 
 
 class Strings:
-    """The names of a report by their ids. Rows whose id is not an integer are damage, and name nothing."""
+    """Names in a report by id. Rows whose id is not an integer are damage, and name nothing."""
 
     def __init__(self, database: Database) -> None:
         columns = database.read_objects("StringIds", ["id", "value"])
@@ -172,7 +172,7 @@ class Strings:
         return any(str(value).startswith(prefixes) for value in self._values.values())
 
     def find_matching_ids(self, pattern: re.Pattern[str]) -> list[int]:
-        """Return the ids of the names that a pattern matches as a whole."""
+        """Return the ids of the names that a pattern matches fully."""
         return [i for i, value in self._values.items() if pattern.fullmatch(str(value))]
 
     def get_names(self, ids: IntArray) -> list[str]:
@@ -180,7 +180,7 @@ class Strings:
         return [str(self._values.get(i) or "") for i in ids.tolist()]
 
     def __call__(self, ids: IntArray) -> list[str]:
-        """Return the names of distinct ids; an id that the export lacks (nsys omits some) is its own name."""
+        """Return the names of distinct ids; an id that the export lacks (nsys omits some) is named by its number."""
         return ["(no name)" if i == NULL else str(self._values.get(int(i), f"name {i}")) for i in ids]
 
 
@@ -208,7 +208,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         threads=threads,
         ranks=_read_mpi_ranks(database, threads),
         nccl_ranks=_read_nccl_ranks(database, strings),
-        uses_nccl=strings.has_any(_OF_NCCL),
+        uses_nccl=strings.has_any(_NCCL_NAMES),
         gpus=_read_gpus(database),
         gpu_of_device=_read_cuda_devices(database),
         clock=clock,
@@ -242,7 +242,7 @@ def _read_process_names(columns: dict[str, list[Any]]) -> dict[int, str]:
 
 
 def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
-    """Return names by globalTid: those of the operating system, replaced by those given through NVTX (eventType 39)."""
+    """Return names by globalTid: names in the operating system, replaced by names given through NVTX (eventType 39)."""
     tids, name_ids = _read_integers(database, "ThreadNames", ["globalTid", "nameId"])
     threads = dict(zip(tids, strings(np.array(name_ids, np.int64)), strict=True))
     given = database.read_objects("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
@@ -257,7 +257,7 @@ def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
 def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
     """Read ranks from the payload of ncclCommInitRank and its variants: JSON text up to schema 3.23, then bytes.
 
-    Where the export has neither of them, payloads may be tables.
+    If the export has neither, payloads may be tables.
     """
     ids = strings.find_ids("ncclCommInitRank")
     if not ids:
@@ -279,7 +279,7 @@ def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
 
 
 def _read_rank_tables(database: Database, calls: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """Return the fields of each call's payload that an export has as a table; empty for calls without one."""
+    """Return the fields of each call's payload, read from tables; empty for calls without a payload."""
     if not has_payload_tables(database):
         return [{} for _ in calls["eventId"]]
     columns = (map(read_integer, calls[name]) for name in ("eventId", "globalTid", "domainId"))
@@ -289,7 +289,7 @@ def _read_rank_tables(database: Database, calls: dict[str, list[Any]]) -> list[d
 
 
 class _PayloadDecoder:
-    """Decodes the fields of binary payloads; their layout is read with the first one."""
+    """Decoder of binary payloads. It reads their layout when it decodes the first one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -303,7 +303,7 @@ class _PayloadDecoder:
 
 
 def _read_mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
-    """Read ranks from MPI_RANKS; in reports without it, from the name that nsys gives to a thread of MPI."""
+    """Read ranks from MPI_RANKS; in reports without this table, from the names that nsys gives to MPI threads."""
     tids, ranks = _read_integers(database, "MPI_RANKS", ["globalTid", "rank"])
     if tids:
         return {tid >> 24: rank for tid, rank in zip(tids, ranks, strict=True) if 0 <= rank < MOST_RANKS}
@@ -323,12 +323,12 @@ def _read_cuda_devices(database: Database) -> dict[tuple[int, int], int]:
 
 
 def _read_integers(database: Database, table: str, columns: list[str]) -> list[list[int]]:
-    """Read the columns of a small table, of the rows in which all of them are integers."""
+    """Read columns of a small table, only the rows in which all of them are integers."""
     rows = (list(map(read_integer, row)) for row in zip(*database.read_objects(table, columns).values(), strict=True))
     whole = [row for row in rows if None not in row]
     return [[row[i] for row in whole] for i in range(len(columns))]  # type: ignore[misc]
 
 
 def _is_whole(value: object) -> bool:
-    """Return whether a value is a real number that equals an integer of 64 bits."""
+    """Return whether a value is a float that equals a 64-bit integer."""
     return isinstance(value, float) and read_integer(value) == value

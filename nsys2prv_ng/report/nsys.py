@@ -1,4 +1,4 @@
-"""The nsys of this machine: how to find it, and how to run it so that it can be ended."""
+"""Finds the nsys of this machine, and runs it in a way that it can be ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
 
-# Where installers put nsys. CUDA, the HPC SDK and Nsight Compute include one of their own.
+# Where installers put nsys. CUDA, the HPC SDK and Nsight Compute each include an nsys.
 INSTALL_PATTERNS = (
     "/opt/nvidia/nsight-systems/*/bin/nsys",
     "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
@@ -34,30 +34,30 @@ INSTALL_PATTERNS = (
 _HOME_PATTERNS = ("nsys", "bin/nsys", "target-linux-*/nsys")
 
 NORMALISE = "--ts-normalize"
-"""Option of nsys export for UTC instead of times from the start: by vClock if the report contains its data."""
+"""Option of nsys export for UTC instead of times from the start: by vClock if the report contains vClock data."""
 _FIRST_WITH_VCLOCK = (2026, 4)
 
 _VERSION_TIMEOUT = 120
-"""Seconds that `nsys --version` may take: the first start is slow on a cluster's file system."""
+"""Seconds that `nsys --version` may take: the first start is slow on the file system of a cluster."""
 
 
 @dataclass(frozen=True)
 class Nsys:
-    """An nsys that runs on this machine. `version` has all of its numbers, such as 2024.2.3.38."""
+    """An nsys that runs on this machine. `version` is the full version, such as 2024.2.3.38."""
 
     path: Path
     version: str
 
     @property
     def release(self) -> tuple[int, ...]:
-        """Year, number and update: they decide the form of an export."""
+        """Year, number and update, which decide the form of an export."""
         return parse_release(self.version)
 
 
 def find_nsys() -> Nsys | None:
-    """Return the nsys of NSYS_HOME, else of PATH, else the newest in the usual install folders; None if there is none.
+    """Return the nsys in NSYS_HOME, else in PATH, else the newest in the usual install folders; None if there is none.
 
-    Programs that do not print their version (another architecture, a broken install) do not count.
+    A program that does not print its version (another architecture, a broken install) does not count.
     """
     home = os.environ.get("NSYS_HOME")
     if home:
@@ -74,7 +74,7 @@ def find_nsys() -> Nsys | None:
 
 
 class Children:
-    """The programs that run for us, in any thread, so that an interrupt can end all of them."""
+    """Child programs, started by any thread, that an interrupt can end all at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,7 +82,7 @@ class Children:
         self._ended = False
 
     def end(self) -> None:
-        """Kill them with everything that they started; none can be started from now on."""
+        """Kill the programs with everything that they started; no program can be started from now on."""
         with self._lock:
             self._ended = True
             for process in self._running:
@@ -96,8 +96,8 @@ class Children:
     ) -> tuple[int, str]:
         """Run a command; return its exit code (-N for signal N, also after `timeout` seconds) and all of its output.
 
-        `on_output` is called with each piece of the output. If we are interrupted, the program is killed. Raises
-        TranslationError for a command that cannot be started.
+        `on_output` is called with each piece of the output. An interrupt kills the program. Raises TranslationError for
+        a command that cannot be started.
         """
         process = self._start(command)
         timer = threading.Timer(timeout, _kill, [process]) if timeout is not None else None
@@ -141,7 +141,7 @@ class Children:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program with its group, even if it has ended itself: nothing waits for it before its output has ended."""
+    """Kill a program with its group, even if it has ended: nothing waits for it before its output has ended."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -149,12 +149,12 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @functools.lru_cache(maxsize=8)
 def read_export_help(nsys: Path) -> str:
-    """Return the text in which `nsys export` describes its options."""
+    """Return the help text of `nsys export`."""
     return Children().run([str(nsys), "export", "--help"])[1]
 
 
 def knows_vclock(nsys: Nsys) -> bool:
-    """Return whether nsys exports the times of vClock where a report contains them."""
+    """Return whether nsys exports vClock times if a report contains them."""
     return nsys.release >= _FIRST_WITH_VCLOCK and NORMALISE in read_export_help(nsys.path)
 
 

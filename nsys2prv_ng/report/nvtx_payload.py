@@ -1,9 +1,9 @@
-"""NVTX payloads as exports hold them in NVTX_EVENTS.binaryData: the bytes of the program's memory.
+"""Decodes NVTX payloads in NVTX_EVENTS.binaryData: bytes of the memory of the profiled program.
 
-Exports from schema 3.24 on have them if they were made with --include-blobs. A header of four 64-bit numbers (domain,
-schema, size of the payload, and a fourth that is its offset by some accounts and the whole size by others) comes before
-the payload. NVTX_PAYLOAD_SCHEMA_ENTRIES holds the places of its fields, with the type codes and flags of NVTX's
-nvToolsExtPayload.h.
+Exports with schema 3.24 or later have them if they were made with --include-blobs. A header of four 64-bit numbers
+comes before the payload: domain, schema, size of the payload, and a fourth number that is the offset of the payload by
+some accounts and the whole size by others. NVTX_PAYLOAD_SCHEMA_ENTRIES has the places of the fields, with the type
+codes and flags of NVTX's nvToolsExtPayload.h.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENUM_ENTRIES = Table("NVTX_PAYLOAD_ENUM_ENTRIES", ("domainId", "schemaId"), {"va
 LAYOUT_TABLES = (SCHEMAS, ENTRIES, ENUMS, ENUM_ENTRIES)
 
 Fields = dict[str, object]
-"""A payload: its fields by name, numbers or names of enumerated values."""
+"""Fields of a payload by name: numbers, or names of enumerated values."""
 
 _HEADER = struct.Struct("<4Q")
 _HEXADECIMAL = re.compile(rb"(?:0x)?((?:[0-9a-fA-F]{2})+)")
@@ -36,9 +36,9 @@ _HEXADECIMAL = re.compile(rb"(?:0x)?((?:[0-9a-fA-F]{2})+)")
 # NVTX_PAYLOAD_ENTRY_TYPE_*: the fixed-size types, as on 64-bit Linux.
 _FORMATS = dict(enumerate("bBhHiIqQqQbBhHiIqQfd", 1)) | {22: "Q", 23: "Q", 32: "B", 68: "I", 69: "I", 70: "Q"}
 _NO_PLAIN_VALUE = 0xFE
-"""Entry flags of pointers, offsets and arrays: the entry does not hold the value itself."""
+"""Flags of pointers, offsets and arrays: the entry does not contain the value itself."""
 _FIRST_SCHEMA = 1 << 24
-"""Types from this number on are ids of schemas and enumerations."""
+"""Types with this number or a higher one are ids of schemas and enumerations."""
 
 
 _Key = tuple[int, int]
@@ -53,10 +53,10 @@ class _Entry(NamedTuple):
 
 
 class PayloadLayout:
-    """The places of the fields of each schema.
+    """Places of the fields in each schema.
 
-    `columns` reads the columns of each of LAYOUT_TABLES. Domains are numbered by process, so that a domain and schema
-    may have several definitions: the one with a field named `wanted` is used, else the first.
+    `columns` reads the columns of each of LAYOUT_TABLES. Each process numbers its domains, so a domain and schema may
+    have several definitions: the definition with a field named `wanted` is used, else the first one.
     """
 
     def __init__(self, columns: Callable[[str], Columns], wanted: str) -> None:
@@ -76,7 +76,7 @@ class PayloadLayout:
             self._schemas[key] = _place_entries(key, definition, alignment, sizes, values)
 
     def fields(self, blob: object) -> Fields | None:
-        """Return the fields of a payload; None for bytes that are not a payload, or of an unknown schema."""
+        """Return the fields of a payload; None for bytes that are not a payload, or for an unknown schema."""
         data = bytes(blob) if isinstance(blob, bytes) else b""
         hexadecimal = _HEXADECIMAL.fullmatch(data)  # a raw header has bytes of 0
         data = bytes.fromhex(hexadecimal[1].decode()) if hexadecimal else data
@@ -105,15 +105,15 @@ class _Row(NamedTuple):
 
 
 def _group_definitions(columns: Columns) -> dict[_Key, list[list[_Row]]]:
-    """Return the rows of each schema, in the order of its fields: a list for each time that it was registered."""
+    """Return the rows of each schema in the order of its fields: one list for each registration."""
     names = [name or "" for name in columns.texts["name"].to_pylist()]
     numbers = [columns[name].tolist() for name in ("domainId", "schemaId", "idx", "type", "flags", "offset")]
     definitions_by_key: dict[_Key, list[dict[int, _Row]]] = {}
     for domain, schema, position, kind, flags, offset, name in zip(*numbers, names, strict=True):
         row = _Row(position, kind, flags, offset, name)
         definitions = definitions_by_key.setdefault((domain, schema), [])
-        # The row continues the latest definition that ends just before it, else (rows may be in any order) one that
-        # lacks it; otherwise it starts a new one.
+        # The row continues the latest definition that ends just before it, or else (rows may be in any order) a
+        # definition that lacks it. Otherwise it starts a new definition.
         lacking = [d for d in reversed(definitions) if position not in d]
         continued = next((d for d in lacking if len(d) == position), lacking[-1] if lacking else None)
         if continued is None:
@@ -129,7 +129,7 @@ def _place_entries(
     enum_sizes: dict[_Key, int],
     enum_values: dict[_Key, dict[int, str]],
 ) -> list[_Entry]:
-    """Return entries that hold plain values. One without an offset follows the one before, aligned to its type."""
+    """Return entries with plain values. An entry without an offset follows the entry before it, aligned to its type."""
     entries = []
     end: int | None = 0
     for row in definition:

@@ -1,13 +1,13 @@
-"""Kernels that take pages of a table's b-tree apart: child pages of interior pages, integers of leaf pages.
+"""Takes pages of a table's b-tree apart: child pages of interior pages, integers of leaf pages.
 
-The layout is that of https://www.sqlite.org/fileformat2.html (1.6 "B-tree Pages", 2.1 "Record Format"). Numbers in a
-file are big-endian. `data` holds whole pages, one after the other, and `SLACK` bytes. Offsets count from the start of a
+https://www.sqlite.org/fileformat2.html describes the layout (1.6 "B-tree Pages", 2.1 "Record Format"). Numbers in a
+file are big-endian. `data` is whole pages, one after the other, and `SLACK` bytes. Offsets count from the start of a
 page, positions (`at`, `start`, `end`) from the start of `data`. All numbers are int64: numba makes floats of uint64
 mixed with int64.
 
 A damaged page can hold any bytes, so no number in it becomes a position unchecked: pointers must lie in the cell area
 of their page, and records and values end before their page does. Only the end of a varint is checked after reading
-it, which `SLACK` makes safe. Whatever is not as expected ends a kernel with `NOT_READ`, and sqlite3 is asked instead.
+it, which `SLACK` makes safe. Anything unexpected ends a kernel with `NOT_READ`, and sqlite3 reads the table instead.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ LEAF, INTERIOR = 13, 5
 """First byte of a page of a table's b-tree."""
 
 NOT_READ = -1
-"""Replaces a number of rows or pages: the page is damaged, or a case that is left to sqlite3."""
+"""Replaces a number of rows or pages if a page is damaged, or a case that is left to sqlite3."""
 
 SLACK = 48
 """Bytes after the last page: a varint (at most 9), an integer (8) or a header that starts in a page is read whole."""
 
 _REAL, _RESERVED, _BLOB = 7, 10, 12
 _SLOTS = 512
-"""Number of layouts that are kept, by a hash of the header: rows of GPU metrics alternate between up to 60."""
+"""Number of layouts that are kept, by a hash of the header: rows of GPU metrics alternate between up to 60 layouts."""
 _WORDS = SLACK // 8
-"""Words of 8 bytes of the longest header whose layout is kept."""
+"""Length of the longest header whose layout is kept, in words of 8 bytes."""
 _BYTES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.int64)
 """Bytes of a value, by its serial type: NULL, six widths of integers, a real, and the constants 0 and 1."""
 
 
 @inlined
 def _byte(data: ByteArray, at: int) -> int:
-    return np.int64(data[np.uintp(at)])  # a signed index would be tested for being negative: a third of the time
+    return np.int64(data[np.uintp(at)])  # a test for a negative signed index takes a third of the time
 
 
 @inlined
@@ -69,7 +69,7 @@ def _varint(data: ByteArray, at: int) -> tuple[int, int]:
 
 @inlined
 def _short_varint(data: ByteArray, at: int) -> tuple[int, int]:
-    """Return a varint below 2**28 and the position after it; for a longer one, NOT_READ and its own position.
+    """Return a varint below 2**28 and the position after it; for a longer one, NOT_READ and its position.
 
     Sizes and serial types are this small in every sane file, and SQLite does not always read longer ones the same way.
     """
@@ -84,7 +84,7 @@ def _short_varint(data: ByteArray, at: int) -> tuple[int, int]:
 
 @inlined
 def _cells(data: ByteArray, page: int, kind: int, page_size: int, usable: int) -> tuple[int, int]:
-    """Return the number of cells of a page and the least offset they can have; NOT_READ if the page is not sound.
+    """Return the number of cells of a page and the smallest offset they can have; NOT_READ if the page is not sound.
 
     A page without cells is sound only as the root of an empty table, which is not worth reading here.
     """
@@ -93,7 +93,7 @@ def _cells(data: ByteArray, page: int, kind: int, page_size: int, usable: int) -
     first = _two_bytes(data, page + 5)
     if first == 0:
         first = np.int64(65536)
-    # A cell and its pointer take 6 bytes at least: SQLite refuses pages with more cells than that leaves room for.
+    # A cell and its pointer take at least 6 bytes: SQLite refuses pages with more cells than fit.
     too_many = cells > (page_size - 8) // 6 or first < head + 2 * cells
     if _byte(data, page) != kind or cells < 1 or too_many or first > usable:
         return np.int64(NOT_READ), np.int64(0)
@@ -102,7 +102,7 @@ def _cells(data: ByteArray, page: int, kind: int, page_size: int, usable: int) -
 
 @compiled
 def count_cells(data: ByteArray, pages: int, kind: int, page_size: int, usable: int) -> int:
-    """Return the number of cells of all pages, which are of one kind."""
+    """Return the number of cells in all pages, which have the same kind."""
     total = np.int64(0)
     for i in range(pages):
         cells, _ = _cells(data, i * page_size, kind, page_size, usable)
@@ -147,8 +147,8 @@ def read_leaves(
 ) -> int:
     """Write the requested integers of the rows in leaf pages to out[:, row:]; return the row after the last.
 
-    `want` is, for each column of the table up to the last that is asked for, its row of `out`, or -1. `alias`: that of
-    the column that stands for the rowid, or -1. Rows that lack a column of `has_default` are left to sqlite3.
+    `want`: for each column of the table up to the last requested one, its row in `out`, or -1. `alias`: the row in
+    `out` of the column that stands for the rowid, or -1. Rows that lack a column in `has_default` are left to sqlite3.
     """
     headers = np.zeros((_SLOTS, 1 + _WORDS), np.int64)
     layouts = np.empty((_SLOTS, out.shape[0], 4), np.int64)
@@ -159,7 +159,7 @@ def read_leaves(
             return np.int64(NOT_READ)
         for j in range(cells):
             offset = _two_bytes(data, page + 8 + 2 * j)
-            if offset < first or offset + 4 > usable:  # SQLite gives a cell 4 bytes at least
+            if offset < first or offset + 4 > usable:  # SQLite gives a cell at least 4 bytes
                 return np.int64(NOT_READ)
             payload, at = _short_varint(data, page + offset)
             rowid, at = _varint(data, at)
@@ -199,7 +199,7 @@ def _word_of_header(data: ByteArray, start: int, word: int) -> int:
 
 @inlined
 def _is_kept(data: ByteArray, start: int, payload: int, kept: IntArray) -> bool:
-    """Return whether a record has the size and the header that were kept last; keep them if not."""
+    """Return whether a record has the size and the header in `kept`; put them there if not."""
     header = _byte(data, start)
     if header < 1 or header > SLACK:
         kept[0] = 0
@@ -237,9 +237,9 @@ def _find_layout(
 ) -> bool:
     """Write where the requested integers are in a record, whose first `local` of `payload` bytes are in the page.
 
-    The layout of records that have the same header and size is the same: position of 8 bytes from the start of the
-    record, the bits to shift these to the right, a mask of them, and a constant that is set in the result. Return False
-    for NOT_READ.
+    Records with the same header and size have the same layout: the position of 8 bytes from the start of the record,
+    the bits to shift them to the right, their mask, and a constant that is set in the result. Return False for
+    NOT_READ.
     """
     end = start + local
     header, at = _short_varint(data, start)
@@ -264,7 +264,7 @@ def _find_layout(
                 _set_layout(layout[to], value - start, 64 - 8 * size, -1, 0)
         value += size
         column += 1
-    # As SQLite has it: values do not reach beyond the record, and fill it where the header was read to its end.
+    # As in SQLite: values do not reach beyond the record, and fill it if the header was read to its end.
     if at > header_end or value > start + payload or (at == header_end and value != start + payload):
         return False
     for missing in range(column, want.size):

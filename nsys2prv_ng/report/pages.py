@@ -1,15 +1,15 @@
-"""Integer columns of large tables, read from the pages of the file: 20 times as fast as by sqlite3.
+"""Reads integer columns of large tables from the pages of the file: 20 times as fast as sqlite3.
 
-The file format is documented and will not change (https://www.sqlite.org/fileformat2.html). The answer is what sqlite3
-would give, or nothing. Everything out of the ordinary is left to sqlite3, which can read it or reports what is wrong:
+The file format is documented and will not change (https://www.sqlite.org/fileformat2.html). The result is what sqlite3
+would return, or nothing. Everything out of the ordinary is left to sqlite3, which reads it or reports what is wrong:
 another writer, short or inconsistent files, tables WITHOUT ROWID, generated columns, columns of floating point numbers,
 single floating point values, values in overflow pages, defaults of columns that were added later, anything damaged, and
-tables so small that reading their pages is not worth its start.
+tables so small that reading their pages does not pay.
 
 Nothing is mapped into memory: if someone truncates the file, touching a map kills the program, whereas a read fails.
 
 The library alternative is DuckDB's sqlite scanner. Its speed was not measured, because DuckDB downloads that extension
-at the first use, which compute nodes without a network cannot do.
+at the first use, which fails on compute nodes without a network.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ _State = tuple[int, int, int, int]
 """Device, number, size (bytes) and time of last change (ns) of a file."""
 
 SMALL = 8
-"""Least number of leaf pages that make this worthwhile: finding them takes 0.2 ms, in which sqlite3 reads 4 of them."""
+"""Fewest leaf pages that make this worthwhile: finding them takes 0.2 ms, in which sqlite3 reads 4 of them."""
 
 _HEADER_BYTES = 100
 _LOCK_BYTE = 1 << 30
-"""SQLite locks files by the byte at this position; the page that contains it holds nothing."""
+"""SQLite locks files by the byte at this position; the page that contains it is empty."""
 
 _DEEPEST = 20
-"""Most levels of a tree; SQLite treats more as damage as well."""
+"""Most levels of a tree; SQLite also treats more levels as damage."""
 
 _BLOCK_BYTES = 1 << 21
-"""Bytes to read at once: they stay in the cache until they are taken apart."""
+"""Bytes to read at once: they stay in the CPU cache until they are taken apart."""
 
 
 class _UnusualError(Exception):
-    """A case that is left to sqlite3."""
+    """Signal that a case is left to sqlite3."""
 
 
 class PageReader:
-    """Reads columns of one file, as long as the file stays as it was when the reader was made."""
+    """Reader of columns of one file, as long as the file does not change after the reader is made."""
 
-    def __init__(self, path: Path, small: int | None = None) -> None:
-        """`small`: least number of leaf pages of the tables that are read, by default SMALL."""
+    def __init__(self, path: Path, small: int = SMALL) -> None:
+        """`small`: the fewest leaf pages of a table that is read."""
         self._path = path
-        self._small = SMALL if small is None else small
+        self._small = small
         try:
             self._state: _State | None = _get_state(path.stat())
         except OSError:
             self._state = None  # equals the state of no file that is opened later
 
     def check_tree(self, connection: sqlite3.Connection, table: str) -> None:
-        """Raise sqlite3.DatabaseError if the pages of a table do not form a tree: sqlite3 could take forever to go
-        through them. All other damage is left to sqlite3."""
+        """Raise sqlite3.DatabaseError if the pages of a table do not form a tree, because sqlite3 could take forever to
+        go through them. All other damage is left to sqlite3."""
         try:
             with FileIO(self._path) as raw:
                 _find_leaves(_File.open(raw), _find_root(connection, table))
@@ -75,10 +75,10 @@ class PageReader:
             return
 
     def read(self, connection: sqlite3.Connection, table: str, columns: Sequence[str], null: int) -> IntArray | None:
-        """Return integers as an array (columns, rows) in the order of the rowid; None if sqlite3 has to read the table.
+        """Return integers as an array (columns x rows) in rowid order; None if sqlite3 has to read the table.
 
-        NULL, text and bytes are `null`. `connection` is a connection to the file. Raises sqlite3.DatabaseError if the
-        pages of the table do not form a tree, because sqlite3 could take forever to go through them.
+        NULL, text and bytes are `null`. `connection` is a connection to the file. Raises sqlite3.DatabaseError as
+        `check_tree` does.
         """
 
         def rows(file: _File, leaves: IntArray, request: _Request) -> IntArray:
@@ -94,8 +94,8 @@ class PageReader:
         null: int,
         convert: Callable[[Sequence[IntArray]], T],
     ) -> list[T] | None:
-        """Return what `convert` makes of the integers of each block of rows, which are gone when it returns; otherwise
-        as `read`."""
+        """Return what `convert` makes of the integers of each block of rows, as `read` reads them. Blocks last only for
+        the call."""
 
         def converted(file: _File, leaves: IntArray, request: _Request) -> list[T]:
             return [convert(list(block)) for block in _read_row_blocks(file, leaves, request, len(columns), null)]
@@ -139,20 +139,20 @@ def _get_state(status: os.stat_result) -> _State:
 
 @dataclass(frozen=True)
 class _Request:
-    """The columns that a caller asks for, in the order in which the table stores them."""
+    """Columns that a caller asks for, in the order in which the table stores them."""
 
     root: int
     """Number of the first page of the table."""
     want: IntArray
-    """For each column up to the last requested one: its place in the answer, or -1."""
+    """For each column up to the last requested one: its place in the result, or -1."""
     has_default: npt.NDArray[np.bool_]
-    """Columns that are not NULL where a row lacks them: ALTER TABLE ADD COLUMN leaves the rows as they are."""
+    """Columns that are not NULL if a row lacks them: ALTER TABLE ADD COLUMN leaves the rows as they are."""
     alias: int
-    """Place in the answer of the column that stands for the rowid and is stored as NULL, or -1."""
+    """Place in the result of the column that stands for the rowid and is stored as NULL, or -1."""
 
     @staticmethod
     def find(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> _Request:
-        """Look up the columns. Raises _UnusualError also where sqlite3 fails, since it will fail again."""
+        """Look up the columns. Raises _UnusualError also if sqlite3 fails, because it will fail again."""
         root = _find_root(connection, table)
         try:
             schema, indexes_of_key = _read_schema(connection, table)
@@ -167,7 +167,7 @@ class _Request:
             raise _UnusualError
         places = [names.index(name) for name in columns]
         if any(real in types[place] for place in places for real in ("REAL", "FLOA", "DOUB")):
-            raise _UnusualError  # where small numbers are stored as integers
+            raise _UnusualError  # SQLite stores small numbers in such columns as integers
         want = np.full(max(places) + 1, -1, np.int64)
         want[places] = np.arange(len(places))
         alias = -1
@@ -183,7 +183,7 @@ def _find_root(connection: sqlite3.Connection, table: str) -> int:
     """Return the number of the first page of a table."""
     statement = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?"
     try:
-        connection.execute(f"SELECT rowid FROM {quote(table)} LIMIT 0")  # fails where there is no rowid
+        connection.execute(f"SELECT rowid FROM {quote(table)} LIMIT 0")  # fails if there is no rowid
         ((root,),) = connection.execute(statement, (table,))
     except (sqlite3.Error, ValueError):
         raise _UnusualError from None
@@ -193,7 +193,7 @@ def _find_root(connection: sqlite3.Connection, table: str) -> int:
 
 
 def _read_schema(connection: sqlite3.Connection, table: str) -> tuple[list[tuple[Any, ...]], int]:
-    """Return the columns of a table as they are stored (a row for each), and the number of indexes of its key."""
+    """Return the columns of a table in stored order (one row for each), and the number of indexes on its key."""
     columns = connection.execute(
         "SELECT name, upper(type), dflt_value IS NOT NULL, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid", (table,)
     )
@@ -208,7 +208,7 @@ def quote(name: str) -> str:
 
 @dataclass(frozen=True)
 class _File:
-    """An open database file and the facts of its header (1.3 of the format)."""
+    """Open database file, and facts from its header (1.3 of the format)."""
 
     raw: FileIO
     page_size: int
@@ -241,7 +241,7 @@ class _File:
         return _File(raw, page_size, page_size - reserved, pages)
 
     def blocks(self, numbers: IntArray) -> Iterator[tuple[ByteArray, int]]:
-        """Yield contents of pages in their order, a block at a time, and the pages of each; the next overwrites it."""
+        """Yield blocks of pages in their order, each with its number of pages; the next block overwrites it."""
         block = max(_BLOCK_BYTES // self.page_size, 1)
         buffer = np.zeros(min(block, numbers.size) * self.page_size + SLACK, np.uint8)
         view = buffer.data
@@ -262,7 +262,7 @@ class _File:
 
 
 def _find_leaves(file: _File, root: int) -> IntArray:
-    """Return the numbers of the leaf pages below a page, in the order of rows: all are on the last level."""
+    """Return the numbers of the leaf pages below a page, in the order of rows. All leaves are on the last level."""
     seen = np.zeros(file.pages + 1, np.bool_)
     visited = 0
     level = np.array([root], np.int64)
@@ -295,7 +295,7 @@ def _read_rows(file: _File, leaves: IntArray, request: _Request, columns: int, n
         cells = _count_cells(file, block, pages)
         done += pages
         if rows + cells > integers.shape[1]:
-            # Expect as many rows in each page to come as in those before; memory that is never used is never granted.
+            # Expect as many rows per page as so far; the system never allocates memory that is never used.
             wider = np.empty((columns, (rows + cells) * leaves.size // done * 51 // 50 + 1), np.int64)
             wider[:, :rows] = integers[:, :rows]
             integers = wider
@@ -304,7 +304,7 @@ def _read_rows(file: _File, leaves: IntArray, request: _Request, columns: int, n
 
 
 def _read_row_blocks(file: _File, leaves: IntArray, request: _Request, columns: int, null: int) -> Iterator[IntArray]:
-    """Yield the rows of a block of leaf pages at a time; the next block overwrites them."""
+    """Yield the rows of one block of leaf pages after the other; the next block overwrites them."""
     integers = np.empty((columns, 0), np.int64)
     for block, pages in file.blocks(leaves):
         cells = _count_cells(file, block, pages)
@@ -324,7 +324,7 @@ def _count_cells(file: _File, block: ByteArray, pages: int) -> int:
 def _read_block(
     file: _File, block: ByteArray, pages: int, request: _Request, null: int, into: IntArray, row: int
 ) -> int:
-    """Read the rows of leaf pages into into[:, row:]; return the row after the last."""
+    """Read the rows of leaf pages into `into[:, row:]`; return the row after the last."""
     row = page_kernels.read_leaves(
         block, pages, file.page_size, file.usable, request.want, request.has_default, request.alias, null, into, row
     )

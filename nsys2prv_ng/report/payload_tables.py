@@ -1,12 +1,13 @@
-"""NVTX payloads as tables: nsys export --dynamic-tables, experimental since nsys 2026.4 (schema 3.28).
+"""Reads NVTX payloads from tables: nsys export --dynamic-tables, experimental since nsys 2026.4 (schema 3.28).
 
-By NVIDIA's reference of the SQLite schema, each payload schema of a process and domain has a table
+According to NVIDIA's reference of the SQLite schema, each payload schema of a process and domain has a table
 DYNAMIC_NVTXPAYLOAD_DATATYPE_<globalPid>_<domainId>_<schemaId> with a row for each payload: `eventId`, which refers to
 NVTX_EVENTS, and a column for each field that holds one value. NVTX_EXPORT_TRANSLATION has the name of the column of
-each field, and NVTX_EVENTS_PAYLOAD_SCHEMAS every event with a payload. Arrays have tables of their own, of longer
+each field, and NVTX_EVENTS_PAYLOAD_SCHEMAS lists every event with a payload. Arrays have their own tables with longer
 names.
 
-What the reference leaves open is not read: events with several payloads, and fields whose column is not certain.
+The program does not read what the reference leaves open: events with several payloads, and fields whose column is not
+certain.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.nvtx_payload import Fields
 
 PREFIX = "DYNAMIC_"
-"""Start of the names of tables whose content depends on the profiled program."""
+"""Start of the names of tables whose columns depend on the profiled program."""
 LINKS = Table("NVTX_EVENTS_PAYLOAD_SCHEMAS", (), {"eventId": NULL})
 _NAMES = "NVTX_EXPORT_TRANSLATION"
 _DATA = re.compile(PREFIX + r"NVTXPAYLOAD_DATATYPE_(-?[0-9]{1,20})_([0-9]{1,20})_[0-9]{1,20}")
@@ -32,7 +33,7 @@ _EVENT = "eventId"
 
 
 class PayloadEvents(NamedTuple):
-    """n rows of NVTX_EVENTS: their `eventId` (NULL if unknown), process (key) and domain."""
+    """n rows of NVTX_EVENTS: `eventId` (NULL if unknown), process key and domain."""
 
     event: IntArray
     process: IntArray
@@ -47,9 +48,9 @@ def has_payload_tables(database: Database) -> bool:
 def read_payload_tables(
     database: Database, events: PayloadEvents, names: Sequence[str]
 ) -> tuple[IntArray, list[Fields | None]]:
-    """Return (index into the payloads for each event, -1 for events without; distinct payloads).
+    """Return (index into the payloads for each event, -1 for events without a payload; distinct payloads).
 
-    Payloads hold the fields with these names. One is None if the event has a payload of which nothing is certain.
+    Payloads contain the fields with these names. A payload is None if nothing in it is certain.
     """
     order, event = _sort_unique(events.event)
     payloads: list[Fields | None] = [None]
@@ -61,9 +62,9 @@ def read_payload_tables(
         if not columns:
             continue
         read, fields = _read_fields(database, table, columns)
-        of_key = (events.process[order] == key[0]) & (events.domain[order] == key[1])
+        has_key = (events.process[order] == key[0]) & (events.domain[order] == key[1])
         place, is_known = _find(event, read[_EVENT])
-        is_known &= of_key[place]
+        is_known &= has_key[place]
         place, codes = place[is_known], fields.codes[is_known]
         times = np.bincount(place, minlength=event.size)
         again = (times > 1) | ((times > 0) & (index >= 0))
@@ -75,9 +76,9 @@ def read_payload_tables(
         linked = np.zeros(event.size, np.bool_)
         linked[place[is_known]] = True
         index[linked & (index < 0)] = 0
-    of_event = np.full(events.event.size, -1, np.int64)
-    of_event[order] = index
-    return of_event, payloads
+    payload_of_event = np.full(events.event.size, -1, np.int64)
+    payload_of_event[order] = index
+    return payload_of_event, payloads
 
 
 class _DistinctFields(NamedTuple):
@@ -86,14 +87,14 @@ class _DistinctFields(NamedTuple):
 
 
 def _sort_unique(event: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (rows of the events whose id no other row has, in the order of the ids; these ids)."""
+    """Return (rows of the events with an id that no other row has, in the order of ids; these ids)."""
     ids, first, count = np.unique(event, return_index=True, return_counts=True)
     sound = (count == 1) & (ids != NULL)
     return first[sound].astype(np.int64), ids[sound]
 
 
 def _find(event: IntArray, wanted: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return (place among sorted events of each wanted one, whether it is there)."""
+    """Return (position of each wanted event among sorted events, whether it is there)."""
     if not event.size:
         return np.zeros(wanted.size, np.int64), np.zeros(wanted.size, np.bool_)
     place = np.minimum(np.searchsorted(event, wanted), event.size - 1)
@@ -101,22 +102,22 @@ def _find(event: IntArray, wanted: IntArray) -> tuple[IntArray, BoolArray]:
 
 
 def _list_tables(database: Database, events: PayloadEvents) -> list[tuple[tuple[int, int], str]]:
-    """Return the tables of payloads in the processes and domains of the events, each with its process and domain."""
+    """Return (process and domain, table) of each payload table in the processes and domains of the events."""
     _, used = find_distinct_rows(events.process, events.domain)
     known = set(used)
     tables = []
     for table in sorted(database.tables):
         if match := _DATA.fullmatch(table):
-            process = (int(match[1]) + 2**63) % 2**64 - 2**63 >> 24  # signed, as all columns of integers
+            process = (int(match[1]) + 2**63) % 2**64 - 2**63 >> 24  # signed, like all integer columns
             if (process, int(match[2])) in known:
                 tables.append(((process, int(match[2])), table))
     return tables
 
 
 def _choose_columns(present: Collection[str], names: Sequence[str], named: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the column of each of these fields, by the name of the field, as far as it is certain.
+    """Return the column of each field by the name of the field, if it is certain.
 
-    `present`: the columns of a table. `named`: pairs of a field and a column that may be its own.
+    `present`: the columns of a table. `named`: pairs of a field and a column that may belong to it.
     """
     if _EVENT not in present:
         return {}
@@ -132,7 +133,7 @@ def _choose_columns(present: Collection[str], names: Sequence[str], named: Seque
 
 
 def _read_fields(database: Database, table: str, columns: Mapping[str, str]) -> tuple[Columns, _DistinctFields]:
-    """Return the columns of a table, and its distinct rows as fields. A column without a number is read as text."""
+    """Return the columns of a table, and its distinct rows as fields. A column without any number is read as text."""
     read = database.read(Table(table, (_EVENT,), dict.fromkeys(columns.values(), NULL)), "")
     as_text = [column for column in columns.values() if (read[column] == NULL).all()]
     texts = database.read(Table(table, (_EVENT,), text=tuple(as_text)), "").texts if as_text else {}

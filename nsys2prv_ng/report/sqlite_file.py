@@ -1,9 +1,8 @@
-"""An export to SQLite, opened without touching it.
+"""Reads an export to SQLite without changing it.
 
-PageReader reads the columns of large tables, and sqlite3 what is small. SQLAlchemy writes the statements that select
-rows of large tables; it is imported for those only, since that takes 0.2 s, in which sqlite3 reads 200,000 rows. Values
-may be of another type than their column declares, so each is asked for its own.
-"""
+PageReader reads integer columns of large tables, and sqlite3 reads everything else. SQLAlchemy writes the statements
+that select rows of large tables; it is imported for these only, because that takes 0.2 s, in which sqlite3 reads
+200,000 rows. Values may have another type than their column declares, so each value is asked for its own.
 
 from __future__ import annotations
 
@@ -16,9 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.report.pages import PageReader, quote
+from nsys2prv_ng.report.formats import FOLDER_FORMATS, PARQUET, SQLITE
+from nsys2prv_ng.report.pages import SMALL, PageReader, quote
 from nsys2prv_ng.report.table_reader import (
     NULL,
     TEXT_BLOCK_ROWS,
@@ -27,29 +27,34 @@ from nsys2prv_ng.report.table_reader import (
     make_unreadable_error,
 )
 
-_MAGIC = b"SQLite format 3\x00"
 _TRACE_START = b"#Paraver"
-_TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
-"""First bytes of a file of one table: Parquet, Arrow, Arrow as a stream."""
+_TABLE_STARTS = tuple(start for format in FOLDER_FORMATS for start in format.first_bytes)
+"""First bytes of a file with one table."""
 _BLOCK_ROWS = 1 << 16
 _FEW_ROWS = 1 << 15
-"""Most rows of a table that is read whole, to select some of them then."""
-
+"""Tables with more rows are large: SQL selects rows of them. Of smaller tables, all rows are read."""
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of damaged files; the last occurs where sqlite3's own message quotes invalid text."""
+"""Errors of damaged files; the last one occurs if sqlite3's own message quotes invalid text."""
 _SELECT_TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 _SELECT_COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden != 1"
+
+_VALUES = {
+    pa.string(): "CASE typeof({0}) WHEN 'text' THEN {0} END",
+    pa.binary(): "CASE WHEN typeof({0}) IN ('blob', 'text') THEN CAST({0} AS BLOB) END",
+    pa.float64(): "CASE WHEN typeof({0}) IN ('real', 'integer') THEN CAST({0} AS REAL) END",
+}
+"""SQL for a column's values of each type; other values are NULL."""
 
 T = TypeVar("T")
 
 
 class SqliteFile:
-    """The TableReader of an SQLite file. Raises ReportError for a file that is not an SQLite database, or is damaged.
+    """TableReader of an SQLite file. Raises ReportError for a file that is not an SQLite database, or is damaged.
 
-    `small`: least number of leaf pages of the tables that are read without sqlite3.
+    `small`: the fewest leaf pages of a table that is read without sqlite3.
     """
 
-    def __init__(self, path: Path, small: int | None = None) -> None:
+    def __init__(self, path: Path, small: int = SMALL) -> None:
         self.path = path
         _check_file(path)
         try:
@@ -128,27 +133,15 @@ class SqliteFile:
         flat = np.fromiter(chain.from_iterable(self._connection.execute(statement)), np.int64)
         return flat.reshape(-1, len(columns)).T
 
-    def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
-        return self._values(table, _select_text(column), pa.string())
+    def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
+        return pa.chunked_array(list(self._blocks(table, column, kind, _BLOCK_ROWS)), kind)
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        return [convert(block) for block in self._blocks(table, _select_text(column), pa.string(), TEXT_BLOCK_ROWS)]
+        return [convert(block) for block in self._blocks(table, column, pa.string(), TEXT_BLOCK_ROWS)]
 
-    def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
-        quoted = quote(column)
-        value = f"CASE WHEN typeof({quoted}) IN ('blob', 'text') THEN CAST({quoted} AS BLOB) END"
-        return self._values(table, value, pa.binary())
-
-    def read_reals(self, table: str, column: str) -> FloatArray:
-        quoted = quote(column)
-        value = f"CASE WHEN typeof({quoted}) IN ('real', 'integer') THEN CAST({quoted} AS REAL) END"
-        return np.asarray(self._values(table, value, pa.float64()).to_numpy(), np.float64)
-
-    def _values(self, table: str, value: str, kind: pa.DataType) -> pa.ChunkedArray:
-        return pa.chunked_array(list(self._blocks(table, value, kind, _BLOCK_ROWS)), kind)
-
-    def _blocks(self, table: str, value: str, kind: pa.DataType, rows: int) -> Iterator[pa.Array]:
-        """Yield the values of at most `rows` rows at a time."""
+    def _blocks(self, table: str, column: str, kind: pa.DataType, rows: int) -> Iterator[pa.Array]:
+        """Yield the values of at most `rows` rows at once."""
+        value = _VALUES[kind].format(quote(column))
         try:
             cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY rowid")
             while rows_read := cursor.fetchmany(rows):
@@ -165,7 +158,7 @@ def _check_file(path: Path) -> None:
         raise ReportError(f"{path}: is a device or a pipe; write its content to a file")
     try:
         with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
+            start = file.read(16)
     except OSError as error:
         raise make_unreadable_error(path, error) from None
     if not start:
@@ -173,12 +166,12 @@ def _check_file(path: Path) -> None:
     if start.startswith(_TABLE_STARTS):
         raise ReportError(
             f"{path}: not a whole export; if it is a table of one, name the folder that it is in,"
-            " else make one with: nsys export --type parquetdir REPORT.nsys-rep"
+            f" else make one with: {PARQUET.command}"
         )
     if start.startswith(_TRACE_START):
         raise ReportError(f"{path}: is a Paraver trace; name the reports that it was made of")
-    if start != _MAGIC:
-        raise ReportError(f"{path}: not an SQLite database; make one with: nsys export --type sqlite REPORT.nsys-rep")
+    if start not in SQLITE.first_bytes:
+        raise ReportError(f"{path}: not an SQLite database; make one with: {SQLITE.command}")
     for suffix in ("-wal", "-journal"):
         beside = path.with_name(path.name + suffix)
         if beside.exists():
@@ -186,11 +179,6 @@ def _check_file(path: Path) -> None:
                 f"{path}: {beside.name} beside it says that a program is writing to it or was stopped while it was;"
                 " end that program, or open the report once with sqlite3, or export it again"
             )
-
-
-def _select_text(name: str) -> str:
-    quoted = quote(name)
-    return f"CASE typeof({quoted}) WHEN 'text' THEN {quoted} END"
 
 
 def _select_integer(name: str) -> str:

@@ -1,7 +1,7 @@
-"""An export to a folder with a file for each table: TABLE.parquet (parquetdir) or TABLE.arrow (arrowdir).
+"""Reads an export to a folder with a file for each table: TABLE.parquet (parquetdir) or TABLE.arrow (arrowdir).
 
-Only the files of requested tables are opened, and only the requested columns are read, a block of rows at a time.
-Nothing is mapped into memory: if someone truncates the file, touching a map kills the program.
+Only the files of requested tables are opened, and only the requested columns are read, one block of rows after the
+other. Nothing is mapped into memory: if someone truncates the file, touching a map kills the program.
 """
 
 from __future__ import annotations
@@ -15,29 +15,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
-from nsys2prv_ng.report.table_reader import (
-    SUFFIXES,
-    TEXT_BLOCK_ROWS,
-    Among,
-    make_damage_error,
-    make_unreadable_error,
-)
+from nsys2prv_ng.report.formats import ARROW, FOLDER_FORMATS, PARQUET, TABLE_SUFFIXES
+from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, make_damage_error, make_unreadable_error
 
-_PARQUET, _ARROW_FILE, _ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
-"""First bytes of files of tables."""
+_PARQUET = PARQUET.first_bytes
+_ARROW_FILE, _ARROW_STREAM = ARROW.first_bytes
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _BLOCK_ROWS = 1 << 17
 
 T = TypeVar("T")
 Block = dict[str, pa.Array]
-"""Some rows of a table: columns by their names."""
+"""Some rows of a table: columns by name."""
 
 
 class TableFolder:
-    """The TableReader of a folder. Raises ReportError for a folder that holds no tables, or files of two kinds."""
+    """TableReader of a folder. Raises ReportError for a folder without tables, or with files in two formats."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +40,7 @@ class TableFolder:
         self.tables = frozenset(self._files)
 
     def close(self) -> None:
-        """Files are open only while they are read."""
+        """Do nothing: files are open only while they are read."""
 
     def list_columns(self, table: str) -> frozenset[str]:
         with _open(self._files[table]) as file:
@@ -68,7 +63,7 @@ class TableFolder:
             return [arrow_values.read_objects(rows[name].combine_chunks()) for name in columns]
 
         parts = self._read(table, [*columns, *among], values)
-        # What is not a number (NaN) is NULL in SQLite, and differs from itself.
+        # NaN is NULL in SQLite, and differs from itself.
         return [[v if v == v else None for part in parts for v in part[i]] for i in range(len(columns))]
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
@@ -76,7 +71,7 @@ class TableFolder:
         by_column = [[part[i] for part in parts] for i in range(len(columns))]
         del parts
         joined = []
-        while by_column:  # a column at a time, so that no more than one is held twice
+        while by_column:  # one column after the other, so that only one is in memory twice
             joined.append(np.concatenate(by_column.pop(0) or [np.zeros(0, np.int64)]))
         return joined
 
@@ -85,9 +80,9 @@ class TableFolder:
             table, columns, lambda block: convert([arrow_values.read_integers(block[name]) for name in columns])
         )
 
-    def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
-        parts = self._read(table, [column], lambda block: arrow_values.read_texts(block[column]))
-        return pa.chunked_array(parts, pa.string())
+    def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
+        parts = self._read(table, [column], lambda block: arrow_values.READ_VALUES[kind](block[column]))
+        return pa.chunked_array(parts, kind)
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         def parts(block: Block) -> list[T]:
@@ -96,14 +91,6 @@ class TableFolder:
 
         return [part for block_parts in self._read(table, [column], parts) for part in block_parts]
 
-    def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
-        parts = self._read(table, [column], lambda block: arrow_values.read_blobs(block[column]))
-        return pa.chunked_array(parts, pa.binary())
-
-    def read_reals(self, table: str, column: str) -> FloatArray:
-        parts = self._read(table, [column], lambda block: arrow_values.read_reals(block[column]))
-        return np.concatenate(parts or [np.zeros(0)])
-
     def _read(self, table: str, columns: Sequence[str], convert: Callable[[Block], T]) -> list[T]:
         """Return what `convert` makes of each block of rows."""
         with _open(self._files[table]) as file:
@@ -111,7 +98,7 @@ class TableFolder:
 
 
 def _copy(array: pa.Array) -> pa.Array:
-    """Copy a slice: otherwise its offsets would be those in the whole array, which may need 64 bits."""
+    """Copy a slice: otherwise its offsets would count from the start of the whole array, which may need 64 bits."""
     return array.take(pa.array(np.arange(len(array))))
 
 
@@ -123,12 +110,10 @@ def _find_files(folder: Path) -> dict[str, Path]:
         raise make_unreadable_error(folder, error) from None
     if not entries:
         raise ReportError(f"{folder}: the folder is empty; export the report again")
-    files = [path for path in entries if path.suffix in SUFFIXES and not path.name.startswith(".")]
+    files = [path for path in entries if path.suffix in TABLE_SUFFIXES and not path.name.startswith(".")]
     if not files:
-        raise ReportError(
-            f"{folder}: is a folder, but holds no tables of an export (TABLE.parquet or TABLE.arrow);"
-            " name the reports in it"
-        )
+        names = " or ".join(f"TABLE{format.table_suffixes[0]}" for format in FOLDER_FORMATS)
+        raise ReportError(f"{folder}: is a folder, but holds no tables of an export ({names}); name the reports in it")
     first_by_suffix = {path.suffix: path.name for path in reversed(files)}
     if len(first_by_suffix) > 1:
         raise ReportError(
@@ -140,7 +125,7 @@ def _find_files(folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def _open(path: Path) -> Iterator[BinaryIO]:
-    """Open the file of a table; turn every error of reading it into a ReportError."""
+    """Open the file of a table; turn every error while reading it into a ReportError."""
     try:
         with path.open("rb") as file:
             if not file.peek(1):
@@ -148,12 +133,12 @@ def _open(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise (make_unreadable_error(path, error) if error.strerror else make_damage_error(path, error)) from None
-    except MemoryError:  # also where damage asks for more than there can be
+    except MemoryError:  # also if damage asks for more memory than can exist
         raise ReportError(
             f"{path}: takes more memory to read than there is;"
             " translate fewer reports at once, or export the report again if it does not help"
         ) from None
-    except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:  # pyarrow raises Python's own, too
+    except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:  # pyarrow also raises Python's errors
         raise make_damage_error(path, error) from None
 
 
@@ -171,14 +156,14 @@ def _read_column_names(file: BinaryIO) -> list[str]:
 
 
 def _open_arrow(file: BinaryIO, options: pa.ipc.IpcReadOptions | None = None) -> pa.RecordBatchReader:
-    """Return a reader of an Arrow file, which has batches by number, or of an Arrow stream, which has the next one."""
+    """Return a reader of an Arrow file (batches by number) or an Arrow stream (one batch after the other)."""
     start = _read_start(file)
     if start.startswith(_ARROW_FILE):
         return pa.ipc.open_file(file, options=options)
     if not start.startswith(_ARROW_STREAM):
         raise pa.ArrowInvalid("neither a Parquet nor an Arrow file")
     file.seek(-min(len(_END_OF_STREAM), len(start)), 2)
-    if file.read() != _END_OF_STREAM:  # a stream that ends between two batches looks whole otherwise
+    if file.read() != _END_OF_STREAM:  # otherwise a stream that was cut between two batches looks whole
         raise pa.ArrowInvalid("the Arrow stream has no end")
     file.seek(0)
     return pa.ipc.open_stream(file, options=options)

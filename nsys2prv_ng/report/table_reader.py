@@ -1,4 +1,4 @@
-"""The interface of a reader of tables: Database has one for each kind of export."""
+"""Defines the interface of table readers: Database has one for each format of exports."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 
 T = TypeVar("T")
 
 NULL = np.iinfo(np.int64).min
-"""Stands for NULL, and for every value that is not a number, in columns of integers."""
-
-SUFFIXES = (".parquet", ".arrow", ".arrows")
-"""Suffixes of files of tables in folders; other programs use the last one for Arrow streams."""
+"""Stands for NULL, and for every value that is not a number, in integer columns."""
 
 TEXT_BLOCK_ROWS = 1 << 13
-"""Most rows of a block of texts, which may be large: with a thousand bytes each they take 8 MB."""
+"""Most rows in a block of texts, which may be large: with a thousand bytes each they take 8 MB."""
 
 Among = Mapping[str, Collection[int]]
-"""A condition on rows: each of these columns holds one of its integers."""
+"""Condition on rows: the value in each of these columns is one of its integers."""
 
 
 class TableReader(Protocol):
-    """Tables of one export. Callers ask only for columns that exist; what cannot be read raises ReportError.
+    """Reader of the tables of one export. Callers ask only for columns that exist; damage raises ReportError.
 
     Rows are in the order of the file. Values are as in SQLite: integers are signed and have 64 bits.
     """
@@ -42,25 +39,22 @@ class TableReader(Protocol):
         """Return the number of rows of a table that exists, without reading a column."""
 
     def read_objects(self, table: str, columns: Sequence[str], among: Among) -> list[list[Any]]:
-        """Read columns of values of any kind: int, float, str, bytes or None."""
+        """Read columns of values of any type: int, float, str, bytes or None."""
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
-        """Read columns that the caller may change. Real numbers lose their fraction; other values are `NULL`."""
+        """Read integer columns that the caller may change. Floats lose their fraction; other values are `NULL`."""
 
     def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
-        """Return what `convert` makes of the same columns of each block of rows, which are gone when it returns."""
+        """Return what `convert` makes of the same columns of each block of rows. Blocks last only for the call."""
 
-    def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
-        """Read strings; other values are null."""
+    def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
+        """Read strings, bytes (also those of text) or floats: pa.string(), pa.binary() or pa.float64().
+
+        Other values are null; in floats, NaN means the same.
+        """
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         """Return what `convert` makes of the strings of each block of rows, at most `TEXT_BLOCK_ROWS` at once."""
-
-    def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
-        """Read bytes, also those of text; other values are null."""
-
-    def read_reals(self, table: str, column: str) -> FloatArray:
-        """Read floating point numbers; other values are not a number (NaN)."""
 
     def close(self) -> None:
         """Close the files."""
@@ -69,7 +63,7 @@ class TableReader(Protocol):
 def make_damage_error(path: Path, error: Exception | str, table: str = "") -> ReportError:
     """Return the error of a file, or a table in it, that cannot be read."""
     where = f"table {table} " if table else ""
-    lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
     return ReportError(f"{path}: {where}cannot be read ({lines[0].rstrip('.')}); export the report again")
 
 

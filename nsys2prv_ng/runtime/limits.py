@@ -13,30 +13,30 @@ _TO_READ = 8
 """Bytes of memory needed to read one byte of an export: 2 to 3 if most are numbers, more for texts."""
 
 _MOST_THREADS = 16
-"""The most threads that format: they keep up with any disk, and their blocks take memory."""
+"""Most threads that format: they keep up with any disk, and their blocks take memory."""
 
 
 _KEPT_FREE = 128 << 20
-"""Bytes of freed memory that the C library keeps at the end of its heap; what is free below stays in any case."""
+"""Bytes of freed memory that the C library keeps at the end of its heap; it always keeps free memory below the end."""
 
 _LARGEST_IN_HEAP = 32 << 20
-"""The largest array (bytes) that may be in the heap; glibc allows no more."""
+"""Largest array (bytes) that may be in the heap; glibc allows no larger one."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Numbers of the settings in glibc's malloc.h."""
 
 
 def keep_freed_memory() -> None:
-    """Let glibc use freed memory again, rather than return it: new pages from the kernel have to be cleared first."""
+    """Let glibc reuse freed memory instead of returning it: the kernel has to clear new pages first."""
     with suppress(OSError, AttributeError):  # another C library
         set_option = ctypes.CDLL(None).mallopt
         set_option(_M_TRIM_THRESHOLD, _KEPT_FREE)
         set_option(_M_MMAP_THRESHOLD, _LARGEST_IN_HEAP)
-        set_option(_M_ARENA_MAX, 1)  # heaps of threads are given back as soon as they are empty
+        set_option(_M_ARENA_MAX, 1)  # glibc returns the heaps of threads as soon as they are empty
 
 
 def count_usable_cores() -> int:
-    """Return the number of cores that this process may use: in a Slurm step, those of the step."""
+    """Return the number of cores that this process may use: in a Slurm step, the cores of the step."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
@@ -47,7 +47,7 @@ def get_default_memory() -> int:
     for file in list_control_group_limits():
         try:
             limits.append(int(file.read_text()))
-        except (OSError, ValueError):  # not there, or "max"
+        except (OSError, ValueError):  # missing, or "max"
             continue
     return min(limits) // 4
 
@@ -55,7 +55,7 @@ def get_default_memory() -> int:
 def list_control_group_limits(
     groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")
 ) -> list[Path]:
-    """Return the files that may hold a memory limit: of this process's control group and of all groups around it."""
+    """Return the files that may contain a memory limit: for this process's control group and all groups around it."""
     try:
         lines = groups.read_text().splitlines()
     except OSError:
@@ -79,7 +79,7 @@ class Resources:
 
     jobs: int = field(default_factory=count_usable_cores)
     memory: int = field(default_factory=get_default_memory)
-    """For reading, then for the events that are kept until all reports are read."""
+    """Memory for reading, then for the events that are kept until all reports are read."""
     folder: Path | None = None
     """None for the folder of the trace: on many compute nodes the temporary folder is small or in memory."""
 

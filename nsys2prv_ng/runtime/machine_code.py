@@ -1,14 +1,15 @@
-"""Numba's cache of machine code, made safe and quick. Everything here extends private parts of numba (0.59 to 0.69).
+"""Makes numba's cache of machine code safe and fast. Everything here extends private parts of numba (0.59 to 0.69).
 
-Its files are named by processor, Python and signature, and are written by renaming. Five things are added:
+Numba names the files by processor, Python and signature, and writes them by renaming. This module adds five things:
 
-- Damaged files, and folders that cannot be written, mean that a function is compiled again, never an error.
-- A file is used only for the key that it was written for, also where several processes write at once.
+- If a file is damaged or a folder cannot be written, a function is compiled again; there is never an error.
+- A file is used only for the key that it was written for, even if several processes write at once.
 - Code is used only while the constants and compiled functions that it refers to are the same. Numba freezes them into
-  the code, but looks only at the file of the function itself when it decides whether its code is stale.
-- A user's cache folder that is not absolute counts as not set, as its specification demands.
+  the code, but checks only the source file of the function itself to decide whether its code is stale.
+- A user's cache folder that is not absolute counts as not set, as the XDG specification demands.
 - What only compiling needs is loaded when something is compiled. A function takes 1 ms to load instead of 4, and no
-  function loads modules of numba that take 0.08 s.
+  function imports modules of numba that take 0.08 s. Of 0.35 s of CPU time that `summary` of four samples saves, 0.07
+  come from the code for LLVM, 0.15 from the modules, and the rest from numba's context for compiling.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from nsys2prv_ng.version import __version__
 
 
 def initialize_runtime() -> None:
-    """Initialize what numba needs to call compiled functions, without what only compiling needs (0.2 s)."""
+    """Initialize what numba needs to call compiled functions, but not what only compiling needs (0.2 s)."""
     entrypoints.init_all()  # looks through all installed packages for extensions
     rtsys.initialize(registry.cpu_target.target_context)
 
 
 class MachineCodeCache:
-    """The cache of one function. Its folder is looked for at the first call, since that writes a file into it."""
+    """Cache of one function. It looks for its folder at the first call, because that writes a file into the folder."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
@@ -51,33 +52,33 @@ class MachineCodeCache:
         with suppress(RuntimeError):  # no folder can be written
             try:
                 return _FunctionCache(self._function)
-            except (AttributeError, TypeError):  # numba's private parts are others
+            except (AttributeError, TypeError):  # another numba with other private parts
                 return FunctionCache(self._function)
         return NullCache()
 
     @property
     def cache_path(self) -> str | None:
-        """The folder; None if there is none."""
+        """The folder; None without a folder."""
         path: str | None = self._cache.cache_path
         return path
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return the code for a signature, or None where there is none that is sound."""
+        """Return the code for a signature, or None if there is no sound code."""
         try:
             return self._cache.load_overload(signature, target_context)
-        except Exception:  # unpickling what is damaged raises anything
+        except Exception:  # unpickling damaged data may raise anything
             with suppress(OSError):
                 self._cache.flush()
             return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep the code for a signature, if that is possible."""
+        """Keep the code for a signature if possible."""
         with suppress(Exception):  # no space, or a damaged index that cannot be replaced
             self._cache.save_overload(signature, result)
 
 
 class _FunctionCache(FunctionCache):
-    """Numba's cache of one function. Raises RuntimeError where no folder can be written."""
+    """Numba's cache of one function. Raises RuntimeError if no folder can be written."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
@@ -86,13 +87,13 @@ class _FunctionCache(FunctionCache):
         self._cache_file.file_stamp = self._impl.locator.get_source_stamp()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        # Numba would load here what only compiling needs, which takes 0.2 s; it loads that later if it has to.
+        # Numba would load what only compiling needs here, which takes 0.2 s; it loads it later if necessary.
         rtsys.initialize(target_context)
         return self._load_overload(signature, target_context)
 
 
 class _UserFolder:
-    """Mixin for numba's locator of the user's own cache folder: skips a folder that is not absolute."""
+    """Mixin for numba's locator of the user's cache folder: skips a folder that is not absolute."""
 
     _py_file: str
     get_suitable_cache_subpath: Callable[[str], str]
@@ -112,7 +113,7 @@ def _find_user_cache() -> Path | None:
 
 
 def _replace_user_folder(locators: list[Any]) -> list[Any]:
-    """Return numba's locators (0.64 renamed them), with `_UserFolder` before that of the user's folder."""
+    """Return numba's locators (0.64 renamed them), with `_UserFolder` mixed into the locator of the user's folder."""
     return [
         type("UserFolder", (_UserFolder, locator), {}) if locator.__name__.endswith("UserWideCacheLocator") else locator
         for locator in locators
@@ -120,7 +121,7 @@ def _replace_user_folder(locators: list[Any]) -> list[Any]:
 
 
 class _Implementation(CompileResultCacheImpl):
-    """How a function is kept: numba's parts of it, and beside them the code for LLVM, which only its callers need."""
+    """Form in which a function is kept: numba's parts, and separately the code for LLVM, which only callers need."""
 
     _locator_classes = _replace_user_folder(CompileResultCacheImpl._locator_classes)
 
@@ -141,7 +142,7 @@ _FunctionCache._impl_class = _Implementation
 
 
 class _Unparsed:
-    """A module of LLVM, parsed when something of it is used: compiling a caller of its function copies it."""
+    """LLVM module that is parsed at the first use: compiling a caller of its function copies it."""
 
     def __init__(self, bitcode: bytes) -> None:
         self._bitcode = bitcode
@@ -156,7 +157,7 @@ def _make_empty_bitcode() -> bytes:
 
 
 def _list_symbols(module: Any) -> list[str]:
-    """Return the names of what a module of LLVM defines."""
+    """Return the names that an LLVM module defines."""
     return [
         value.name
         for values in (module.functions, module.global_variables)
@@ -166,9 +167,10 @@ def _list_symbols(module: Any) -> list[str]:
 
 
 class _Files(IndexDataCacheFile):
-    """Numba's files, each with the key that it is for and a digest.
+    """Numba's files, each with its key and a digest.
 
-    The index of one process may name the file of another: both number theirs by what they have seen.
+    The index of one process may name the file of another process, because each process numbers files by what it has
+    seen.
     """
 
     function: Callable[..., object]
@@ -177,14 +179,14 @@ class _Files(IndexDataCacheFile):
 
     @property
     def _source_stamp(self) -> object:
-        """What the code depends on; computed at the first call, when the module of the function is complete."""
+        """What the code depends on, computed at the first call, when the module of the function is complete."""
         if self._stamp is None:
             self._stamp = self.file_stamp, __version__, digest_dependencies(self.function)
         return self._stamp
 
     @_source_stamp.setter
     def _source_stamp(self, stamp: object) -> None:
-        pass  # numba sets it when the cache is made, which is too early
+        pass  # numba sets it when it makes the cache, which is too early
 
     def save(self, key: object, data: object) -> None:
         code = self._dump(data)
@@ -200,7 +202,7 @@ class _Files(IndexDataCacheFile):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Loads what numba keeps, but not the modules of the functions that it compiled into the code."""
+    """Unpickler for what numba keeps, which does not import the modules of functions within the code."""
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name)
@@ -208,7 +210,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _rebuild_environment(module: str, constants: Any, name: str) -> Any:
-    """Return the environment of a function, as numba does; its global names are used in object mode only."""
+    """Return the environment of a function, as numba does; only object mode uses its global names."""
     if module in sys.modules:
         return environment._rebuild_env(module, constants, name)
     rebuilt = environment.lookup_environment(name)
@@ -234,14 +236,14 @@ def digest_dependencies(function: Callable[..., object]) -> str:
 
 
 def _list_dependencies(function: Any, seen: set[int]) -> Iterator[str]:
-    """Yield a line for each constant, and the lines of each compiled function, that the code names."""
+    """Yield a line for each constant that the code names, and the lines of each compiled function that it names."""
     if id(function) in seen:
         return
     seen.add(id(function))
     names = {name for code in _list_code(function.__code__) for name in code.co_names}
     for name in sorted(names):
         value = function.__globals__.get(name)
-        # Attributes of a module are names of the code as well: rec.EVENT is `rec` and `EVENT`.
+        # Attributes of a module are also names in the code: rec.EVENT is `rec` and `EVENT`.
         values = [(name, value)]
         if isinstance(value, ModuleType):
             values = [(f"{name}.{part}", getattr(value, part, None)) for part in sorted(names)]
@@ -269,6 +271,6 @@ def _list_code(code: CodeType) -> Iterator[CodeType]:
 
 
 def _format_constant(value: object) -> str:
-    """Return a text that is the same in every process: sets print in any order."""
+    """Return a text that is the same in every process, while sets print in any order."""
     parts = sorted(map(repr, value)) if isinstance(value, frozenset) else value
     return f"{type(value).__name__} {parts!r}"

@@ -1,4 +1,4 @@
-"""Runs pieces of work in parallel: in threads, or in processes where threads would wait for Python's lock."""
+"""Runs pieces of work in parallel: in threads, or in processes if threads would wait for Python's lock."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class WorkerError(Exception):
-    """An error in a process that no user is to blame for; `__cause__` shows where it occurred."""
+    """Error in a process that is not the user's fault; `__cause__` shows where it occurred."""
 
 
 class _TracebackError(Exception):
-    """The text of a traceback in another process."""
+    """Text of a traceback in another process."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An error of a piece of work, as it is sent to another process."""
+    """Error of a piece of work, in a form that can be sent to another process."""
 
     error: Exception
     where: str = ""
-    """The text of its traceback, if no user is to blame for it."""
+    """Text of its traceback if it is not the user's fault."""
 
     def throw(self) -> NoReturn:
         """Raise the error."""
@@ -47,7 +47,7 @@ class Failure:
 class _Done:
     index: int
     answer: Any
-    """What the piece returned, or a Failure."""
+    """Result of the piece, or a Failure."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Work(Generic[T]):
 
 
 def run_in_threads(function: Callable[[Item], T], items: Iterable[Item], threads: int) -> Iterator[T]:
-    """Yield the result of a function for each item, in order; only a few results are in memory at a time."""
+    """Yield the result of a function for each item, in order; only a few results are in memory at once."""
     if threads == 1:
         yield from map(function, items)
         return
@@ -78,10 +78,10 @@ def run_in_processes(
 ) -> list[T]:
     """Return the results of all pieces, in order. Each process first calls `started` with its number, from 0.
 
-    Processes are forked: they see the memory of this one, and only what `do` returns is sent back. If the system ends a
-    process, another takes its number and its piece of work, once for each piece. Raises the error of the first piece
-    that fails, or TranslationError if the system ends its process again or cannot start one. No process is left
-    running, even if this one is killed.
+    Processes are forked: they see the memory of this process, and only what `do` returns is sent back. If the system
+    ends a process, another process takes over its number and its piece of work, once for each piece. Raises the error
+    of the first piece that fails, or TranslationError if the system ends its process again or cannot start one. No
+    process is left running, even if this one is killed.
     """
     pool = _Pool(work, started)
     try:
@@ -93,19 +93,19 @@ def run_in_processes(
 
 
 class _Pool(Generic[T]):
-    """Processes that do pieces of work."""
+    """Pool of processes that do pieces of work."""
 
     def __init__(self, work: Work[T], started: Callable[[int], None]) -> None:
         self.work, self._started = work, started
         self.running: dict[Connection, BaseProcess] = {}
         self._numbers: dict[Connection, int] = {}
         self._piece: dict[Connection, int] = {}
-        """What each busy process works on."""
+        """Piece that each busy process works on."""
         self._todo = deque(range(work.count))
         self._repeated: set[int] = set()
 
     def start(self, number: int) -> Connection:
-        """Start a process and return our end of the pipe to it."""
+        """Start a process and return this end of the pipe to it."""
         pipe = _start(number, self.work, self._started, self.running)
         self._numbers[pipe] = number
         return pipe
@@ -128,7 +128,7 @@ class _Pool(Generic[T]):
                     continue
                 if isinstance(message.answer, Failure):
                     failures[message.index] = message.answer
-                    self._todo.clear()  # a piece that is running may still fail, and come earlier in the order
+                    self._todo.clear()  # a running piece that is earlier in the order may still fail
                 else:
                     answers[message.index] = message.answer
                 del self._piece[pipe]
@@ -147,7 +147,7 @@ class _Pool(Generic[T]):
                 self._replace(pipe)
 
     def _replace(self, pipe: Connection) -> None:
-        """Have another process do the piece of one that ended. Raises TranslationError for the second that ends so."""
+        """Let another process do the piece of a process that ended. Raises TranslationError if this happens twice."""
         piece, ended = self._piece.pop(pipe), self.running.pop(pipe)
         pipe.close()
         if piece in self._repeated:
@@ -161,9 +161,9 @@ class _Pool(Generic[T]):
 def _start(
     number: int, work: Work[Any], started: Callable[[int], None], running: dict[Connection, BaseProcess]
 ) -> Connection:
-    """Start a process and add it to `running`, under our end of the pipe to it, which is returned."""
+    """Start a process and add it to `running` under this end of the pipe to it, which is returned."""
     context = multiprocessing.get_context("fork")
-    # A signal between the fork and the new process's own handlers would run the handlers of this process.
+    # A signal after the fork, before the new process sets its handlers, would run the handlers of this process.
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         ours, theirs = context.Pipe()
@@ -211,14 +211,14 @@ def _serve(
     not_ours: Iterable[Connection],
     started: Callable[[int], None],
 ) -> None:
-    """Do pieces of work until this process is ended, or the one that gives them is gone."""
+    """Do pieces of work until this process is ended, or its parent is gone."""
     # The parent process gets the signals, and ends this one.
     for signum in _SIGNALS:
         if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
             ignored = signum == signal.SIGINT
             signal.signal(signum, signal.SIG_IGN if ignored else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    # While any process holds the other end of a pipe, this end does not see that the parent is gone.
+    # While any process has the other end of a pipe open, this end does not notice that the parent is gone.
     for other in not_ours:
         other.close()
     started(number)
@@ -238,7 +238,7 @@ def _serve(
 
 
 def make_failure(error: Exception) -> Failure:
-    """Return an error that is being handled as one that can be sent, whatever it holds."""
+    """Return the error that is being handled in a form that can always be sent."""
     if isinstance(error, (TranslationError, MemoryError)):
         return Failure(error)
     return Failure(WorkerError(f"{type(error).__name__}: {error}"), traceback.format_exc())

@@ -1,4 +1,4 @@
-"""Shows progress on stderr: bars on a terminal, plain lines in a log, warnings only if quiet."""
+"""Shows progress on stderr: bars on a terminal, plain lines in a log, only warnings if quiet."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ class _NoStep:
 
 
 class Progress:
-    """Shows nothing; the base of the classes that do."""
+    """Progress that shows nothing; the base of the classes that show it."""
 
     @contextmanager
     def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
-        """Start a piece of work of `total` units; `update` takes the number of units done since."""
+        """Start a piece of work with `total` units; `update` takes the number of units done since its last call."""
         yield _NoStep()
 
     def note(self, message: str) -> None:
-        """Show why something takes longer than usual, also in the middle of a step."""
+        """Show why something takes longer than usual, even in the middle of a step."""
 
     def warn(self, message: str) -> None:
         """Show what the user should know but what does not stop the work."""
 
 
 class QuietProgress(Progress):
-    """Prints warnings only."""
+    """Progress that prints only warnings."""
 
     def warn(self, message: str) -> None:
         print(f"warning: {escape_unprintable(message)}", file=sys.stderr, flush=True)
 
 
 class LogProgress(QuietProgress):
-    """Prints a line for each piece of work."""
+    """Progress that prints a line for each piece of work."""
 
     @contextmanager
     def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
@@ -56,7 +56,7 @@ class LogProgress(QuietProgress):
 
 
 class BarProgress(LogProgress):
-    """Draws a tqdm bar for each piece of work."""
+    """Progress that draws a tqdm bar for each piece of work."""
 
     @contextmanager
     def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
@@ -76,7 +76,7 @@ class BarProgress(LogProgress):
 
 
 def choose_progress(*, quiet: bool) -> Progress:
-    """Return the kind of progress that fits stderr, be it a terminal or a log."""
+    """Return the kind of progress that fits stderr, which is a terminal or a log."""
     if quiet:
         return QuietProgress()
     return BarProgress() if sys.stderr.isatty() else LogProgress()

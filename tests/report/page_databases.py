@@ -171,14 +171,14 @@ def by_sqlite(path: Path, columns: list[str], table: str = "t") -> Rows:
 
 
 @contextmanager
-def page_reader(path: Path, small: int | None = None) -> Iterator[tuple[PageReader, sqlite3.Connection]]:
+def page_reader(path: Path, small: int = pages.SMALL) -> Iterator[tuple[PageReader, sqlite3.Connection]]:
     """A reader of a file, and the connection that it needs."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         yield PageReader(path, small), connection
 
 
-def by_pages(path: Path, columns: list[str], table: str = "t", *, small: int | None = 0) -> Rows | None:
+def by_pages(path: Path, columns: list[str], table: str = "t", *, small: int = 0) -> Rows | None:
     """Return what PageReader reads, by default from tables of any size."""
     with page_reader(path, small) as (reader, connection):
         return reader.read(connection, table, columns, NULL)

@@ -290,7 +290,7 @@ def logged(function, answers):
 def test_small_tables_are_left(tmp_path):
     """Loading the kernels would take longer."""
     path = large_export(tmp_path / "a.sqlite", 50)
-    assert by_pages(path, ["start"], "EVENTS", small=None) is None
+    assert by_pages(path, ["start"], "EVENTS", small=pages.SMALL) is None
     assert by_pages(path, ["start"], "EVENTS") is not None
 
 

@@ -17,7 +17,7 @@ import pytest
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.report import sqlite_file, table_folder
 from nsys2prv_ng.report.database import NULL, Database, Table
-from nsys2prv_ng.report.files import get_export_size, get_report_name, locate_exports
+from nsys2prv_ng.report.files import get_export_size, locate_exports
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
@@ -290,25 +290,6 @@ def test_damage_is_told_or_harmless(tmp_path, kind, compression):
 
 
 # ---- the command line and the names of reports -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "r.nsys-rep",
-        "r.qdrep",
-        "r.sqlite",
-        "r_pqtdir",
-        "r_arwdir",
-        "r.parquet",
-        "r.parquetdir",
-        "r.arrows",
-        "r.arrowdir",
-    ],
-)
-def test_name_of_report(name):
-    assert get_report_name(Path("some/folder.sqlite") / name) == "r"
-    assert get_report_name(Path("job.rank0")) == "job.rank0"
 
 
 @pytest.mark.slow
