@@ -3,6 +3,7 @@
 PageReader reads integer columns of large tables, and sqlite3 reads everything else. SQLAlchemy writes the statements
 that select rows of large tables; it is imported for these only, because that takes 0.2 s, in which sqlite3 reads
 200,000 rows. Values may have another type than their column declares, so each value is asked for its own.
+"""
 
 from __future__ import annotations
 
