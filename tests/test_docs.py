@@ -24,6 +24,7 @@ from cfgs.generate.workspaces import WORKSPACES
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources import DERIVED, SOURCES
+from tests.conftest import REPORTS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -284,13 +285,57 @@ def test_files_that_pages_speak_of_exist(page: Path) -> None:
         assert any((folder / path).exists() or list(folder.glob(f"{path.rstrip('/')}.*")) for folder in folders), path
 
 
-def test_names_that_pages_for_developers_speak_of_exist() -> None:
-    paths = [path for folder in ("nsys2prv_ng", "cfgs", "tests") for path in (ROOT / folder).rglob("*.py")]
-    known = {word for path in paths for word in re.findall(r"\w+", path.read_text())}
-    for page in (ROOT / "CONTRIBUTING.md", *(DOCS / "development").glob("*.md")):
-        calls = re.findall(r"`\.?([\w.]+)\([^`]*\)`|`([a-z]+_\w+|[A-Z]\w+[A-Z.]\w*)`", page.read_text())
-        spoken_of = {word for call in calls for name in call for word in name.split(".") if word}
-        assert spoken_of - known == set(), page
+DEVELOPERS_PAGES = [ROOT / "CONTRIBUTING.md", *sorted((DOCS / "development").glob("*.md"))]
+CODE = [
+    path for folder in ("nsys2prv_ng", "cfgs", "tests", "docs", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+]
+SETTINGS = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
+"""Constants, and variables of the environment, which scripts name too."""
+
+
+FILE_OR_START = re.compile(r"\.(md|png|py|toml|xml|yml)$|_$")
+
+
+def list_definitions() -> set[str]:
+    """What the code defines: modules, classes, functions, parameters, attributes, variables, and keys of keywords."""
+    defined = {path.stem for path in CODE} | {path.parent.name for path in CODE}
+    for path in CODE:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                    defined.add(name)
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                    defined.add(name)
+    return defined
+
+
+def list_spoken_names(page: Path) -> set[str]:
+    """The names in `backquotes` that are of code: with a call, a dot, an underscore or a capital within."""
+    quoted = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.S | re.M))
+    names = [re.fullmatch(r"@?\.?([A-Za-z_][\w.]*)(\(.*\))?", text) for text in quoted]
+    found = [(match[1], match[2]) for match in names if match and not FILE_OR_START.search(match[1])]
+    return {name for name, call in found if call or re.search(r"[._]|[a-z][A-Z]|^[A-Z]", name)}
+
+
+@pytest.mark.parametrize("page", DEVELOPERS_PAGES, ids=lambda page: page.name)
+def test_names_that_pages_for_developers_speak_of_are_defined(page: Path) -> None:
+    defined, standard = list_definitions(), {"PWD", "map", "str", "int", "len", "print", "None", "Literal", "CI"}
+    standard |= {path.stem.partition(".")[0] for path in REPORTS.rglob("*.sqlite")}  # real reports
+    scripts = "".join(path.read_text() for path in [*(ROOT / ".ci").iterdir(), *CODE])
+    for name in list_spoken_names(page):
+        if re.fullmatch(SETTINGS, name) and name in scripts or name.startswith("pytest."):
+            continue
+        missing = {part for part in name.split(".") if part} - defined - standard
+        assert not missing, (page.name, name)
+
+
+def test_a_name_that_is_gone_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "`_make_plan`, `job.workers`, `JobSummary.load`, `open_job(reports)`, `--time`, `a sentence of words`"
+    )
+    assert list_spoken_names(page) == {"_make_plan", "job.workers", "JobSummary.load", "open_job"}
+    assert not {"_make_plan", "workers_of_a_job"} & list_definitions() and "open_job" in list_definitions()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
