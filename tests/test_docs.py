@@ -323,7 +323,7 @@ def test_names_that_pages_for_developers_speak_of_are_defined(page: Path) -> Non
     standard |= {path.stem.partition(".")[0] for path in REPORTS.rglob("*.sqlite")}  # real reports
     scripts = "".join(path.read_text() for path in [*(ROOT / ".ci").iterdir(), *CODE])
     for name in list_spoken_names(page):
-        if re.fullmatch(SETTINGS, name) and name in scripts or name.startswith("pytest."):
+        if (re.fullmatch(SETTINGS, name) and name in scripts) or name.startswith("pytest."):
             continue
         missing = {part for part in name.split(".") if part} - defined - standard
         assert not missing, (page.name, name)
