@@ -7,9 +7,13 @@ setup:
     python3 -m venv .venv
     .venv/bin/pip install -q -e '.[dev]'
 
-# Run all tests
+# Run the tests of every push: all tests, those of real reports over the covering sets
 test *options:
     python -m pytest -n auto {{ options }}
+
+# Run all tests over all real reports, with more examples
+test-all *options:
+    python -m pytest -n auto --all-sets {{ options }}
 
 # Run the quick tests
 test-fast *options:

@@ -1,4 +1,4 @@
-"""What all tests share: real reports, profiles of Hypothesis, the fast tier, and workers: their tests and cores."""
+"""What all tests share: real reports, profiles of Hypothesis, tiers, and workers: their tests and cores."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+from tests.report_sets import SetFinder, find_further_cases, list_sets
 
 if TYPE_CHECKING:
     from tests.translated import Translations
@@ -148,28 +150,37 @@ def whole_traces() -> Callable[[Path], tuple[bytes, bytes, bytes]]:
 
 settings.register_profile("default", settings.get_profile("default"), print_blob=True)
 settings.register_profile("dev", max_examples=25, print_blob=True)
+settings.register_profile("push", max_examples=40, print_blob=True)
 settings.register_profile("ci", max_examples=40, derandomize=True, print_blob=True)
 # Tests scale their number of examples by that of the profile (tests.examples).
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-sets", action="store_true", help="run over all real reports, with more examples")
     parser.addoption("--damage", type=int, default=80, help="number of damaged reports to translate")
     parser.addoption("--damage-from", type=int, default=0, metavar="SEED", help="seed of the first of them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take fewer examples in the fast tier, unless a profile was chosen; share the cores among the workers."""
+    """Take fewer examples but with all sets, unless a profile was chosen; share the cores among the workers."""
     if worker := getattr(config, "workerinput", None):
         _use_own_cores(int(worker["workerid"].removeprefix("gw")), int(worker["workercount"]))
-    if config.getoption("markexpr") == "not slow" and not config.getoption("hypothesis_profile", None):
-        settings.load_profile("dev")
+    config.stash[_LEFT_OUT] = Counter()
+    if not config.getoption("hypothesis_profile", None) and not config.getoption("all_sets"):
+        settings.load_profile("dev" if _is_fast_tier(config) else "push")
+
+
+def _is_fast_tier(config: pytest.Config) -> bool:
+    return config.getoption("markexpr") == "not slow"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import files that are slow as a whole in the fast tier."""
-    if config.getoption("markexpr") != "not slow" or not collection_path.match("test_*.py"):
+    if not _is_fast_tier(config) or not collection_path.match("test_*.py"):
         return None
-    return bool(_SLOW_AS_A_WHOLE.search(collection_path.read_text())) or None
+    is_slow = bool(_SLOW_AS_A_WHOLE.search(collection_path.read_text()))
+    config.stash[_LEFT_OUT]["files that are slow as a whole"] += is_slow
+    return is_slow or None
 
 
 def _use_own_cores(worker: int, workers: int) -> None:
@@ -184,7 +195,20 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is not in the fast tier, and leave out the sets that are not for every push."""
+    _mark_slow(items)
+    further = find_further_cases([item.nodeid for item in items], SetFinder(list_sets(SAMPLES, REPORTS)))
+    for item in items:
+        if item.nodeid in further:
+            item.add_marker(pytest.mark.all_sets)
+    if not config.getoption("all_sets") and "all_sets" not in config.getoption("markexpr"):
+        left_out = [item for item in items if item.get_closest_marker("all_sets")]
+        items[:] = [item for item in items if not item.get_closest_marker("all_sets")]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def _mark_slow(items: list[pytest.Item]) -> None:
     """Keep all real reports but a few, the long ones, and further cases of a test from the fast tier."""
     cases: Counter[str] = Counter()
     for item in items:
@@ -200,6 +224,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_large or {"long_set", "long_ddp"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
 
+
+# ---- what a run leaves out -------------------------------------------------------------------------------------------
+
+_LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count what a run leaves out."""
+    for item in items:
+        is_further = item.get_closest_marker("all_sets") is not None
+        kind = "tests of further sets (--all-sets runs them)" if is_further else "tests that -m or -k leaves out"
+        item.config.stash[_LEFT_OUT][kind] += 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let a worker send what it left out: every worker collects and leaves out the same."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(session.config.stash[_LEFT_OUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker left out."""
+    node.config.stash[_LEFT_OUT] |= Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print what was left out, which xdist does not."""
+    for kind, count in sorted(config.stash[_LEFT_OUT].items()):
+        if count:
+            terminalreporter.write_line(f"left out: {count} {kind}")
+
+
+# ---- groups of tests for workers -------------------------------------------------------------------------------------
 
 _OF_REPORTS = re.compile(r"(?:samples|gpu|cpu|public|bench|exercises)/[^]]+(?=]$)")
 _SLOW_AS_A_WHOLE = re.compile(r"^pytestmark = pytest\.mark\.slow\b", re.MULTILINE)
