@@ -1,9 +1,9 @@
 """Compares every output of two checkouts, byte for byte: python benchmarks/same_outputs.py OLD FOLDER...
 
-OLD is a folder with the older code (`git worktree add ../old REVISION`); the newer is the checkout that this file is in.
+OLD is a folder with the older code (`git worktree add ../old REVISION`); the newer is the checkout of this file.
 FOLDER... contain reports; those whose names differ only by a rank are one job. Each job is translated, summed up,
-inspected and checked by both, in the environment of this Python. Prints each file that differs; the exit code is 1 if
-any does.
+inspected, checked and compared by both, in the environment of this Python. Prints each file that differs; the exit
+code is 1 if any does.
 """
 
 from __future__ import annotations
