@@ -99,7 +99,8 @@ NAMES = {
     "bench/ddplong-2x2": "step",
     "bench/torchrun-one-report": "step",
     "exercises/tpgraph-1x4": "token",
-    **{f"exercises/ex{name}": "step" for name in ("1a-fast", "1a-slow", "1b-fp32", "2b-manual", "2b-overlap")},
+    **{f"exercises/ex1{name}": "step" for name in ("a-fast", "a-slow", "b-fp32", "c-accum")},
+    **{f"exercises/ex2{name}": "step" for name in ("a-zero2", "a-zero3", "b-manual", "b-overlap")},
     **{f"exercises/ex3a-{name}": "iteration" for name in ("pp1", "pp2", "pp2-plain")},
 }
 """The ranges of the programs that are their steps, as their sources say; the other sets have none."""

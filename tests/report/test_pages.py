@@ -214,10 +214,20 @@ def tables_read(report: Path) -> int:
                 np.testing.assert_array_equal(by_page, by_row.read_integers(table, columns), table)
                 read += 1
             else:
-                assert not by_row.read_objects(table, columns[:1], {})[0], table  # only empty tables are left
+                is_empty = not by_row.read_objects(table, columns[:1], {})[0]
+                assert is_empty or has_overflow(connection, table), table  # only these are left
     return read
 
 
+def has_overflow(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether a row has more bytes of text than its page: values behind it are then in overflow pages."""
+    ((page_size,),) = connection.execute("PRAGMA page_size")
+    texts = [name for name, kind in connection.execute(COLUMNS, (table,)) if kind in ("TEXT", "BLOB")]
+    sizes = " + ".join(f'ifnull(length(CAST("{name}" AS BLOB)), 0)' for name in texts)
+    return bool(texts) and connection.execute(f'SELECT max({sizes}) > ? FROM "{table}"', (page_size,)).fetchone()[0]
+
+
+COLUMNS = "SELECT name, type FROM pragma_table_info(?)"
 REALS = "SELECT name FROM pragma_table_info(?) WHERE type = 'REAL'"
 
 EVENTS = Table("EVENTS", ("start",), {"end": -7, "word": NULL, "later": 5}, text=("word",))
