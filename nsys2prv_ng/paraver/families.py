@@ -142,9 +142,12 @@ NVTX_BLOCK = 100
 NVTX_DEFAULT = 9600
 NVTX_NCCL = 9500
 NVTX_FIRST_NAMED = 9700
-NVTX_RESERVED = {"": NVTX_DEFAULT, "NCCL": NVTX_NCCL, "neSmiK": 81000}
+NCCL_DOMAIN = "NCCL"
+NVTX_RESERVED = {"": NVTX_DEFAULT, NCCL_DOMAIN: NVTX_NCCL, "neSmiK": 81000}
 NVTX_LANES = 40
 NVTX_GPU_LANES = 16
+_PUSH_POP = 0
+_FIRST_LANE = 60
 
 
 def format_nvtx_label(domain: str) -> str:
@@ -159,7 +162,7 @@ def _make_nvtx_type(domain: str, offset: int, kind: str, source: str = "nvtx", *
 
 def make_nvtx_range(domain: str) -> EventType:
     """Return the type of push/pop ranges, which nest as in the program."""
-    return _make_nvtx_type(domain, 0, "range", interval=True, names=f"nvtx {domain}")
+    return _make_nvtx_type(domain, _PUSH_POP, "range", interval=True, names=f"nvtx {domain}")
 
 
 def make_nvtx_lane(domain: str, lane: int) -> EventType:
@@ -168,8 +171,18 @@ def make_nvtx_lane(domain: str, lane: int) -> EventType:
     Such ranges need not nest; those of one lane do not overlap.
     """
     return _make_nvtx_type(
-        domain, 60 + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}"
+        domain, _FIRST_LANE + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}"
     )
+
+
+def is_push_pop(event_type: EventType) -> bool:
+    """Return whether a type is that of a domain's push/pop ranges."""
+    return event_type.family == "nvtx" and event_type.number == _PUSH_POP
+
+
+def is_start_end(event_type: EventType) -> bool:
+    """Return whether a type is that of a lane of a domain's start/end ranges."""
+    return event_type.family == "nvtx" and 0 <= event_type.number - _FIRST_LANE < NVTX_LANES
 
 
 def make_nvtx_mark(domain: str) -> EventType:

@@ -9,7 +9,6 @@ import numpy as np
 
 from nsys2prv_ng.analysis.efficiency import times
 from nsys2prv_ng.analysis.efficiency.windows import (
-    RangeKey,
     WindowPlan,
     Windows,
     load_repeated,
@@ -26,6 +25,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
