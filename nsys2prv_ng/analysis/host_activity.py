@@ -19,6 +19,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.metadata import PID_MASK
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 CUDA_CALL, MPI_CALL, SYSTEM_CALL = range(3)
@@ -79,8 +80,8 @@ def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, sto
     """Return the outermost CUDA, MPI or OS runtime call of each thread (places) over time."""
     parts: list[tuple[OpenedEvents, list[EventType]]] = [
         (cuda, [types.CUDA_API]),
-        (load_opened_events(report, "mpi", store), list(types.MPI_CALLS.values())),
-        (load_opened_events(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]),
+        (load_opened_events(report, source_names.MPI, store), list(types.MPI_CALLS.values())),
+        (load_opened_events(report, source_names.OS_RUNTIME, store), [types.OS_RUNTIME, types.PTHREAD]),
     ]
     intervals, names, kind = _collect_intervals(parts, threads)
     return Layer(flatten(*intervals), names, kind)

@@ -22,11 +22,11 @@ from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.report.payload_tables import LINKS, PREFIX
 from nsys2prv_ng.report.schema_version import describe_payload_remedy
-from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL
-from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -110,9 +110,9 @@ def _read_contents(database: Database) -> ReportContents:
     tables = {rows.table for source in COUNTED_SOURCES for rows in source.counted_tables} & database.tables
     not_translated = _find_untranslated(database, metadata, strings, count_rows)
     no_payloads = _lacks_payloads(export_settings) and count_rows(SCHEMAS.name) and not count_rows(LINKS.name)
-    if sources[nccl.SOURCE.name] and no_payloads:
+    if sources[source_names.NCCL] and no_payloads:
         why = f"{NO_PAYLOADS}; {describe_payload_remedy([metadata.schema_version])}"
-        not_translated.append(UntranslatedRows("NVTX_EVENTS", sources[nccl.SOURCE.name], why))
+        not_translated.append(UntranslatedRows("NVTX_EVENTS", sources[source_names.NCCL], why))
     return ReportContents(
         metadata=metadata,
         places=places,

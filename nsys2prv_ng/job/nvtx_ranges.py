@@ -18,6 +18,7 @@ from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_even
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.sources import source_names
 
 FEWEST = 3
 """A range repeats if one thread opened it at least this often."""
@@ -88,8 +89,8 @@ def load_nvtx_ranges(
     with_start_end: bool = False,
 ) -> NvtxRanges:
     """Return the push/pop ranges, and with `with_start_end` the start/end ranges, of the domains that are wanted."""
-    events = load_opened_events(report, "nvtx", store)
-    types = [event_type for event_type in events.list_types("nvtx") if is_wanted(event_type.member)]
+    events = load_opened_events(report, source_names.NVTX, store)
+    types = [event_type for event_type in events.list_types(families.NVTX) if is_wanted(event_type.member)]
     kinds = [event_type for event_type in types if families.is_push_pop(event_type)]
     nesting = len(kinds)
     if with_start_end:

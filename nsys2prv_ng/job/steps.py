@@ -29,6 +29,7 @@ from nsys2prv_ng.job.repetition import find_repetitions
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.text.formatting import join_first
 
 FEWEST = 3
@@ -172,7 +173,7 @@ def _choose_ranges(ranges: pd.DataFrame, tasks: int, least: int, is_cut: bool) -
 
 def _has_unended(reports: Sequence[ReportRecords]) -> bool:
     """Return whether the capture of a report ended within NVTX ranges."""
-    return any(report.results["nvtx"].unended for report in reports if "nvtx" in report.results)
+    return any(report.results[source_names.NVTX].unended for report in reports if source_names.NVTX in report.results)
 
 
 def _drop_last(table: pd.DataFrame) -> pd.DataFrame:

@@ -16,6 +16,8 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.text.names import to_one_line
 
 # ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
+GPU_METRICS = "gpu_metrics"
+"""Name of the family, and of its source."""
 GPU_METRIC_FIRST = 9400
 GPU_METRIC_IDS = 100
 GPU_METRIC_OTHERS = 9000000
@@ -26,7 +28,7 @@ def make_gpu_metric(name: str, metric_id: int) -> EventType:
     """Return the type of a metric, by nsys's name, which ends in the unit. MHz are held as Hz: Paraver shows MHz."""
     label, unit = split_name_and_unit(name)
     precision = 6 if unit == "MHz" else 0
-    return EventType(metric_id, label, "gpu_metrics", unit=unit, precision=precision, family="gpu_metrics", member=name)
+    return EventType(metric_id, label, GPU_METRICS, unit=unit, precision=precision, family=GPU_METRICS, member=name)
 
 
 def split_name_and_unit(name: str) -> tuple[str, str]:
@@ -138,6 +140,8 @@ def _number_node_metrics(types: Iterable[EventType], known: Mapping[str, int]) -
 
 
 # ---- NVTX: a block of 100 numbers for each domain -------------------------------------------------------------------
+NVTX = "nvtx"
+"""Name of the family, and of its source."""
 NVTX_BLOCK = 100
 NVTX_DEFAULT = 9600
 NVTX_NCCL = 9500
@@ -155,9 +159,9 @@ def format_nvtx_label(domain: str) -> str:
     return f"NVTX {domain}" if domain else "NVTX"
 
 
-def _make_nvtx_type(domain: str, offset: int, kind: str, source: str = "nvtx", **properties: Any) -> EventType:
+def _make_nvtx_type(domain: str, offset: int, kind: str, source: str = NVTX, **properties: Any) -> EventType:
     label = f"{format_nvtx_label(domain)} {kind}".strip()
-    return EventType(offset, label, source, family="nvtx", member=domain, **properties)
+    return EventType(offset, label, source, family=NVTX, member=domain, **properties)
 
 
 def make_nvtx_range(domain: str) -> EventType:
@@ -177,12 +181,12 @@ def make_nvtx_lane(domain: str, lane: int) -> EventType:
 
 def is_push_pop(event_type: EventType) -> bool:
     """Return whether a type is that of a domain's push/pop ranges."""
-    return event_type.family == "nvtx" and event_type.number == _PUSH_POP
+    return event_type.family == NVTX and event_type.number == _PUSH_POP
 
 
 def is_start_end(event_type: EventType) -> bool:
     """Return whether a type is that of a lane of a domain's start/end ranges."""
-    return event_type.family == "nvtx" and 0 <= event_type.number - _FIRST_LANE < NVTX_LANES
+    return event_type.family == NVTX and 0 <= event_type.number - _FIRST_LANE < NVTX_LANES
 
 
 def make_nvtx_mark(domain: str) -> EventType:
@@ -263,8 +267,8 @@ def _number_nvtx(types: Iterable[EventType], known: Mapping[str, int]) -> dict[E
 
 
 FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
-    "nvtx": _number_nvtx,
-    "gpu_metrics": _number_gpu_metrics,
+    NVTX: _number_nvtx,
+    GPU_METRICS: _number_gpu_metrics,
     NODE_METRICS: _number_node_metrics,
 }
 """Functions that number the types of a family: of all types that any report has, and the numbers to keep by title."""

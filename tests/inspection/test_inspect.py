@@ -28,8 +28,8 @@ from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.inspection.model import InspectedReport, Inspection
 from nsys2prv_ng.inspection.text import escape_text, format_inspection
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import DERIVED, SOURCES, select_sources
 from nsys2prv_ng.sources.node import diagnostics
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES, select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cli.program_runs import run

@@ -19,7 +19,7 @@ from nsys2prv_ng.report import sqlite_file, table_folder
 from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.files import get_export_size, get_report_name, locate_exports
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cli.program_runs import run

@@ -26,10 +26,11 @@ from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources import source_names
 
 MOST_STEPS = 5_000
 """Most steps that are measured one by one (the first ones): a loop of two kernels may have millions."""
-_RECORDED = ("kernels", "memory_operations", "cuda_api", "mpi")
+_RECORDED = (source_names.KERNELS, source_names.MEMORY_OPERATIONS, source_names.CUDA_API, source_names.MPI)
 """Sources without records from before the capture. (The creation of graphs may be earlier.)"""
 
 WHOLE, WORK, FIRST_STEP = range(3)

@@ -11,6 +11,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, locate
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -113,7 +114,7 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
 
 
 SOURCE = Source(
-    "cuda_graphs",
+    source_names.CUDA_GRAPHS,
     "CUDA graphs",
     (TABLE, GRAPHS_TABLE, NODES_TABLE),
     read,

@@ -19,6 +19,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES, NO_PROCESS, NO_TIME, lacks_time
@@ -207,7 +208,7 @@ def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArr
 
 
 SOURCE = Source(
-    "cuda_memory",
+    source_names.CUDA_MEMORY,
     "CUDA memory allocations",
     (TABLE, contexts.TABLE, calls.TABLE),
     read,

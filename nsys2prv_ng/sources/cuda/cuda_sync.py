@@ -12,6 +12,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
@@ -124,7 +125,7 @@ def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_
 
 
 SOURCE = Source(
-    "cuda_sync",
+    source_names.CUDA_SYNC,
     "CUDA events and synchronization",
     (SYNCHRONIZATION_TABLE, EVENT_TABLE, contexts.TABLE, calls.TABLE),
     read,

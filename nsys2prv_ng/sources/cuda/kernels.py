@@ -8,6 +8,7 @@ from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernel_classes import classify
@@ -70,7 +71,7 @@ def read(reader: ReportReader) -> Result:
         ),
         *read_graph_ids(reader, columns, rows),
     ]
-    if "device_activity" in reader.chosen:
+    if source_names.DEVICE_ACTIVITY in reader.chosen:
         delay = compute_queue_delays(reader, KERNEL, rows)
         opening.append(Pair(labels.handle(types.QUEUE_DELAY), delay, delay != NULL))
     result.records.append(make_intervals(place, begin, end, opening, [handles, class_handle]))
@@ -80,7 +81,7 @@ def read(reader: ReportReader) -> Result:
 
 
 SOURCE = Source(
-    "kernels",
+    source_names.KERNELS,
     "CUDA kernels",
     (TABLE,),
     read,

@@ -12,6 +12,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, locate
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES
@@ -94,7 +95,7 @@ def _add_operations(reader: ReportReader, result: Result, table: str, source_kin
 
 
 SOURCE = Source(
-    "memory_operations",
+    source_names.MEMORY_OPERATIONS,
     "Memory copies and sets",
     (MEMCPY_TABLE, MEMSET_TABLE),
     read,

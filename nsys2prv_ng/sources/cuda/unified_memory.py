@@ -15,6 +15,7 @@ from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_TIME, find_unsound_times, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -87,7 +88,7 @@ def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
 
 
 SOURCE = Source(
-    "unified_memory",
+    source_names.UNIFIED_MEMORY,
     "Page faults of unified memory",
     (GPU_FAULTS, CPU_FAULTS),
     read,

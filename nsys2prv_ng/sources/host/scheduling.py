@@ -16,6 +16,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
@@ -98,5 +99,11 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 SOURCE = Source(
-    "scheduling", "Threads on cores", (TABLE,), read, join, counted_tables=(EventRows(SCHED),), noun="switches"
+    source_names.SCHEDULING,
+    "Threads on cores",
+    (TABLE,),
+    read,
+    join,
+    counted_tables=(EventRows(SCHED),),
+    noun="switches",
 )

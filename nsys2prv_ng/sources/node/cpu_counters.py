@@ -19,13 +19,13 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
-NAME = "cpu_counters"
 _VALUES = "CPU counters"
 
 # Up to 2024.2 without SOC_OR in their names.
@@ -72,12 +72,20 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
     def make_raw(key: Key) -> EventType | None:
         name, unit = metric_texts.get(key[0], ("", ""))
         name = name or f"CPU counter {key[0]}"
-        return None if key[0] == NULL else families.make_node_metric(NAME, name, unit or "", counter_id=key[0])
+        return (
+            None
+            if key[0] == NULL
+            else families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=key[0])
+        )
 
     def make_metric(key: Key) -> EventType | None:
         name, unit = metric_texts.get(key[0], ("", ""))
         name = name or f"CPU metric {key[0]}"
-        return None if key[0] == NULL else families.make_node_metric(NAME, name, unit or "", real=True)
+        return (
+            None
+            if key[0] == NULL
+            else families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
+        )
 
     for raw_table in RAW:
         blocks = reader.read_by_block(raw_table.name, _make_raw_block)
@@ -127,7 +135,7 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
 
     def make_counter(key: Key) -> EventType | None:
         name = counter_names.get(key[0]) or f"PMU counter {key[0]}"
-        return None if key[0] == NULL else families.make_node_metric(NAME, name)
+        return None if key[0] == NULL else families.make_node_metric(source_names.CPU_COUNTERS, name)
 
     add_node_samples(reader, result, [block], get_core, make_counter, _VALUES)
 
@@ -148,7 +156,7 @@ def _add_soc(reader: ReportReader, result: Result) -> None:
         if NULL in key:
             return None
         stem, unit = families.split_name_and_unit(metric_names.get(key) or f"SoC metric {key[1]}")
-        return families.make_node_metric(NAME, stem, unit)
+        return families.make_node_metric(source_names.CPU_COUNTERS, stem, unit)
 
     blocks = reader.read_by_block(SOC.name, _make_soc_block)
     add_node_samples(reader, result, blocks, get_device, make_metric, "SoC metrics")
@@ -160,7 +168,7 @@ def _make_soc_block(columns: Columns) -> Block:
 
 
 SOURCE = Source(
-    NAME,
+    source_names.CPU_COUNTERS,
     "Counters of CPU cores and of the system on chip",
     (*RAW, *METRIC, METRICS, COMPONENTS, PMU, PMU_VALUES, PMU_NAMES, SOC, SOC_NAMES),
     read,

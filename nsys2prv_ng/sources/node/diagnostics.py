@@ -19,6 +19,7 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, TABLE, WARNING, join_text
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_TIME, OUTSIDE_TRACE, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -75,7 +76,11 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         time = time[within]
         pair = Pair(DIAGNOSTIC.number, value[within])
         result.records.append(make_events(np.full(time.size, row, np.int64), time, [pair]))
-    return JoinResult({DIAGNOSTIC.names: values} if values else {}, accounts={SOURCE.name: result} if shared else {})
+    return JoinResult(
+        {DIAGNOSTIC.names: values} if values else {}, accounts={source_names.DIAGNOSTICS: result} if shared else {}
+    )
 
 
-SOURCE = Source("diagnostics", "Warnings and errors of nsys", (MESSAGES,), read, join, accounted_in_join=True)
+SOURCE = Source(
+    source_names.DIAGNOSTICS, "Warnings and errors of nsys", (MESSAGES,), read, join, accounted_in_join=True
+)

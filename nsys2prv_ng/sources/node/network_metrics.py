@@ -24,13 +24,13 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
-NAME = "network_metrics"
 NIC, SWITCH = "NIC", "IB switch"
 """How the names of rows begin."""
 
@@ -58,7 +58,7 @@ def read(reader: ReportReader) -> Result:
 
     def make_metric(key: Key) -> EventType | None:
         name, unit = metrics.get(key, (f"Network metric {key[0]}.{key[1]}", ""))
-        return None if NULL in key else families.make_node_metric(NAME, name, unit)
+        return None if NULL in key else families.make_node_metric(source_names.NETWORK_METRICS, name, unit)
 
     for table, names, kind in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
         blocks = reader.read_by_block(table.name, _make_block)
@@ -145,7 +145,7 @@ def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) ->
 
 
 SOURCE = Source(
-    NAME,
+    source_names.NETWORK_METRICS,
     "Metrics of network cards and InfiniBand switches",
     (NIC_METRIC, SWITCH_METRIC, METRICS, NIC_IDS, NICS, SWITCHES, CONGESTION, CONGESTION_KINDS),
     read,

@@ -26,6 +26,7 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
 from nsys2prv_ng.sources.node.json_numbers import Values, convert_to_real, find_numbers, find_values
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
@@ -34,7 +35,6 @@ from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
-NAME = "plugin_metrics"
 _VALUES = "plugins"
 
 EVENTS = Table(
@@ -137,7 +137,7 @@ def _add(reader: ReportReader, result: Result, events: IntArray, described: _Des
         if NULL in kind:
             return None
         name, unit = families.split_name_and_unit(values.names.get(kind) or f"field {kind[1]}")
-        return families.make_node_metric(NAME, f"Plugin: {name}", unit, real=kind in values.real)
+        return families.make_node_metric(source_names.PLUGIN_METRICS, f"Plugin: {name}", unit, real=kind in values.real)
 
     add_node_samples(reader, result, values.blocks, make_row, make_metric, _VALUES)
 
@@ -393,7 +393,7 @@ def _get_text(value: object) -> str:
 
 
 SOURCE = Source(
-    NAME,
+    source_names.PLUGIN_METRICS,
     "Metrics of nsys's plugins",
     (EVENTS, DATA, FIELDS, TYPES, SOURCES, gpu_metrics.NAMES, cpu_counters.SOC_NAMES),
     read,

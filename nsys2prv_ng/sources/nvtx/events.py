@@ -13,6 +13,7 @@ from nsys2prv_ng.intervals.lanes import clamp_to_parents
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from nsys2prv_ng.sources.shared.patterns import match_patterns
@@ -123,7 +124,7 @@ def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
     columns = reader.columns(NVTX)
     texts = Texts(reader, columns)
     is_event = ~np.isin(columns["eventType"], NAMING)
-    if "mpi" in reader.chosen:  # Reports before nsys 2023.4 have the calls of MPI in this table.
+    if source_names.MPI in reader.chosen:  # Reports before nsys 2023.4 have the calls of MPI in this table.
         is_event[reader.once(find_mpi_ranges).rows] = False
     reasons = _mark_unsound(columns)
     dropped = {reason: int((mask & is_event).sum()) for reason, mask in reasons.items()}

@@ -23,6 +23,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.nvtx import python_samples
 from nsys2prv_ng.sources.nvtx.events import (
     INTEGER_PAYLOADS,
@@ -198,7 +199,7 @@ class _DomainWriter:
 
 
 SOURCE = Source(
-    "nvtx",
+    source_names.NVTX,
     "NVTX ranges and marks",
     (TABLE,),
     read,

@@ -18,6 +18,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.sources.mpi.calls import RECEIVES, SENDS, get_role
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, parse_function
@@ -73,9 +74,9 @@ def _name_values(table: pd.DataFrame, column: str, names: dict[int, str]) -> pd.
 
 def sum_kernels(report: ReportRecords, task_of_place: IntArray, store: Store) -> pd.DataFrame:
     """Return kernels, and graphs that were traced as a whole, by `name`, `kernel_class` and `task`."""
-    events = load_opened_events(report, "kernels", store)
+    events = load_opened_events(report, source_names.KERNELS, store)
     kernel_class = events.get_values(types.KERNEL_CLASS)
-    graphs = load_opened_events(report, "cuda_graphs", store)
+    graphs = load_opened_events(report, source_names.CUDA_GRAPHS, store)
     parts = [
         _sum_by_type(events, types.KERNEL, task_of_place, kernel_class),
         _sum_by_type(events, types.NCCL_KERNEL, task_of_place, kernel_class),
@@ -101,7 +102,7 @@ def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows)
 
     `bytes` and the time `rated_ns` cover those that no window cut.
     """
-    events = load_opened_events(report, "memory_operations", store)
+    events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
     whole = events.mark_whole(windows)
     moved = _fill_absent(events.get_values(types.MEMORY_BYTES)) * whole
     named = {
@@ -123,7 +124,7 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
     """Return NCCL by `function`: `calls` of the host, the number `sized` with a recorded size and their `bytes`;
     `kernels` and their time `ns`. `carried_ns` and `carried_bytes` cover kernels with a recorded size that no window
     cut."""
-    payload = load_opened_events(report, "nccl", store)
+    payload = load_opened_events(report, source_names.NCCL, store)
     sizes = (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
     size: IntArray = np.sum([_fill_absent(payload.get_values(event_type)) for event_type in sizes], axis=0)
     is_stream = np.array([isinstance(place, Stream) for place in report.places.all], np.bool_)
@@ -144,7 +145,7 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
     made = pd.DataFrame({"function": functions, "calls": 1, "sized": sized, "bytes": np.maximum(called, 0)})
     made = made[made["function"] != NO_FUNCTION]
 
-    kernel = load_opened_events(report, "kernels", store)
+    kernel = load_opened_events(report, source_names.KERNELS, store)
     line, functions = _find_functions(kernel, types.NCCL_KERNEL)
     carried, length = find_sizes(kernel, line, on_stream), kernel.length[line]
     carried = np.where(kernel.mark_whole(windows)[line], carried, 0)
@@ -171,7 +172,7 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
 
     Calls that a window cut count as without a size. Calls that return before anything has moved add no time.
     """
-    events = load_opened_events(report, "mpi", store)
+    events = load_opened_events(report, source_names.MPI, store)
     size_types = types.MPI_BYTES, types.MPI_SENT_BYTES, types.MPI_RECEIVED_BYTES, types.MPI_SENDRECV_BYTES
     values = [events.get_values(event_type) for event_type in size_types]
     whole = events.mark_whole(windows)
