@@ -214,9 +214,9 @@ def _find_untranslated(
 def _find_untranslated_generic(
     database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
 ) -> list[UntranslatedRows]:
-    """Return the generic events that are not plugin values.
+    """Return the generic events that no source reads.
 
-    These are GPU metrics, which newer exports also have in a table, and tracer events.
+    These are GPU and plugin metrics in exports that contain them only as JSON, and tracer events.
     """
     table = gpu_metrics.GENERIC.name
     rows = count_rows(table)
@@ -224,14 +224,13 @@ def _find_untranslated_generic(
     if not rows or any(database.list_missing(needed) for source in sources for needed in source.tables):
         return []  # missing columns are reported as an obstacle
     reader = ReportReader(database, metadata, strings, sources, SourceOptions())
-    samples = gpu_metrics.read_json_samples(reader)
-    tracer_rows = plugin_metrics.count_tracer_rows(reader)
-    untranslated = []
-    if samples and gpu_metrics.METRICS not in database.tables:
-        untranslated.append(UntranslatedRows(table, samples, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"))
-    if tracer_rows:
-        untranslated.append(UntranslatedRows(table, tracer_rows, plugin_metrics.NO_METRIC))
-    return untranslated
+    gpu_rows = 0 if reader.has(gpu_metrics.METRICS) else gpu_metrics.read_json_samples(reader)
+    found = (
+        (gpu_rows, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"),
+        (plugin_metrics.count_json_rows(reader), f"metrics of plugins {gpu_metrics.ONLY_JSON}"),
+        (plugin_metrics.count_tracer_rows(reader), plugin_metrics.NO_METRIC),
+    )
+    return [UntranslatedRows(table, count, why) for count, why in found if count]
 
 
 def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
