@@ -21,7 +21,6 @@ from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.pages import PageReader, quote
 from nsys2prv_ng.report.table_reader import (
     NULL,
-    TEXT_BLOCK_ROWS,
     Among,
     make_damage_error,
     make_unreadable_error,
@@ -131,9 +130,6 @@ class SqliteFile:
     def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
         return self._values(table, _select_text(column), pa.string())
 
-    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        return [convert(block) for block in self._blocks(table, _select_text(column), pa.string(), TEXT_BLOCK_ROWS)]
-
     def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
         quoted = quote(column)
         value = f"CASE WHEN typeof({quoted}) IN ('blob', 'text') THEN CAST({quoted} AS BLOB) END"
@@ -145,13 +141,13 @@ class SqliteFile:
         return np.asarray(self._values(table, value, pa.float64()).to_numpy(), np.float64)
 
     def _values(self, table: str, value: str, kind: pa.DataType) -> pa.ChunkedArray:
-        return pa.chunked_array(list(self._blocks(table, value, kind, _BLOCK_ROWS)), kind)
+        return pa.chunked_array(list(self._blocks(table, value, kind)), kind)
 
-    def _blocks(self, table: str, value: str, kind: pa.DataType, rows: int) -> Iterator[pa.Array]:
-        """Yield the values of at most `rows` rows at a time."""
+    def _blocks(self, table: str, value: str, kind: pa.DataType) -> Iterator[pa.Array]:
+        """Yield the values of at most `_BLOCK_ROWS` rows at a time."""
         try:
             cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY rowid")
-            while rows_read := cursor.fetchmany(rows):
+            while rows_read := cursor.fetchmany(_BLOCK_ROWS):
                 block = pa.array([item for (item,) in rows_read], kind)
                 del rows_read
                 # Strings of more than 2 GiB come in several arrays.

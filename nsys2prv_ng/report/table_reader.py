@@ -20,9 +20,6 @@ NULL = np.iinfo(np.int64).min
 SUFFIXES = (".parquet", ".arrow", ".arrows")
 """Suffixes of files of tables in folders; other programs use the last one for Arrow streams."""
 
-TEXT_BLOCK_ROWS = 1 << 13
-"""Most rows of a block of texts, which may be large: with a thousand bytes each they take 8 MB."""
-
 Among = Mapping[str, Collection[int]]
 """A condition on rows: each of these columns holds one of its integers."""
 
@@ -52,9 +49,6 @@ class TableReader(Protocol):
 
     def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
         """Read strings; other values are null."""
-
-    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        """Return what `convert` makes of the strings of each block of rows, at most `TEXT_BLOCK_ROWS` at once."""
 
     def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
         """Read bytes, also those of text; other values are null."""

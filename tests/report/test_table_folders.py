@@ -78,36 +78,6 @@ def test_columns_are_those_of_the_file(tmp_path, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [*KINDS, "sqlite"])
-def test_texts_by_block(tmp_path, monkeypatch, kind):
-    """All texts in their order, and of no more than some at once anything is in memory."""
-    words = [None if i % 7 == 3 else f"é{i} " * (i % 90) for i in range(3 * BLOCK + 7)]
-    if kind == "sqlite":
-        report = export(tmp_path / "r.sqlite", [""], {"T": (("word", "n"), [(word, 1) for word in words])})
-    else:
-        tables = {
-            "StringIds": NAMES,
-            "T": pa.table({"word": pa.array(words, pa.large_string()), "n": [1] * len(words)}),
-        }
-        report = write_folder(tmp_path / "r", tables, kind)
-    monkeypatch.setattr(sqlite_file, "TEXT_BLOCK_ROWS", 10)
-    monkeypatch.setattr(table_folder, "TEXT_BLOCK_ROWS", 10)
-    database = Database(report)
-    sizes = []
-
-    def convert(texts):
-        sizes.append((len(texts), texts.offset))
-        return texts.to_pylist()
-
-    found = database.read_texts_by_block("T", "word", convert)
-    assert [word for block in found for word in block] == words
-    assert set(sizes) <= {(n, 0) for n in range(1, 11)} and len(sizes) >= len(words) // 10
-    assert database.read_texts_by_block("T", "n", lambda texts: texts.null_count) == [size for size, _ in sizes]
-    assert database.read_texts_by_block("T", "no_word", lambda texts: texts.null_count) == [len(words)]
-    assert database.read_texts_by_block("OTHER", "word", len) == []
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_reader_selects_the_same_rows(tmp_path, kind, monkeypatch):
     """A folder of tables, and SQLite with and without a statement that selects them."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar, cast
 
 import numpy as np
-import pyarrow as pa
 
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import IntArray
@@ -91,10 +90,6 @@ class ReportReader:
         """
         declared = self._tables.get(table)
         return self._database.read_by_block(declared, self.metadata.schema_version, convert) if declared else []
-
-    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        """Call `convert` for the strings of one block of rows after the other, and return its results."""
-        return self._database.read_texts_by_block(table, column, convert)
 
     def apart(self, source: DeclaredSource) -> ReportReader:
         """Return a reader of the same report for one source, with places and names apart from those of the trace."""
