@@ -100,12 +100,9 @@ def _add_events(reader: ReportReader, result: Result) -> None:
 def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
     """Return (rows with a recorded call, thread of the call, its start in ns), and drop the other rows."""
     process = columns["globalPid"]
-    no_process = process == NULL
-    result.drop(NO_PROCESS, int(no_process.sum()))
     recorded = reader.once(calls.read_recorded_calls)
     call = recorded.find(get_process(process), columns["correlationId"])
-    result.drop(calls.NO_CALL, int((~no_process & (call < 0)).sum()))
-    rows = np.flatnonzero(~no_process & (call >= 0))
+    rows = result.drop_rows({NO_PROCESS: process == NULL, calls.NO_CALL: call < 0})
     return rows, recorded.global_tid[call[rows]], recorded.begin[call[rows]]
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import (
     COMMUNICATION,
@@ -79,10 +78,7 @@ def _collect_operations(reader: ReportReader, table: str) -> Operations:
     columns = reader.columns(table)
     rows = np.flatnonzero(reader.once(locate)[table].place >= 0)
     begin, end = columns["start"][rows], columns["end"][rows]
-    process = get_process(columns["globalPid"][rows])
-    codes, devices = find_distinct_rows(process, columns["deviceId"][rows])
-    gpus = np.array([reader.metadata.gpu(*device).number for device in devices], np.int64)
-    place = reader.places.devices(gpus[codes])
+    place = reader.place_gpus(get_process(columns["globalPid"][rows]), columns["deviceId"][rows])
     kind = _classify(reader, table, rows)
     if table not in (KERNEL, GRAPH):
         return Operations(place, begin, end, kind)

@@ -44,16 +44,14 @@ def read(reader: ReportReader) -> Result:
     columns = reader.columns(SCHED)
     time, core, thread, is_in = (columns[name] for name in ("start", "cpu", "globalTid", "isSchedIn"))
     result = Result()
-    is_sound = np.ones(columns.rows, np.bool_)
-    for reason, mask in (
-        (NO_THREAD, thread == NULL),
-        (NO_TIME, lacks_time(time)),
-        ("no core", (core < 0) | (core >= MAX_TYPE)),
-        ("neither in nor out", is_in == NULL),
-    ):
-        result.drop(reason, int((is_sound & mask).sum()))
-        is_sound &= ~mask
-    rows = np.flatnonzero(is_sound)
+    rows = result.drop_rows(
+        {
+            NO_THREAD: thread == NULL,
+            NO_TIME: lacks_time(time),
+            "no core": (core < 0) | (core >= MAX_TYPE),
+            "neither in nor out": is_in == NULL,
+        }
+    )
     if not rows.size:
         result.read = columns.rows
         return result

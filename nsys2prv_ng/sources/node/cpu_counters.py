@@ -69,23 +69,15 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
     def get_component(key: Key) -> NodePart | None:
         return None if key[1] == NULL else NodePart(components.get(key[1], f"CPU {key[1]}"), key)
 
-    def make_raw(key: Key) -> EventType | None:
+    def make_raw(key: Key) -> EventType:
         name, unit = metric_texts.get(key[0], ("", ""))
         name = name or f"CPU counter {key[0]}"
-        return (
-            None
-            if key[0] == NULL
-            else families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=key[0])
-        )
+        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=key[0])
 
-    def make_metric(key: Key) -> EventType | None:
+    def make_metric(key: Key) -> EventType:
         name, unit = metric_texts.get(key[0], ("", ""))
         name = name or f"CPU metric {key[0]}"
-        return (
-            None
-            if key[0] == NULL
-            else families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
-        )
+        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
 
     for raw_table in RAW:
         blocks = reader.read_by_block(raw_table.name, _make_raw_block)
@@ -133,9 +125,9 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
     def get_core(key: Key) -> NodePart | None:
         return None if key[1] == NULL else NodePart(f"CPU {key[1]}", key)
 
-    def make_counter(key: Key) -> EventType | None:
+    def make_counter(key: Key) -> EventType:
         name = counter_names.get(key[0]) or f"PMU counter {key[0]}"
-        return None if key[0] == NULL else families.make_node_metric(source_names.CPU_COUNTERS, name)
+        return families.make_node_metric(source_names.CPU_COUNTERS, name)
 
     add_node_samples(reader, result, [block], get_core, make_counter, _VALUES)
 
@@ -152,9 +144,7 @@ def _add_soc(reader: ReportReader, result: Result) -> None:
     def get_device(key: Key) -> NodePart | None:
         return None if key[0] == NULL else NodePart("SoC", key)
 
-    def make_metric(key: Key) -> EventType | None:
-        if NULL in key:
-            return None
+    def make_metric(key: Key) -> EventType:
         stem, unit = families.split_name_and_unit(metric_names.get(key) or f"SoC metric {key[1]}")
         return families.make_node_metric(source_names.CPU_COUNTERS, stem, unit)
 

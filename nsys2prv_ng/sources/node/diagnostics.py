@@ -67,12 +67,10 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     for part, messages in shared:
         result.read += messages.time.size
         row = part.rows[messages.place]
-        known = ~lacks_time(messages.time)
-        result.drop(NO_TIME, int((~known).sum()))
+        known = result.drop_rows({NO_TIME: lacks_time(messages.time)})
         time = part.clock(messages.time[known])
         value = np.array([values[label].number for label in messages.labels], np.int64)[messages.label[known]]
-        within = (time >= part.windows[0][0]) & (time <= part.windows[-1][1])
-        result.drop(OUTSIDE_TRACE, int((~within).sum()))
+        within = result.drop_rows({OUTSIDE_TRACE: (time < part.windows[0][0]) | (time > part.windows[-1][1])})
         time = time[within]
         pair = Pair(DIAGNOSTIC.number, value[within])
         result.records.append(make_events(np.full(time.size, row, np.int64), time, [pair]))

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.arrays.types import IntArray
@@ -56,9 +55,9 @@ def read(reader: ReportReader) -> Result:
     metrics = _read_metric_names(reader)
     nics, switches = _read_nic_names(reader), _read_switch_names(reader)
 
-    def make_metric(key: Key) -> EventType | None:
+    def make_metric(key: Key) -> EventType:
         name, unit = metrics.get(key, (f"Network metric {key[0]}.{key[1]}", ""))
-        return None if NULL in key else families.make_node_metric(source_names.NETWORK_METRICS, name, unit)
+        return families.make_node_metric(source_names.NETWORK_METRICS, name, unit)
 
     for table, names, kind in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
         blocks = reader.read_by_block(table.name, _make_block)
@@ -112,11 +111,7 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
     columns = reader.columns(CONGESTION.name)
     result.read += columns.rows
     time, device = columns["start"], columns["globalId"]
-    no_time = lacks_time(time)
-    no_switch = (device == NULL) & ~no_time
-    result.drop(NO_TIME, int(no_time.sum()))
-    result.drop(NO_DEVICE, int(no_switch.sum()))
-    rows = np.flatnonzero(~no_time & ~no_switch)
+    rows = result.drop_rows({NO_TIME: lacks_time(time), NO_DEVICE: device == NULL})
     if not rows.size:
         return
     switch, guids = pd.factorize(device[rows])

@@ -125,9 +125,7 @@ def _add(reader: ReportReader, result: Result, rows: IntArray) -> None:
     def make_row(device: Key) -> NodePart | None:
         return None if device[0] == NULL else NodePart(_name_row(reader, described, *device), device, is_own=True)
 
-    def make_metric(kind: Key) -> EventType | None:
-        if NULL in kind:
-            return None
+    def make_metric(kind: Key) -> EventType:
         name, unit = families.split_name_and_unit(described.fields.get(kind) or f"field {kind[1]}")
         return families.make_node_metric(source_names.PLUGIN_METRICS, f"Plugin: {name}", unit, real=kind in real)
 

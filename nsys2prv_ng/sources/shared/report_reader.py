@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import find_distinct
+from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.paraver.labels import Labels
@@ -98,6 +98,12 @@ class ReportReader:
             if name in self._tables and _contains(self._tables[name], table):
                 reader._columns[name] = self.columns(name)
         return reader
+
+    def place_gpus(self, process: IntArray, device: IntArray) -> IntArray:
+        """Return the places of the GPUs of n processes and CUDA's ordinals in them."""
+        codes, pairs = find_distinct_rows(process, device)
+        gpus = np.array([self.metadata.gpu(*pair).number for pair in pairs], np.int64)
+        return self.places.devices(gpus[codes])
 
     def names(self, ids: IntArray) -> tuple[IntArray, list[str]]:
         """Return (index into the names for each of n string ids, distinct names)."""
