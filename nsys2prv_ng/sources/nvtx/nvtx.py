@@ -42,7 +42,7 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
-_OWN_PAYLOADS = ("NCCL", python_samples.DOMAIN)
+_OWN_PAYLOADS = (families.NCCL_DOMAIN, python_samples.DOMAIN)
 """Domains with JSON that is not shown as a label: NCCL's has its own source, nsys's Python samples become functions."""
 
 
@@ -124,7 +124,7 @@ class _DomainWriter:
         return Pair(self.labels.handle(event_type), self.texts.name_ids(self.labels, event_type.names, rows))
 
     def _get_places(self, rows: IntArray) -> IntArray:
-        return self.places.threads(self.columns["globalTid"][rows], application=self.domain == "NCCL")
+        return self.places.threads(self.columns["globalTid"][rows], application=self.domain == families.NCCL_DOMAIN)
 
     def _make_attributes(self, rows: IntArray) -> list[Pair]:
         """Make pairs for number, category, ending thread and payload, where a row has them."""
