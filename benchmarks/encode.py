@@ -33,7 +33,7 @@ from nsys2prv_ng.records.runs import load_records, store_records
 from nsys2prv_ng.records.store import LocalStore, Store
 from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.slices import cut_into_slices
 

@@ -23,7 +23,7 @@ import typer.main
 from cfgs.generate.workspaces import WORKSPACES
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
-from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from tests.conftest import REPORTS
 
 ROOT = Path(__file__).parents[1]

@@ -11,14 +11,16 @@ from nsys2prv_ng.analysis.names import number_lines
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_steps
+from nsys2prv_ng.job.nvtx_ranges import load_nvtx_ranges
 from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.metadata import PID_MASK
+from nsys2prv_ng.sources import source_names
+from nsys2prv_ng.text.formatting import shorten_range_name
 
 CUDA_CALL, MPI_CALL, SYSTEM_CALL = range(3)
 """Kinds of calls."""
@@ -43,10 +45,11 @@ class Layer(NamedTuple):
 
 def load_ranges(report: ReportRecords, threads: IntArray, store: Store) -> Layer:
     """Return the innermost NVTX push/pop range of each thread (places) over time."""
-    events = load_opened_events(report, "nvtx", store)
-    push_pop = [nvtx for nvtx in events.list_types("nvtx") if nvtx.number == families.make_nvtx_range("").number]
-    intervals, names, kind = _collect_intervals([(events, push_pop)], threads)
-    return Layer(flatten_innermost(*intervals), names, kind)
+    ranges = load_nvtx_ranges(report, store)
+    ranges = ranges.select(np.isin(ranges.place, threads))
+    flat = flatten_innermost(ranges.place, ranges.begin, ranges.end, ranges.key)
+    names = [shorten_range_name(domain, name) for domain, name in ranges.keys]
+    return Layer(flat, names, np.zeros(len(names), np.int64))
 
 
 class ThreadRanges(NamedTuple):
@@ -77,8 +80,8 @@ def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, sto
     """Return the outermost CUDA, MPI or OS runtime call of each thread (places) over time."""
     parts: list[tuple[OpenedEvents, list[EventType]]] = [
         (cuda, [types.CUDA_API]),
-        (load_opened_events(report, "mpi", store), list(types.MPI_CALLS.values())),
-        (load_opened_events(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]),
+        (load_opened_events(report, source_names.MPI, store), list(types.MPI_CALLS.values())),
+        (load_opened_events(report, source_names.OS_RUNTIME, store), [types.OS_RUNTIME, types.PTHREAD]),
     ]
     intervals, names, kind = _collect_intervals(parts, threads)
     return Layer(flatten(*intervals), names, kind)

@@ -21,7 +21,7 @@ from nsys2prv_ng.objects.tree import group_reports_by_task
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import load_records
-from nsys2prv_ng.sources.cuda import device_activity
+from nsys2prv_ng.sources import source_names
 
 OWN_CODE, CUDA, MPI_WAITING, MPI_MOVING, MPI_NOT_SPLIT = range(1, 6)
 """States of main threads. MPI_NOT_SPLIT includes calls that carry out no operation over ranks."""
@@ -29,7 +29,7 @@ OWN_CODE, CUDA, MPI_WAITING, MPI_MOVING, MPI_NOT_SPLIT = range(1, 6)
 
 def find_gpu_rows(job: Job, devices: Devices) -> IntArray:
     """Return the rows of the GPUs that ran operations at any time; none if their activity was not read."""
-    if device_activity.NAME not in job.reports[0].results:
+    if source_names.DEVICE_ACTIVITY not in job.reports[0].results:
         return np.zeros(0, np.int64)
     used = [row for row, device in devices.rows.items() if device.tasks]
     active = [np.flatnonzero(run.facts.place_first <= run.facts.place_last) for run in list_activity_runs(job)]
@@ -58,7 +58,7 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
         limits += [int(waits.begin[in_mpi].min()), int(waits.end[in_mpi].max())] if in_mpi.any() else []
     else:
         for report in job.reports:
-            for run in report.results["mpi"].runs if "mpi" in report.results else ():
+            for run in report.results[source_names.MPI].runs if source_names.MPI in report.results else ():
                 limits += report.find_limits(run)
     return (min(limits), max(limits)) if limits else (job.first, job.last)
 

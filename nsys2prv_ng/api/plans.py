@@ -12,6 +12,7 @@ from nsys2prv_ng.api.paths import to_path
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TraceOptions, TranslateOptions
 from nsys2prv_ng.options.parsing import GPU_TIME
+from nsys2prv_ng.sources import source_names
 
 if TYPE_CHECKING:
     from nsys2prv_ng.job.open_reports import ReadOptions
@@ -54,7 +55,7 @@ def make_read_options(options: JobOptions) -> ReadOptions:
 
 def make_plan(options: TranslateOptions) -> TranslationPlan:
     """Return the plan of a translation."""
-    from nsys2prv_ng.sources import DERIVED
+    from nsys2prv_ng.sources.registry import DERIVED
 
     sources, source_options = _choose_events(options, options.nvtx_range)
     plan = _make_trace_plan(options, options, sources, source_options, find_waits=options.derived)
@@ -79,7 +80,7 @@ def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> No
 
 def make_merge_plan(options: MergeOptions) -> TranslationPlan:
     """Return the plan of a trace of shards, which know what was read."""
-    from nsys2prv_ng.sources import select_sources
+    from nsys2prv_ng.sources.registry import select_sources
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
     return _make_trace_plan(options, options, select_sources(None), SourceOptions(), find_waits=True)
@@ -98,7 +99,7 @@ def make_what_to_read(options: ShardOptions) -> WhatToRead:
 def _choose_events(options: EventOptions, nvtx_range: str) -> tuple[tuple[Source, ...], SourceOptions]:
     """Return the sources to read, and how."""
     from nsys2prv_ng.paraver.event_types import STACK_LEVELS
-    from nsys2prv_ng.sources import select_sources
+    from nsys2prv_ng.sources.registry import select_sources
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
     if options.stack_depth > STACK_LEVELS:
@@ -156,14 +157,14 @@ def _check_sources(selected: Sequence[Source], options: SourceOptions, selection
     """Refuse options of sources that are not selected."""
     names = [source.name for source in selected if not source.accounted_in_join]
     for parameter, value, source in (
-        ("nvtx_range", options.nvtx_range, "nvtx"),
+        ("nvtx_range", options.nvtx_range, source_names.NVTX),
         # Without ranges, other steps may be found.
-        ("step", selection.step, "nvtx"),
-        ("steps", selection.steps, "nvtx"),
-        ("skip_warmup", selection.skips_warmup, "nvtx"),
-        ("nvtx_domain", options.nvtx_domains, "nvtx"),
-        ("metrics", options.metrics, "gpu_metrics"),
-        ("metrics_changes", options.metrics_changes, "gpu_metrics"),
+        ("step", selection.step, source_names.NVTX),
+        ("steps", selection.steps, source_names.NVTX),
+        ("skip_warmup", selection.skips_warmup, source_names.NVTX),
+        ("nvtx_domain", options.nvtx_domains, source_names.NVTX),
+        ("metrics", options.metrics, source_names.GPU_METRICS),
+        ("metrics_changes", options.metrics_changes, source_names.GPU_METRICS),
     ):
         if value and source not in names:
             raise UsageError(f"needs the source {source}, which is not selected", parameter=parameter)

@@ -55,6 +55,6 @@ def _complete_source(incomplete: str) -> list[str]:
 
 def _list_sources(start: str) -> list[str]:
     """Return the names of the sources that begin with a text."""
-    from nsys2prv_ng.sources import SOURCES  # half a second: only where a name is asked for
+    from nsys2prv_ng.sources.registry import SOURCES  # half a second: only where a name is asked for
 
     return [source.name for source in SOURCES if source.name.startswith(start)]

@@ -11,6 +11,7 @@ from nsys2prv_ng.cli.paste import join_command, quote_path, quote_reports, spell
 from nsys2prv_ng.options import JobOptions, TranslateOptions
 from nsys2prv_ng.paraver.load_cost import WXPARAVER_LIMIT, LoadCost
 from nsys2prv_ng.paraver.remedies import WXPARAVER_ASKS, Remedy, find_remedies
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.text.formatting import format_window
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _format_command(remedy: Remedy, given: Given) -> str:
         kept = tuple(source for source in given.sources if source != remedy.without)
         shortest = {source: ns for source, ns in (options.min_duration or {}).items() if source in kept}
         options = replace(options, sources=kept, min_duration=shortest or None)
-        if remedy.without == "gpu_metrics":
+        if remedy.without == source_names.GPU_METRICS:
             options = replace(options, metrics=None, metrics_changes=False)
         new = _quote_other(given.trace, f"no-{remedy.without}")
         return join_command("translate", reports, new, *spell_options(options, _OWN))

@@ -38,7 +38,7 @@ def translate(
 
     if not quiet:
         from nsys2prv_ng.job.shards import find_shards
-        from nsys2prv_ng.sources import SOURCES
+        from nsys2prv_ng.sources.registry import SOURCES
 
         read = () if find_shards(reports) else {source.name for source in result.sources if source.read}
         present = [source.name for source in SOURCES if source.name in read]

@@ -14,6 +14,7 @@ from typing import Any
 
 from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.report.graph_tracing import REMEDY
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import find_most_compute
@@ -31,23 +32,23 @@ _ON_KERNELS = frozenset(
     ("gpus", "activity", "kernels", "nccl", "collectives", "waits", "efficiencies", "critical_path")
 )
 _TRACED: Mapping[str, tuple[str, frozenset[str]]] = {
-    "cuda_api": ("CUDA API calls", frozenset(("critical_path",))),
-    "kernels": ("CUDA kernels", _ON_KERNELS),
-    "memory_operations": ("Memory copies and sets", frozenset(("copies",))),
-    "cuda_memory": ("CUDA memory allocations", frozenset(("memory",))),
-    "unified_memory": ("Page faults of unified memory", frozenset()),
-    "cuda_libraries": ("cuBLAS and cuDNN calls", frozenset()),
-    "gpu_metrics": ("GPU metrics", frozenset()),
-    "mpi": ("MPI calls", frozenset(("mpi", "critical_path"))),
-    "ucx": ("UCX calls and transfers", frozenset()),
-    "nvtx": ("NVTX ranges and marks", frozenset(("ranges",))),
-    "nccl": ("Payloads of NCCL's calls and kernels", frozenset(("nccl", "collectives", "waits"))),
-    "openmp": ("OpenMP", frozenset()),
-    "openacc": ("OpenACC", frozenset()),
-    "os_runtime": ("OS runtime calls", frozenset()),
-    "system_calls": ("System calls", frozenset()),
-    "scheduling": ("Threads on cores", frozenset()),
-    "cpu_samples": ("CPU samples", frozenset()),
+    source_names.CUDA_API: ("CUDA API calls", frozenset(("critical_path",))),
+    source_names.KERNELS: ("CUDA kernels", _ON_KERNELS),
+    source_names.MEMORY_OPERATIONS: ("Memory copies and sets", frozenset(("copies",))),
+    source_names.CUDA_MEMORY: ("CUDA memory allocations", frozenset(("memory",))),
+    source_names.UNIFIED_MEMORY: ("Page faults of unified memory", frozenset()),
+    source_names.CUDA_LIBRARIES: ("cuBLAS and cuDNN calls", frozenset()),
+    source_names.GPU_METRICS: ("GPU metrics", frozenset()),
+    source_names.MPI: ("MPI calls", frozenset(("mpi", "critical_path"))),
+    source_names.UCX: ("UCX calls and transfers", frozenset()),
+    source_names.NVTX: ("NVTX ranges and marks", frozenset(("ranges",))),
+    source_names.NCCL: ("Payloads of NCCL's calls and kernels", frozenset(("nccl", "collectives", "waits"))),
+    source_names.OPENMP: ("OpenMP", frozenset()),
+    source_names.OPENACC: ("OpenACC", frozenset()),
+    source_names.OS_RUNTIME: ("OS runtime calls", frozenset()),
+    source_names.SYSTEM_CALLS: ("System calls", frozenset()),
+    source_names.SCHEDULING: ("Threads on cores", frozenset()),
+    source_names.CPU_SAMPLES: ("CPU samples", frozenset()),
 }
 """Sources that users choose when they trace: their titles, and what needs them on all sides.
 

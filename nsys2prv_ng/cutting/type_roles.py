@@ -53,7 +53,12 @@ QUANTITIES = frozenset(
     )
 )
 """Types that the end of an interval sets to 0 beside its own type."""
-_METRICS = (families.GPU_METRICS, families.OTHER_GPU_METRICS, families.CPU_COUNTERS, families.OTHER_NODE_METRICS)
+_METRICS = (
+    families.GPU_METRIC_NUMBERS,
+    families.OTHER_GPU_METRIC_NUMBERS,
+    families.CPU_COUNTER_NUMBERS,
+    families.OTHER_NODE_METRIC_NUMBERS,
+)
 
 
 class RoleTable(NamedTuple):

@@ -22,11 +22,11 @@ from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.report.payload_tables import LINKS, PREFIX
 from nsys2prv_ng.report.schema_version import describe_payload_remedy
-from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL
-from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -110,9 +110,9 @@ def _read_contents(database: Database) -> ReportContents:
     tables = {rows.table for source in COUNTED_SOURCES for rows in source.counted_tables} & database.tables
     not_translated = _find_untranslated(database, metadata, strings, count_rows)
     no_payloads = _lacks_payloads(export_settings) and count_rows(SCHEMAS.name) and not count_rows(LINKS.name)
-    if sources[nccl.SOURCE.name] and no_payloads:
+    if sources[source_names.NCCL] and no_payloads:
         why = f"{NO_PAYLOADS}; {describe_payload_remedy([metadata.schema_version])}"
-        not_translated.append(UntranslatedRows("NVTX_EVENTS", sources[nccl.SOURCE.name], why))
+        not_translated.append(UntranslatedRows("NVTX_EVENTS", sources[source_names.NCCL], why))
     return ReportContents(
         metadata=metadata,
         places=places,
@@ -214,9 +214,9 @@ def _find_untranslated(
 def _find_untranslated_generic(
     database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
 ) -> list[UntranslatedRows]:
-    """Return the generic events that are not plugin values.
+    """Return the generic events that no source reads.
 
-    These are GPU metrics, which newer exports also have in a table, and tracer events.
+    These are GPU and plugin metrics in exports that contain them only as JSON, and tracer events.
     """
     table = gpu_metrics.GENERIC.name
     rows = count_rows(table)
@@ -224,14 +224,13 @@ def _find_untranslated_generic(
     if not rows or any(database.list_missing(needed) for source in sources for needed in source.tables):
         return []  # missing columns are reported as an obstacle
     reader = ReportReader(database, metadata, strings, sources, SourceOptions())
-    samples = gpu_metrics.read_json_samples(reader)
-    tracer_rows = plugin_metrics.count_tracer_rows(reader)
-    untranslated = []
-    if samples and gpu_metrics.METRICS not in database.tables:
-        untranslated.append(UntranslatedRows(table, samples, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"))
-    if tracer_rows:
-        untranslated.append(UntranslatedRows(table, tracer_rows, plugin_metrics.NO_METRIC))
-    return untranslated
+    gpu_rows = 0 if reader.has(gpu_metrics.METRICS) else gpu_metrics.read_json_samples(reader)
+    found = (
+        (gpu_rows, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"),
+        (plugin_metrics.count_json_rows(reader), f"metrics of plugins {gpu_metrics.ONLY_JSON}"),
+        (plugin_metrics.count_tracer_rows(reader), plugin_metrics.NO_METRIC),
+    )
+    return [UntranslatedRows(table, count, why) for count, why in found if count]
 
 
 def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:

@@ -11,24 +11,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nsys2prv_ng.paraver.load_cost import LoadCost
+from nsys2prv_ng.sources import source_names
 
 _PER_ROW = {
-    "kernels": LoadCost(states=1, events=7, pairs=24, communications=1),
-    "memory_operations": LoadCost(states=1, events=7, pairs=15, communications=1),
-    "cuda_graphs": LoadCost(events=1.5, pairs=3.5),
-    "cuda_api": LoadCost(events=2, pairs=2),
-    "cuda_sync": LoadCost(events=1.6, pairs=5.2),
-    "cuda_memory": LoadCost(events=0.1, pairs=0.1),
-    "gpu_metrics": LoadCost(events=0.03, pairs=1),
-    "nvtx": LoadCost(events=3, pairs=3.5),
-    "nccl": LoadCost(events=7, pairs=14, communications=0.2),
-    "mpi": LoadCost(states=2, events=4, pairs=7, communications=0.3),
-    "os_runtime": LoadCost(states=0.5, events=0.7, pairs=0.7),  # most calls are shorter than --osrt-min
-    "scheduling": LoadCost(events=0.25, pairs=0.25),
-    "cpu_samples": LoadCost(events=0.6, pairs=1),
+    source_names.KERNELS: LoadCost(states=1, events=7, pairs=24, communications=1),
+    source_names.MEMORY_OPERATIONS: LoadCost(states=1, events=7, pairs=15, communications=1),
+    source_names.CUDA_GRAPHS: LoadCost(events=1.5, pairs=3.5),
+    source_names.CUDA_API: LoadCost(events=2, pairs=2),
+    source_names.CUDA_SYNC: LoadCost(events=1.6, pairs=5.2),
+    source_names.CUDA_MEMORY: LoadCost(events=0.1, pairs=0.1),
+    source_names.GPU_METRICS: LoadCost(events=0.03, pairs=1),
+    source_names.NVTX: LoadCost(events=3, pairs=3.5),
+    source_names.NCCL: LoadCost(events=7, pairs=14, communications=0.2),
+    source_names.MPI: LoadCost(states=2, events=4, pairs=7, communications=0.3),
+    source_names.OS_RUNTIME: LoadCost(states=0.5, events=0.7, pairs=0.7),  # most calls are shorter than --osrt-min
+    source_names.SCHEDULING: LoadCost(events=0.25, pairs=0.25),
+    source_names.CPU_SAMPLES: LoadCost(events=0.6, pairs=1),
 }
 _OTHERS = LoadCost(events=2, pairs=2.5)
-_LAUNCHED = ("kernels", "memory_operations")
+_LAUNCHED = (source_names.KERNELS, source_names.MEMORY_OPERATIONS)
 
 
 def estimate_load(rows: Mapping[str, int]) -> LoadCost:
@@ -41,7 +42,7 @@ def estimate_details(rows: Mapping[str, int]) -> dict[str, LoadCost]:
     details = {source: _find_cost(source) * number for source, number in rows.items()}
     lines = sum(details[source].communications for source in _LAUNCHED if source in details)
     launched = {source: replace(details[source], communications=0) for source in _LAUNCHED if source in details}
-    return details | launched | {"launch_lines": LoadCost(communications=lines)}
+    return details | launched | {source_names.LAUNCH_LINES: LoadCost(communications=lines)}
 
 
 def _find_cost(source: str) -> LoadCost:

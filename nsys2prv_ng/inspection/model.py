@@ -12,7 +12,7 @@ from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, Untransla
 from nsys2prv_ng.inspection.load_estimate import estimate_load
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.diagnostics import Message
-from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.text.formatting import format_utc
 
 INSPECTION_VERSION = 1

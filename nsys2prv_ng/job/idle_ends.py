@@ -17,7 +17,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.records.clip import clip_ends
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
-from nsys2prv_ng.sources.host import cpu_samples
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.result import Result
 
 _WORTH = 0.1
@@ -53,7 +53,7 @@ def _find_last(report: ReportRecords, places: BoolArray) -> int | None:
     first, last = report.spans()
     used = places & (first <= last)
     times = [int(last[used].max())] if used.any() else []
-    if samples := report.results.get(cpu_samples.SOURCE.name):  # a sampled thread is running, even within a call
+    if samples := report.results.get(source_names.CPU_SAMPLES):  # a sampled thread is running, even within a call
         times += [report.find_limits(run)[1] for run in samples.runs]
     return max(times, default=None)
 

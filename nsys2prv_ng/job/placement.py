@@ -34,7 +34,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
-from nsys2prv_ng.sources import GPU_OPERATIONS
+from nsys2prv_ng.sources.registry import GPU_OPERATIONS
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import Source

@@ -24,6 +24,7 @@ from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.sources import source_names
 
 _MOST_STREAMS = 4
 """Maximum number of streams of a task to examine, streams with most kernels first."""
@@ -84,7 +85,7 @@ def _load_streams(reports: Sequence[tuple[ReportRecords, IntArray]], tree: Objec
     """Return the streams of the tasks of some reports, streams with most kernels first. Each report has its rows."""
     streams: _Streams = {}
     for report, rows in reports:
-        events = load_opened_events(report, "kernels", store)
+        events = load_opened_events(report, source_names.KERNELS, store)
         kernels, nccl = (events.get_values(kind) for kind in (types.KERNEL, types.NCCL_KERNEL))
         name = np.where(kernels == ABSENT, np.where(nccl == ABSENT, ABSENT, -1 - nccl), kernels)
         lines = np.flatnonzero(name != ABSENT)

@@ -20,16 +20,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.job.nvtx_ranges import NvtxRanges, load_nvtx_ranges
+from nsys2prv_ng.job.opened_events import ABSENT
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.repetition import find_repetitions
 from nsys2prv_ng.objects.tree import ObjectTree
-from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.text.formatting import join_first
 
 FEWEST = 3
@@ -129,25 +129,19 @@ def _load_numbered(report: ReportRecords, rows: IntArray, tree: ObjectTree, stor
     PyTorch numbers every operation. Only names whose numbers are consecutive in each task may be steps, so only their
     ranges are kept.
     """
-    events = load_opened_events(report, "nvtx", store)
-    push_pop = families.make_nvtx_range("")
-    number, value = events.get_values(families.make_nvtx_number("")), events.get_values(push_pop)
-    lines = np.flatnonzero((value != ABSENT) & (number != ABSENT))
-    table = _tabulate(events, lines, rows, tree, number)
-    index, values = find_distinct(value[lines])
-    known = events.get_names(push_pop)
-    names = [known[own] for own in values.tolist()]
-    kept = np.flatnonzero(_mark_consecutive(table, index))
-    candidates = table.iloc[kept].assign(name=np.array(names, object)[index[kept]])
-    return _NumberedRanges(table["task"].unique(), names, candidates)
+    ranges = load_nvtx_ranges(report, store, lambda domain: domain == "")
+    numbered = np.flatnonzero(ranges.number != ABSENT)
+    table, key = _tabulate(ranges, numbered, rows, tree), ranges.key[numbered]
+    names = [name for _, name in ranges.keys]
+    kept = np.flatnonzero(_mark_consecutive(table, key))
+    candidates = table.iloc[kept].assign(name=np.array(names, object)[key[kept]])
+    return _NumberedRanges(table["task"].unique(), [names[number] for number in np.unique(key)], candidates)
 
 
-def _tabulate(
-    events: OpenedEvents, lines: IntArray, rows: IntArray, tree: ObjectTree, number: IntArray
-) -> pd.DataFrame:
-    """Return task, row, number, begin and end (ns) of some lines. `number`: the number of every line."""
-    row = rows[events.place[lines]]
-    columns = {"number": number[lines], "begin": events.begin[lines], "end": events.end[lines]}
+def _tabulate(ranges: NvtxRanges, chosen: IntArray, rows: IntArray, tree: ObjectTree) -> pd.DataFrame:
+    """Return task, row, number (ABSENT without one), begin and end (ns) of chosen ranges."""
+    row = rows[ranges.place[chosen]]
+    columns = {"number": ranges.number[chosen], "begin": ranges.begin[chosen], "end": ranges.end[chosen]}
     return pd.DataFrame({"task": tree.task_of_row[row], "row": row, **columns})
 
 
@@ -179,7 +173,7 @@ def _choose_ranges(ranges: pd.DataFrame, tasks: int, least: int, is_cut: bool) -
 
 def _has_unended(reports: Sequence[ReportRecords]) -> bool:
     """Return whether the capture of a report ended within NVTX ranges."""
-    return any(report.results["nvtx"].unended for report in reports if "nvtx" in report.results)
+    return any(report.results[source_names.NVTX].unended for report in reports if source_names.NVTX in report.results)
 
 
 def _drop_last(table: pd.DataFrame) -> pd.DataFrame:
@@ -234,13 +228,7 @@ _MOST_LISTED = 5
 
 
 def _load_named(report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store, name: str) -> pd.DataFrame:
-    """Return the push/pop ranges of a name in a report: task, row, number (or ABSENT), begin, end (ns)."""
-    events = load_opened_events(report, "nvtx", store)
-    types = events.list_types("nvtx")
-    wanted: BoolArray = np.zeros(events.begin.size, np.bool_)
-    for kind in types:
-        if kind.number == families.make_nvtx_range("").number:
-            values = [value for value, text in events.get_names(kind).items() if text == name]
-            wanted |= np.isin(events.get_values(kind), values)
-    numbers = [kind for kind in types if kind.number == families.make_nvtx_number("").number]
-    return _tabulate(events, np.flatnonzero(wanted), rows, tree, events.get_values(*numbers))
+    """Return the push/pop ranges of a name in a report: task, row, number (ABSENT without one), begin, end (ns)."""
+    ranges = load_nvtx_ranges(report, store)
+    wanted = [key for key, (_, text) in enumerate(ranges.keys) if text == name]
+    return _tabulate(ranges, np.flatnonzero(np.isin(ranges.key, wanted)), rows, tree)

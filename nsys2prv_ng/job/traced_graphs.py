@@ -6,11 +6,11 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.graph_tracing import AS_WHOLE, BY_NODE
-from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
+from nsys2prv_ng.sources import source_names
 
 _SHOWN = {
-    BY_NODE: ((kernels.SOURCE.name, memory_operations.SOURCE.name), types.GRAPH_NODE_ID),
-    AS_WHOLE: ((cuda_graphs.SOURCE.name,), types.GRAPH_LAUNCH),
+    BY_NODE: ((source_names.KERNELS, source_names.MEMORY_OPERATIONS), types.GRAPH_NODE_ID),
+    AS_WHOLE: ((source_names.CUDA_GRAPHS,), types.GRAPH_LAUNCH),
 }
 
 

@@ -17,12 +17,14 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.text.names import to_one_line
 
 # ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
+GPU_METRICS = "gpu_metrics"
+"""Name of the family, and of its source."""
 GPU_METRIC_FIRST = 9400
 GPU_METRIC_IDS = 100
 GPU_METRIC_OTHERS = 9000000
 GPU_METRIC_OTHERS_COUNT = 100000
-GPU_METRICS = range(GPU_METRIC_FIRST, GPU_METRIC_FIRST + GPU_METRIC_IDS)
-OTHER_GPU_METRICS = range(GPU_METRIC_OTHERS, GPU_METRIC_OTHERS + GPU_METRIC_OTHERS_COUNT)
+GPU_METRIC_NUMBERS = range(GPU_METRIC_FIRST, GPU_METRIC_FIRST + GPU_METRIC_IDS)
+OTHER_GPU_METRIC_NUMBERS = range(GPU_METRIC_OTHERS, GPU_METRIC_OTHERS + GPU_METRIC_OTHERS_COUNT)
 """Numbers that depend on the name, for metrics without an id below 100 that no other metric has."""
 
 
@@ -30,7 +32,7 @@ def make_gpu_metric(name: str, metric_id: int) -> EventType:
     """Return the type of a metric by nsys's name, which ends in the unit. MHz are stored as Hz; Paraver shows MHz."""
     label, unit = split_name_and_unit(name)
     precision = 6 if unit == "MHz" else 0
-    return EventType(metric_id, label, "gpu_metrics", unit=unit, precision=precision, family="gpu_metrics", member=name)
+    return EventType(metric_id, label, GPU_METRICS, unit=unit, precision=precision, family=GPU_METRICS, member=name)
 
 
 def split_name_and_unit(name: str) -> tuple[str, str]:
@@ -100,8 +102,8 @@ CPU_COUNTER_FIRST = 66600000
 CPU_COUNTER_IDS = 100000
 NODE_METRIC_FIRST = 9300000
 NODE_METRIC_COUNT = 600000
-CPU_COUNTERS = range(CPU_COUNTER_FIRST, CPU_COUNTER_FIRST + CPU_COUNTER_IDS)
-OTHER_NODE_METRICS = range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + NODE_METRIC_COUNT)
+CPU_COUNTER_NUMBERS = range(CPU_COUNTER_FIRST, CPU_COUNTER_FIRST + CPU_COUNTER_IDS)
+OTHER_NODE_METRIC_NUMBERS = range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + NODE_METRIC_COUNT)
 REAL_PRECISION = 6
 """The trace contains real values times 10^6."""
 
@@ -122,13 +124,18 @@ def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int 
 
 
 # ---- NVTX: a block of 100 numbers for each domain -------------------------------------------------------------------
+NVTX = "nvtx"
+"""Name of the family, and of its source."""
 NVTX_BLOCK = 100
 NVTX_DEFAULT = 9600
 NVTX_NCCL = 9500
 NVTX_FIRST_NAMED = 9700
-NVTX_RESERVED = {"": NVTX_DEFAULT, "NCCL": NVTX_NCCL, "neSmiK": 81000}
+NCCL_DOMAIN = "NCCL"
+NVTX_RESERVED = {"": NVTX_DEFAULT, NCCL_DOMAIN: NVTX_NCCL, "neSmiK": 81000}
 NVTX_LANES = 40
 NVTX_GPU_LANES = 16
+_PUSH_POP = 0
+_FIRST_LANE = 60
 
 
 def format_nvtx_label(domain: str) -> str:
@@ -136,14 +143,14 @@ def format_nvtx_label(domain: str) -> str:
     return f"NVTX {domain}" if domain else "NVTX"
 
 
-def _make_nvtx_type(domain: str, offset: int, kind: str, source: str = "nvtx", **properties: Any) -> EventType:
+def _make_nvtx_type(domain: str, offset: int, kind: str, source: str = NVTX, **properties: Any) -> EventType:
     label = f"{format_nvtx_label(domain)} {kind}".strip()
-    return EventType(offset, label, source, family="nvtx", member=domain, **properties)
+    return EventType(offset, label, source, family=NVTX, member=domain, **properties)
 
 
 def make_nvtx_range(domain: str) -> EventType:
     """Return the type of push/pop ranges, which nest as in the program."""
-    return _make_nvtx_type(domain, 0, "range", interval=True, names=f"nvtx {domain}")
+    return _make_nvtx_type(domain, _PUSH_POP, "range", interval=True, names=f"nvtx {domain}")
 
 
 def make_nvtx_lane(domain: str, lane: int) -> EventType:
@@ -152,8 +159,18 @@ def make_nvtx_lane(domain: str, lane: int) -> EventType:
     Such ranges need not nest; the ranges of one lane do not overlap.
     """
     return _make_nvtx_type(
-        domain, 60 + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}"
+        domain, _FIRST_LANE + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}"
     )
+
+
+def is_push_pop(event_type: EventType) -> bool:
+    """Return whether a type is that of a domain's push/pop ranges."""
+    return event_type.family == NVTX and event_type.number == _PUSH_POP
+
+
+def is_start_end(event_type: EventType) -> bool:
+    """Return whether a type is that of a lane of a domain's start/end ranges."""
+    return event_type.family == NVTX and 0 <= event_type.number - _FIRST_LANE < NVTX_LANES
 
 
 def make_nvtx_mark(domain: str) -> EventType:
@@ -234,9 +251,9 @@ def _number_nvtx(types: Iterable[EventType], known: Mapping[str, int]) -> dict[E
 
 
 FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
-    "nvtx": _number_nvtx,
-    "gpu_metrics": partial(_assign_by_id, by_id=GPU_METRICS, by_name=OTHER_GPU_METRICS),
-    NODE_METRICS: partial(_assign_by_id, by_id=CPU_COUNTERS, by_name=OTHER_NODE_METRICS),
+    NVTX: _number_nvtx,
+    GPU_METRICS: partial(_assign_by_id, by_id=GPU_METRIC_NUMBERS, by_name=OTHER_GPU_METRIC_NUMBERS),
+    NODE_METRICS: partial(_assign_by_id, by_id=CPU_COUNTER_NUMBERS, by_name=OTHER_NODE_METRIC_NUMBERS),
 }
 """Functions that number the types of a family. Arguments: the types of all reports, and the numbers to keep by
 title."""

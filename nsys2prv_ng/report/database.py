@@ -142,14 +142,6 @@ class Database:
 
         return self._table_reader.read_by_block(table.name, names, convert_block)
 
-    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        """Return what `convert` makes of the strings of each block of rows of a large table; nulls if the export lacks
-        the column."""
-        if column not in self.list_columns(table):
-            rows = self.count_rows(table)
-            return [convert(pa.nulls(rows, pa.string()))] if rows else []
-        return self._table_reader.read_texts_by_block(table, column, convert)
-
     def _check_columns(self, table: Table, schema_version: str) -> frozenset[str]:
         """Return the columns of a table that the export has. Raises ReportError if it has the table but lacks required
         columns."""

@@ -22,7 +22,6 @@ from nsys2prv_ng.report.formats import FOLDER_FORMATS, PARQUET, SQLITE
 from nsys2prv_ng.report.pages import SMALL, PageReader, quote
 from nsys2prv_ng.report.table_reader import (
     NULL,
-    TEXT_BLOCK_ROWS,
     Among,
     make_damage_error,
     make_unreadable_error,
@@ -135,17 +134,14 @@ class SqliteFile:
         return flat.reshape(-1, len(columns)).T
 
     def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
-        return pa.chunked_array(list(self._blocks(table, column, kind, _BLOCK_ROWS)), kind)
+        return pa.chunked_array(list(self._blocks(table, column, kind)), kind)
 
-    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        return [convert(block) for block in self._blocks(table, column, pa.string(), TEXT_BLOCK_ROWS)]
-
-    def _blocks(self, table: str, column: str, kind: pa.DataType, rows: int) -> Iterator[pa.Array]:
-        """Yield the values of at most `rows` rows at once."""
+    def _blocks(self, table: str, column: str, kind: pa.DataType) -> Iterator[pa.Array]:
+        """Yield the values of at most `_BLOCK_ROWS` rows at once."""
         value = _VALUES[kind].format(quote(column))
         try:
             cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY rowid")
-            while rows_read := cursor.fetchmany(rows):
+            while rows_read := cursor.fetchmany(_BLOCK_ROWS):
                 block = pa.array([item for (item,) in rows_read], kind)
                 del rows_read
                 # Strings of more than 2 GiB come in several arrays.

@@ -19,7 +19,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
 from nsys2prv_ng.report.formats import ARROW, FOLDER_FORMATS, PARQUET, TABLE_SUFFIXES
-from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, make_damage_error, make_unreadable_error
+from nsys2prv_ng.report.table_reader import Among, make_damage_error, make_unreadable_error
 
 _PARQUET = PARQUET.first_bytes
 _ARROW_FILE, _ARROW_STREAM = ARROW.first_bytes
@@ -84,22 +84,10 @@ class TableFolder:
         parts = self._read(table, [column], lambda block: arrow_values.READ_VALUES[kind](block[column]))
         return pa.chunked_array(parts, kind)
 
-    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        def parts(block: Block) -> list[T]:
-            rows = range(0, len(block[column]), TEXT_BLOCK_ROWS)
-            return [convert(arrow_values.read_texts(_copy(block[column].slice(row, TEXT_BLOCK_ROWS)))) for row in rows]
-
-        return [part for block_parts in self._read(table, [column], parts) for part in block_parts]
-
     def _read(self, table: str, columns: Sequence[str], convert: Callable[[Block], T]) -> list[T]:
         """Return what `convert` makes of each block of rows."""
         with _open(self._files[table]) as file:
             return [convert(block) for block in _read_blocks(file, list(dict.fromkeys(columns)))]
-
-
-def _copy(array: pa.Array) -> pa.Array:
-    """Copy a slice: otherwise its offsets would count from the start of the whole array, which may need 64 bits."""
-    return array.take(pa.array(np.arange(len(array))))
 
 
 def _find_files(folder: Path) -> dict[str, Path]:

@@ -17,9 +17,6 @@ T = TypeVar("T")
 NULL = np.iinfo(np.int64).min
 """Stands for NULL, and for every value that is not a number, in integer columns."""
 
-TEXT_BLOCK_ROWS = 1 << 13
-"""Most rows in a block of texts, which may be large: with a thousand bytes each they take 8 MB."""
-
 Among = Mapping[str, Collection[int]]
 """Condition on rows: the value in each of these columns is one of its integers."""
 
@@ -52,9 +49,6 @@ class TableReader(Protocol):
 
         Other values are null; in floats, NaN means the same.
         """
-
-    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        """Return what `convert` makes of the strings of each block of rows, at most `TEXT_BLOCK_ROWS` at once."""
 
     def close(self) -> None:
         """Close the files."""

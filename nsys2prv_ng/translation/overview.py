@@ -19,8 +19,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.records.runs import Run, load_records
-from nsys2prv_ng.sources.cuda import device_activity
-from nsys2prv_ng.sources.node import gpu_metrics
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult
 from nsys2prv_ng.text.formatting import format_time
@@ -114,7 +113,7 @@ def make_overview(
         reasons={
             STEPS: "more steps than an overview takes",
             WAITS: _explain_waits(shortest),
-            **dict.fromkeys((device_activity.NAME, GPUS, gpu_metrics.SOURCE.name), IN_STEPS),
+            **dict.fromkeys((source_names.DEVICE_ACTIVITY, GPUS, source_names.GPU_METRICS), IN_STEPS),
         },
     )
 

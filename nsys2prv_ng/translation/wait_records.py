@@ -17,13 +17,14 @@ from nsys2prv_ng.job.spill import spill_records
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult
 
 WAITS, LINES, GPUS = "waits", "wait_lines", "gpu_waits"
 """Account names of the records that are derived from waits."""
-_SHOWN_BY = {False: "kernels", True: "mpi"}
+_SHOWN_BY = {False: source_names.KERNELS, True: source_names.MPI}
 """The source of the kernels or calls in which ranks wait, by whether they are MPI's."""
 
 

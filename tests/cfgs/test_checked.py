@@ -10,7 +10,7 @@ from nsys2prv_ng import translate
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.cfgs.sampled_report import make_sampled_report
 from tests.cfgs.test_node_presets import make_node_trace

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.sources.registry import SOURCES
 from tests.cli.program_runs import run
 
 SOURCE_NAMES = [source.name for source in SOURCES]

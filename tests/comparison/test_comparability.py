@@ -20,7 +20,7 @@ from nsys2prv_ng.comparison.comparability import (
     format_comparability,
 )
 from nsys2prv_ng.comparison.side import Side
-from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers

@@ -17,7 +17,7 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.paraver.event_types import CRITICAL_PATH, GPU_ACTIVITY_WITH_WAITS, LATENESS, TAG_PATH, WAIT_REASON
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import SAMPLES, Unpacked, slow_but
 

@@ -28,8 +28,8 @@ from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.inspection.model import InspectedReport, Inspection
 from nsys2prv_ng.inspection.text import escape_text, format_inspection
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import DERIVED, SOURCES, select_sources
 from nsys2prv_ng.sources.node import diagnostics
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES, select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cli.program_runs import run
@@ -393,7 +393,7 @@ def test_a_report_named_twice(tmp_path):
 
 @pytest.mark.slow
 def test_what_would_not_be_in_a_trace(tmp_path):
-    """GPU metrics as JSON only, events of tracers, and unknown tables; tables of descriptions are not events."""
+    """Metrics as JSON only, events of tracers, and unknown tables; tables of descriptions are not events."""
     data = "{}"
     report = export(
         tmp_path / "a.sqlite",
@@ -401,7 +401,7 @@ def test_what_would_not_be_in_a_trace(tmp_path):
         {
             "GENERIC_EVENTS": (
                 ("rawTimestamp", "typeId", "data"),
-                [(1, 5, data), (2, 5, data), (3, 6, data), (4, 7, data)],
+                [(1, 5, data), (2, 5, data), (3, 6, data), *((4 + i, 7, data) for i in range(3))],
             ),
             "GENERIC_EVENT_TYPES": (("typeId", "sourceId"), [(5, 50), (6, 60), (7, 70)]),
             "GENERIC_EVENT_SOURCES": (
@@ -414,12 +414,14 @@ def test_what_would_not_be_in_a_trace(tmp_path):
         },
     )
     found = {(each.table, each.rows): each.why for each in one(report).not_translated}
-    assert found.keys() == {("GENERIC_EVENTS", 2), ("GENERIC_EVENTS", 1), ("FUTURE_EVENTS", 7)}
+    assert found.keys() == {*(("GENERIC_EVENTS", rows) for rows in (1, 2, 3)), ("FUTURE_EVENTS", 7)}
     assert "nsys 2024.2 or newer" in found["GENERIC_EVENTS", 2] and "ftrace" in found["GENERIC_EVENTS", 1]
-    assert one(report).sources["plugin_metrics"] == 1
+    assert one(report).sources["plugin_metrics"] == 0
     summary = translate([report], tmp_path / "out.prv")
-    dropped = next(each for each in summary.sources if each.name == "gpu_metrics").dropped
-    assert list(dropped.values()) == [2] and next(iter(dropped)) in found["GENERIC_EVENTS", 2]
+    for source, rows in (("gpu_metrics", 2), ("plugin_metrics", 3)):
+        dropped = next(each for each in summary.sources if each.name == source).dropped
+        told = {reason for reason, count in dropped.items() if count == rows}
+        assert len(told) == 1 and told.pop() in found["GENERIC_EVENTS", rows]
 
 
 def test_payloads_that_the_export_left_out(tmp_path):

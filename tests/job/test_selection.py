@@ -10,7 +10,7 @@ import pytest
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job import selection as choose
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.sources import select_sources as choose_sources
+from nsys2prv_ng.sources.registry import select_sources as choose_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate

@@ -19,7 +19,7 @@ from nsys2prv_ng.report import sqlite_file, table_folder
 from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.files import get_export_size, locate_exports
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cli.program_runs import run
@@ -75,36 +75,6 @@ def test_columns_are_those_of_the_file(tmp_path, kind):
     assert database.list_missing(Table("OTHER", ("a",))) == database.list_missing(EVENTS) == []
     with pytest.raises(TranslationError, match=r"table EVENTS has no column a, b \(schema version 3\.1\)"):
         database.read(Table("EVENTS", ("start", "a", "b")), "3.1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [*KINDS, "sqlite"])
-def test_texts_by_block(tmp_path, monkeypatch, kind):
-    """All texts in their order, and of no more than some at once anything is in memory."""
-    words = [None if i % 7 == 3 else f"é{i} " * (i % 90) for i in range(3 * BLOCK + 7)]
-    if kind == "sqlite":
-        report = export(tmp_path / "r.sqlite", [""], {"T": (("word", "n"), [(word, 1) for word in words])})
-    else:
-        tables = {
-            "StringIds": NAMES,
-            "T": pa.table({"word": pa.array(words, pa.large_string()), "n": [1] * len(words)}),
-        }
-        report = write_folder(tmp_path / "r", tables, kind)
-    monkeypatch.setattr(sqlite_file, "TEXT_BLOCK_ROWS", 10)
-    monkeypatch.setattr(table_folder, "TEXT_BLOCK_ROWS", 10)
-    database = Database(report)
-    sizes = []
-
-    def convert(texts):
-        sizes.append((len(texts), texts.offset))
-        return texts.to_pylist()
-
-    found = database.read_texts_by_block("T", "word", convert)
-    assert [word for block in found for word in block] == words
-    assert set(sizes) <= {(n, 0) for n in range(1, 11)} and len(sizes) >= len(words) // 10
-    assert database.read_texts_by_block("T", "n", lambda texts: texts.null_count) == [size for size, _ in sizes]
-    assert database.read_texts_by_block("T", "no_word", lambda texts: texts.null_count) == [len(words)]
-    assert database.read_texts_by_block("OTHER", "word", len) == []
 
 
 @pytest.mark.slow

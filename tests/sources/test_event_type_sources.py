@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from nsys2prv_ng.paraver import event_types, families
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 
 NAMES = {source.name for source in (*SOURCES, *DERIVED)} | {"capture"}
 """The capture itself has a type too, which the translation writes without a source."""

@@ -13,7 +13,7 @@ import pytest
 from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, LOOSE, OTHER, SYNCHRONISING, TO_ROOT, Evidence
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
-from nsys2prv_ng.sources import SOURCES, select_sources
+from nsys2prv_ng.sources.registry import SOURCES, select_sources
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions

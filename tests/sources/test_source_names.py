@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources import source_names
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 
 NAMES = (
     "cuda_api",
@@ -39,3 +40,8 @@ NAMES = (
 
 def test_names_of_sources_stay_as_they_are() -> None:
     assert tuple(source.name for source in (*SOURCES, *DERIVED)) == NAMES
+
+
+def test_each_source_has_the_constant_of_its_name() -> None:
+    constants = {name: value for name, value in vars(source_names).items() if name.isupper()}
+    assert constants == {name.upper(): name for name in NAMES}

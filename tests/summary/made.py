@@ -11,7 +11,7 @@ from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.compute.job import compute_summary
 from nsys2prv_ng.summary.numbers.job import JobSummary

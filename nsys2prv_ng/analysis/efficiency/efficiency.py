@@ -46,7 +46,6 @@ from nsys2prv_ng.analysis.efficiency.windows import (
     FIRST_STEP,
     WHOLE,
     WORK,
-    RangeKey,
     StepWindows,
     list_steps,
     make_plan,
@@ -54,6 +53,7 @@ from nsys2prv_ng.analysis.efficiency.windows import (
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import group_reports_by_task
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from nsys2prv_ng.analysis.efficiency import times
 from nsys2prv_ng.analysis.efficiency.windows import (
-    RangeKey,
     WindowPlan,
     Windows,
     load_repeated,
@@ -26,10 +25,11 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.sources.cuda import device_activity
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 
 _CLASS_OF_VALUE = np.full(gpu.WHOLE_GRAPH + 1, times.COMPUTE, np.int64)
@@ -62,7 +62,7 @@ class GpuPart(NamedTuple):
 
 def list_groups(job: Job, waits: Waits, devices: Devices) -> Iterator[GpuGroup]:
     """Yield the groups of GPUs; each GPU that does nothing in the chosen time is a group at the end."""
-    if device_activity.NAME not in job.reports[0].results:
+    if source_names.DEVICE_ACTIVITY not in job.reports[0].results:
         return
     others = {row for row, device in devices.rows.items() if device.tasks}
     for run, changes in zip(list_activity_runs(job), sweep_gpu_waits(job, waits), strict=True):
@@ -126,10 +126,10 @@ def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatSta
     parts = [(np.zeros(0, np.int64),) * 4]
     for index in reports:
         report = job.reports[index]
-        events = load_opened_events(report, "kernels", job.store)
+        events = load_opened_events(report, source_names.KERNELS, job.store)
         kernel_lines = np.flatnonzero(events.get_values(types.KERNEL) != ABSENT)
         kernel_class = events.get_values(types.KERNEL_CLASS)[kernel_lines] - 1
-        graphs = load_opened_events(report, "cuda_graphs", job.store)
+        graphs = load_opened_events(report, source_names.CUDA_GRAPHS, job.store)
         graph_lines = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not job.hides_nccl))
         graph_class = np.full(graph_lines.size, times.KERNELS_BY_CLASS.index(GRAPH_CLASS))
         for source, lines, kind in ((events, kernel_lines, kernel_class), (graphs, graph_lines, graph_class)):

@@ -8,13 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI, USEFUL, Totals
-from nsys2prv_ng.analysis.efficiency.windows import RangeKey, WindowPlan, load_repeated, make_row_steps, sum_in_windows
+from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, load_repeated, make_row_steps, sum_in_windows
 from nsys2prv_ng.analysis.host_activity import map_main_threads
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
+from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.sources import source_names
 
 
 class HostPart(NamedTuple):
@@ -30,7 +32,7 @@ class HostPart(NamedTuple):
 
 def list_main_threads(job: Job) -> list[IntArray]:
     """Return the places of the main threads that count, for each report; none if their calls were not read."""
-    if any(source not in job.reports[0].results for source in ("cuda_api", "mpi")):
+    if any(source not in job.reports[0].results for source in (source_names.CUDA_API, source_names.MPI)):
         return [np.zeros(0, np.int64) for _ in job.reports]
     listed = []
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
@@ -73,7 +75,10 @@ def load_host_calls(job: Job, group: Sequence[int], main_threads: Sequence[IntAr
 def _load_report_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return row, begin, end (ns) and kind (IN_CUDA or IN_MPI) of the calls of some threads (places) of a report."""
     parts = [(np.zeros(0, np.int64),) * 4]
-    kinds = ("cuda_api", IN_CUDA, [types.CUDA_API]), ("mpi", IN_MPI, list(types.MPI_CALLS.values()))
+    kinds = (
+        (source_names.CUDA_API, IN_CUDA, [types.CUDA_API]),
+        (source_names.MPI, IN_MPI, list(types.MPI_CALLS.values())),
+    )
     for source, kind, event_types in kinds:
         events = load_opened_events(job.reports[index], source, job.store)
         lines = np.flatnonzero(np.isin(events.place, threads) & (events.get_values(*event_types) != ABSENT))

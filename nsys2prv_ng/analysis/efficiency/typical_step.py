@@ -7,7 +7,6 @@ step is as long as its longest span on any task, and reaches from its first star
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,14 +14,13 @@ import numpy as np
 from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.efficiency.windows import StepWindows
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.intervals.bins import make_edges, sum_states
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.job.nvtx_ranges import NvtxRanges, is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.paraver import families
+from nsys2prv_ng.job.opened_events import ABSENT
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 MOST_CELLS = 1_000_000
@@ -36,7 +34,6 @@ DEEPEST = 4
 """The deepest nesting of ranges; 1 is the outermost."""
 _SHORTEST = 1_000
 """A range is shown if it lasts at least the step's length divided by this number."""
-_NCCL = "NCCL"
 
 
 class StepSpan(NamedTuple):
@@ -146,36 +143,25 @@ def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> StepRang
     parts = [_Ranges(*(np.zeros(0, np.int64) for _ in range(4)))]
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
         if row in rows:
-            events = load_opened_events(report, "nvtx", job.store)
-            parts += _load_ranges(events, np.flatnonzero(rows == row), step, names)
-    ranges = _Ranges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    depth = measure_depths(np.zeros(ranges.begin.size, np.int64), ranges.begin, ranges.end)
-    begin, end = np.maximum(ranges.begin, step.begin), np.minimum(ranges.end, step.end)
+            ranges = load_nvtx_ranges(report, job.store, is_program_domain)
+            parts.append(_select_ranges(ranges, np.flatnonzero(rows == row), step, len(names)))
+            names += [shorten_range_name(domain, name) for domain, name in ranges.keys]
+    all_ranges = _Ranges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    depth = measure_depths(np.zeros(all_ranges.begin.size, np.int64), all_ranges.begin, all_ranges.end)
+    begin, end = np.maximum(all_ranges.begin, step.begin), np.minimum(all_ranges.end, step.end)
     length = end - begin
     seen = np.flatnonzero((depth <= DEEPEST) & (length * _SHORTEST >= step.end - step.begin))
     seen = seen[np.lexsort((begin[seen], depth[seen], -length[seen]))[:MOST_RANGES]]
     seen = seen[np.lexsort((depth[seen], begin[seen]))]
     texts = [
         names[name] if number == ABSENT else f"{names[name]} {number}"
-        for name, number in zip(ranges.name[seen].tolist(), ranges.number[seen].tolist(), strict=True)
+        for name, number in zip(all_ranges.name[seen].tolist(), all_ranges.number[seen].tolist(), strict=True)
     ]
     return StepRanges(task, depth[seen] - 1, begin[seen], end[seen], texts, int(depth.size - seen.size))
 
 
-def _load_ranges(
-    events: OpenedEvents, places: Sequence[int] | IntArray, step: StepSpan, names: list[str]
-) -> list[_Ranges]:
-    """Return the ranges on some places that overlap a step, and add their names to `names`."""
-    kinds = [kind for kind in events.list_types("nvtx") if kind.member != _NCCL]
-    numbers = [kind for kind in kinds if kind.number == families.make_nvtx_number("").number]
-    number = events.get_values(*numbers)
-    inside = np.isin(events.place, places) & (events.begin < step.end) & (events.end > step.begin)
-    parts = []
-    for kind in (kind for kind in kinds if kind.number == families.make_nvtx_range("").number):
-        value = events.get_values(kind)
-        lines = np.flatnonzero(inside & (value != ABSENT))
-        index, distinct = find_distinct(value[lines])
-        known = events.get_names(kind)
-        parts.append(_Ranges(events.begin[lines], events.end[lines], len(names) + index, number[lines]))
-        names += [shorten_range_name(kind.member, known[own]) for own in distinct.tolist()]
-    return parts
+def _select_ranges(ranges: NvtxRanges, places: IntArray, step: StepSpan, first_name: int) -> _Ranges:
+    """Return the ranges on some places that share time with a step; `first_name`: index of the first of their names."""
+    inside = np.isin(ranges.place, places) & (ranges.begin < step.end) & (ranges.end > step.begin)
+    ranges = ranges.select(np.flatnonzero(inside))
+    return _Ranges(ranges.begin, ranges.end, first_name + ranges.key, ranges.number)

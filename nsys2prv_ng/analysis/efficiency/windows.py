@@ -15,39 +15,28 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, make_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.placement import measure_gpu_time
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.places import Stream, Thread
-from nsys2prv_ng.paraver import families
-from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources import source_names
 
-FEWEST = 3
-"""A range repeats if one thread opened it at least this often."""
-DEEPEST = 2
-"""The deepest nesting of a range that counts as repeating; deeper ranges are parts of a repeating range."""
 MOST_STEPS = 5_000
 """Most steps that are measured one by one (the first ones): a loop of two kernels may have millions."""
-_NCCL = "NCCL"
-_RECORDED = ("kernels", "memory_operations", "cuda_api", "mpi")
+_RECORDED = (source_names.KERNELS, source_names.MEMORY_OPERATIONS, source_names.CUDA_API, source_names.MPI)
 """Sources without records from before the capture. (The creation of graphs may be earlier.)"""
 
 WHOLE, WORK, FIRST_STEP = range(3)
 """Sets of windows: the whole time, the work in it, then one set for each step and one for each range."""
 MOST_WORK = 0.5
 """Largest share of a capture without steps that makes the time in which GPUs work a separate window."""
-
-RangeKey = tuple[str, str]
-"""Domain and name of a range."""
 
 
 class StepWindows(NamedTuple):
@@ -148,45 +137,14 @@ def load_repeated(job: Job, reports: Sequence[int], steps: StepWindows | None) -
 
 
 def _load_own_repeated(job: Job, index: int, steps: StepWindows | None) -> RangeWindows:
-    """Return the repeating ranges of a report.
-
-    NCCL ranges are its calls, not ranges of the program. Start/end ranges do not nest and count as outermost.
-    """
-    events = load_opened_events(job.reports[index], "nvtx", job.store)
-    types = [kind for kind in events.list_types("nvtx") if kind.member != _NCCL]
-    lanes = range(families.make_nvtx_lane("", 0).number, families.make_nvtx_lane("", 0).number + families.NVTX_LANES)
-    push_pop = [kind for kind in types if kind.number == families.make_nvtx_range("").number]
-    line, key, keys = _name_lines(events, push_pop + [kind for kind in types if kind.number in lanes])
-    nested = events.get_values(*push_pop)[line] != ABSENT
-    at = line[nested]
-    depth = np.ones(line.size, np.int64)
-    depth[nested] = measure_depths(events.place[at], events.begin[at], events.end[at])
-    kept = (depth <= DEEPEST) & events.mark_whole(job.windows)[line]
-    line, key = line[kept], key[kept]
-    by_thread, _ = find_distinct(combine_columns(events.place[line], key))
-    repeats = np.bincount(by_thread)[by_thread] >= FEWEST
-    line, key = line[repeats], key[repeats]
-    row = job.tree.rows[index][events.place[line]]
-    windows = RangeWindows(job.tree.task_of_row[row], key, events.begin[line], events.end[line], keys)
+    """Return the repeating ranges of a report, without ranges that start in the warm-up."""
+    ranges, _ = load_repeated_ranges(job.reports[index], job.store, job.windows)
+    row = job.tree.rows[index][ranges.place]
+    windows = RangeWindows(job.tree.task_of_row[row], ranges.key, ranges.begin, ranges.end, ranges.keys)
     counts = (row >= 0) & ~_mark_warmup(windows, steps)
     return windows._replace(
-        task=windows.task[counts], key=key[counts], begin=windows.begin[counts], end=windows.end[counts]
+        task=windows.task[counts], key=windows.key[counts], begin=windows.begin[counts], end=windows.end[counts]
     )
-
-
-def _name_lines(events: OpenedEvents, types: Sequence[EventType]) -> tuple[IntArray, IntArray, list[RangeKey]]:
-    """Return the lines with any of the types, and the domain and name of each as an index into the third result."""
-    keys: dict[RangeKey, int] = {}
-    parts = [(np.zeros(0, np.int64),) * 2]
-    for kind in types:
-        value = events.get_values(kind)
-        line = np.flatnonzero(value != ABSENT)
-        own, distinct = find_distinct_rows(value[line])
-        names = events.get_names(kind)
-        number = [keys.setdefault((kind.member, names[v]), len(keys)) for (v,) in distinct]
-        parts.append((line, np.array(number, np.int64)[own]))
-    line, key = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return line, key, list(keys)
 
 
 def _mark_warmup(windows: RangeWindows, steps: StepWindows | None) -> BoolArray:

@@ -20,7 +20,8 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.report.metadata import Gpu
-from nsys2prv_ng.sources.cuda import cuda_memory, device_activity
+from nsys2prv_ng.sources import source_names
+from nsys2prv_ng.sources.cuda import cuda_memory
 
 
 @dataclass
@@ -126,7 +127,7 @@ def load_activity(job: Job, run: Run) -> tuple[IntArray, IntArray, IntArray]:
 
 def list_activity_runs(job: Job) -> list[Run]:
     """Return the runs with the activity of whole GPUs, one for each group of GPUs that share reports."""
-    return list_runs(job, device_activity.NAME)
+    return list_runs(job, source_names.DEVICE_ACTIVITY)
 
 
 def _sum_activity(value: IntArray, length: IntArray) -> Activity:

@@ -28,13 +28,14 @@ from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_even
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.sources import source_names
 
 CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
 """Causes: the thread that launched next; the operation was already queued; between nodes of a CUDA graph; no launch was
 recorded; the gap continues after the selected time. An operation launched before the selected time counts as queued."""
 
 KEYS = ["row", "cause", "range", "call"]
-NEEDED = ("launch_lines", "cuda_api")
+NEEDED = (source_names.LAUNCH_LINES, source_names.CUDA_API)
 """Sources that every cause depends on."""
 
 
@@ -101,7 +102,7 @@ def _list_parts(
     begins = np.array([low for low, _ in job.windows], np.int64)
     for index in group:
         report = job.reports[index]
-        calls = load_opened_events(report, "cuda_api", job.store)
+        calls = load_opened_events(report, source_names.CUDA_API, job.store)
         launches = find_launches(report, calls, devices.rows_of_reports[index], gaps.take(left), begins, job.store)
         ended = left[launches.gap]
         is_queued = launches.returned <= gaps.begin[ended]
@@ -170,7 +171,7 @@ def find_launches(
 
     `begins`: the starts of windows. If a launch was before a window, its line starts with the window, but no call does.
     """
-    lines = load_source_records(report, "launch_lines", store)
+    lines = load_source_records(report, source_names.LAUNCH_LINES, store)
     words = lines.first[:-1]
     gpu, start = gpu_of_place[lines.handle[words]], lines.value[words + 1]
     gap = find_rows([gaps.row, gaps.end], [gpu, start])
@@ -190,7 +191,7 @@ def find_launches(
 def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
     """Mark the gaps that end with a graph node. (The first node of a graph launch also has a launch line.)"""
     ended = np.zeros(gaps.row.size, np.bool_)
-    for source in ("kernels", "memory_operations"):
+    for source in (source_names.KERNELS, source_names.MEMORY_OPERATIONS):
         operations = load_opened_events(report, source, store)
         nodes = np.flatnonzero(operations.get_values(types.GRAPH_NODE_ID) != ABSENT)
         gap = find_rows([gaps.row, gaps.end], [gpu_of_place[operations.place[nodes]], operations.begin[nodes]])

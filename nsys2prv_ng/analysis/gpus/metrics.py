@@ -21,9 +21,10 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_source_records
 from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, mark_repeated, measure_period
 from nsys2prv_ng.objects.tree import group_by_shared_rows
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources.node.gpu_metrics import SOURCE
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 
 
@@ -117,7 +118,7 @@ def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:
     """Return (row, types of its metrics) for each GPU and each report that sampled it."""
     groups = _group_sampled(job)
     types = {
-        report.number: {kind for kind in job.reports[report.number].labels.types if kind.family == SOURCE.name}
+        report.number: {kind for kind in job.reports[report.number].labels.types if kind.family == families.GPU_METRICS}
         for group in groups
         for report in group
     }
@@ -137,7 +138,7 @@ def _list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[i
 def _hold(sampled: _Samples, match: Callable[[str], int]) -> HeldValues:
     """Return the values of the metrics for which `match` returns the index of a pattern, not -1."""
     names = [kind.member for kind in sampled.types]
-    first_match = [match(kind.member) if kind.family == SOURCE.name else -1 for kind in sampled.types]
+    first_match = [match(kind.member) if kind.family == families.GPU_METRICS else -1 for kind in sampled.types]
     pattern_of_handle = np.array(first_match, np.int64)
     columns = _list_held(sampled.columns, pattern_of_handle)
     chosen: dict[int, int] = {}
@@ -191,7 +192,7 @@ class _SampledReport(NamedTuple):
 
 def _find_sampled(job: Job, index: int) -> _SampledReport:
     report = job.reports[index]
-    runs = report.results[SOURCE.name].runs if SOURCE.name in report.results else []
+    runs = report.results[source_names.GPU_METRICS].runs if source_names.GPU_METRICS in report.results else []
     first = [report.find_limits(run)[0] for run in runs]
     rows = [job.tree.rows[index][np.flatnonzero(run.facts.place_first <= run.facts.place_last)] for run in runs]
     row = np.unique(np.concatenate([np.zeros(0, np.int64), *rows]))
@@ -232,7 +233,7 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Sample
     """Yield the samples of GPUs that share reports, without samples that repeat an earlier report's."""
     series: dict[int, IntArray] = {}
     for report in group:
-        records = load_source_records(job.reports[report.number], SOURCE.name, job.store)
+        records = load_source_records(job.reports[report.number], source_names.GPU_METRICS, job.store)
         rows = job.tree.rows[report.number][records.place]
         for row in report.rows.tolist():
             lines = np.flatnonzero(rows == row)

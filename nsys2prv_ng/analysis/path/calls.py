@@ -27,6 +27,7 @@ from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.sources import source_names
 
 _SLEEPS = ("nanosleep", "clock_nanosleep", "usleep", "sched_yield")
 _BLOCKS = ("DeviceSynchronize", "CtxSynchronize", "StreamSynchronize", "EventSynchronize", "cudaFree", "cuMemFree")
@@ -53,7 +54,7 @@ def load_calls(
 ) -> tuple[dict[str, IntArray], Marks]:
     """Return (outermost calls of a report's threads, ordered by thread and start; marks by their names)."""
     threads = np.flatnonzero(numbers.thread != NONE)
-    layer = load_layer(report, load_opened_events(report, "cuda_api", store), threads, store)
+    layer = load_layer(report, load_opened_events(report, source_names.CUDA_API, store), threads, store)
     flat = layer.flat
     n = flat.row.size
     calls = {

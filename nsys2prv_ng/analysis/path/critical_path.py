@@ -22,6 +22,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import EVENT
+from nsys2prv_ng.sources import source_names
 
 
 class CriticalPath(NamedTuple):
@@ -92,7 +93,14 @@ def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> C
     return _describe_segments(job, lanes, segments, windows, steps, name_ranges)
 
 
-_SOURCES = ("kernels", "memory_operations", "cuda_graphs", "cuda_api", "mpi", "os_runtime")
+_SOURCES = (
+    source_names.KERNELS,
+    source_names.MEMORY_OPERATIONS,
+    source_names.CUDA_GRAPHS,
+    source_names.CUDA_API,
+    source_names.MPI,
+    source_names.OS_RUNTIME,
+)
 """Sources of operations and calls."""
 _MOST = 20_000_000
 """Most operations and calls to load: each takes 162 bytes (measured with 10 million).

@@ -26,6 +26,7 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.operations.parts import OTHER, TO_ROOT
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.sources import source_names
 
 
 @dataclass(frozen=True)
@@ -292,7 +293,7 @@ def _load_report(report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, s
     operations["row"] = rows[operations["place"]]
     calls, marks = load_calls(report, store, names, numbers)
     add_syncs(
-        load_opened_events(report, "cuda_sync", store),
+        load_opened_events(report, source_names.CUDA_SYNC, store),
         Streams(report, numbers),
         operations,
         find_copies(report, store, operations),
@@ -308,7 +309,7 @@ def _find_shortest_wait(report: ReportRecords, calls: dict[str, IntArray]) -> in
 
     It is 0 if the report contains no such call, and the highest number if the report does not record such calls.
     """
-    if "os_runtime" not in report.results or not report.results["os_runtime"].read:
+    if source_names.OS_RUNTIME not in report.results or not report.results[source_names.OS_RUNTIME].read:
         return int(np.iinfo(np.int64).max)
     length = (calls["end"] - calls["begin"])[calls["kind"] == SYSTEM_CALL]
     return int(length.min()) if length.size else 0

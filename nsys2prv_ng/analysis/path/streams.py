@@ -17,6 +17,7 @@ from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources import source_names
 
 EVENT_SYNC, _STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = 1, 2, 3, 4
 """Values of CUDA_SYNCHRONIZATION."""
@@ -52,7 +53,7 @@ def load_operations(report: ReportRecords, store: Store, names: Names, numbers: 
 
 def find_copies(report: ReportRecords, store: Store, operations: dict[str, IntArray]) -> tuple[IntArray, IntArray]:
     """Return (operations that copy from or to the host, the ones among them that use pageable host memory)."""
-    events = load_opened_events(report, "memory_operations", store)
+    events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
     kind = events.get_values(types.MEMORY_OPERATION)
     on_host = [value for value, name in events.get_names(types.MEMORY_OPERATION).items() if "host" in name]
     lines = np.flatnonzero(np.isin(kind, on_host) & ~mark_duplicates(events.place, events.begin))

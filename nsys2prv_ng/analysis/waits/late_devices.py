@@ -16,6 +16,7 @@ from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources import source_names
 
 ENDED_BEFORE_NS, ENDED_AFTER_NS = 10_000, 2_000
 """How long (ns) before and after a kernel's start an operation may end that the kernel waited for.
@@ -44,7 +45,7 @@ class Launches(NamedTuple):
 
 def load_launches(report: ReportRecords, store: Store) -> Launches:
     """Return the launches of a report."""
-    lines = load_source_records(report, "launch_lines", store)
+    lines = load_source_records(report, source_names.LAUNCH_LINES, store)
     words = lines.first[:-1]
     place, begin = lines.handle[words].astype(np.int64), lines.value[words + 1]
     order = np.lexsort((lines.place, lines.time))
@@ -68,9 +69,9 @@ class DeviceOperations(NamedTuple):
 
 
 _TYPES = {
-    "kernels": {types.KERNEL: COMPUTE, types.NCCL_KERNEL: COMMUNICATION},
-    "memory_operations": {types.MEMORY_OPERATION: MEMORY},
-    "cuda_graphs": {types.GRAPH_LAUNCH: WHOLE_GRAPH},
+    source_names.KERNELS: {types.KERNEL: COMPUTE, types.NCCL_KERNEL: COMMUNICATION},
+    source_names.MEMORY_OPERATIONS: {types.MEMORY_OPERATION: MEMORY},
+    source_names.CUDA_GRAPHS: {types.GRAPH_LAUNCH: WHOLE_GRAPH},
 }
 
 

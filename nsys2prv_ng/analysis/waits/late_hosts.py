@@ -15,6 +15,7 @@ from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources import source_names
 
 _EVER = np.iinfo(np.int64).min
 
@@ -50,7 +51,7 @@ def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -
     main_threads = find_main_threads(report, threads)
     needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
     ranges = load_thread_ranges(report, threads, store)
-    calls = load_calls(report, load_opened_events(report, "cuda_api", store), needed, store)
+    calls = load_calls(report, load_opened_events(report, source_names.CUDA_API, store), needed, store)
     hands_over = np.isin(np.array([*calls.names, ""]), HANDS_OVER)
     activities = {}
     for thread in np.unique(threads).tolist():

@@ -28,6 +28,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.runtime.jit import compiled, inlined
+from nsys2prv_ng.sources import source_names
 
 NONE = -1
 _MOST_STEPS = 1000
@@ -87,7 +88,7 @@ def list_partners(job: Job, waits: Waits) -> Partners:
 
 def _list_message_sides(job: Job, waits: Waits) -> tuple[IntArray, IntArray]:
     """Return, for each message, (index of the kernel that sends or receives, row of the other side)."""
-    pairs = [joined.messages["nccl"] for joined in job.joined if "nccl" in joined.messages]
+    pairs = [joined.messages[source_names.NCCL] for joined in job.joined if source_names.NCCL in joined.messages]
     sides = [(p.send_row, p.send_begin, p.receiver) for p in pairs]
     sides += [(p.receive_row, p.receive_begin, p.sender) for p in pairs]
     row, begin, partner = (np.concatenate(column) for column in zip(_NO_SIDES, *sides, strict=True))

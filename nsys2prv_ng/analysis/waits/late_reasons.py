@@ -43,8 +43,9 @@ from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_DEPENDENCY, LATE_DEVICE, LATE_LAUNCH, LATE_UNKNOWN
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.sources import source_names
 
-NEEDED = ("launch_lines", "cuda_api")
+NEEDED = (source_names.LAUNCH_LINES, source_names.CUDA_API)
 """Sources that every reason depends on."""
 
 NONE = -1
@@ -261,7 +262,7 @@ class _ReportReasons:
 
     def _explain_calls(self, late: IntArray) -> None:
         """Answer for MPI calls: their thread was late."""
-        events = load_opened_events(self.report, "mpi", self.store)
+        events = load_opened_events(self.report, source_names.MPI, self.store)
         late, call = self._find(late, events.place, events.begin)
         self.answers.reason[late] = LATE_CALL
         self.hosts.append((late, events.place[call], self.late.begin[late]))

@@ -29,6 +29,7 @@ from nsys2prv_ng.clock.alignment import NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import LOOSE
+from nsys2prv_ng.sources import source_names
 
 _LEAST_CAUSAL = 0.99
 """Share of a group's operations without payload that must have synchronised for the group to be one communicator."""
@@ -248,7 +249,7 @@ def _split_messages(job: Job, bounds: FloatArray) -> list[Waits]:
             receive = rules.Side(
                 pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived, pairs.receiver
             )
-            is_mpi = source == "mpi"
+            is_mpi = source == source_names.MPI
             pieces.append(_split_side(send, receive, node_of_row, bounds, is_mpi=is_mpi, may_leave=is_mpi))
             pieces.append(_split_side(receive, send, node_of_row, bounds, is_mpi=is_mpi, may_leave=False))
     return pieces

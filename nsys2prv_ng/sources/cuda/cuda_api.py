@@ -6,6 +6,7 @@ import re
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import add_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -51,7 +52,7 @@ def read(reader: ReportReader) -> Result:
 
 
 SOURCE = Source(
-    "cuda_api",
+    source_names.CUDA_API,
     "CUDA API calls",
     (TABLE, call_chains.CUDA_CALL_CHAINS),
     read,

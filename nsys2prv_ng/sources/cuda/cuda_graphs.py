@@ -11,7 +11,8 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, locate
+from nsys2prv_ng.sources import source_names
+from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, select_operations
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -61,13 +62,7 @@ def _add_launches(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(GRAPH)
     if not columns.rows:
         return
-    result.read += columns.rows
-    place, dropped = reader.once(locate)[GRAPH]
-    for reason, count in dropped.items():
-        result.drop(reason, count)
-    rows = np.flatnonzero(place >= 0)
-    place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
-
+    rows, place, begin, end = select_operations(reader, result, GRAPH)
     labels = reader.labels
     handle = labels.handle(types.GRAPH_LAUNCH)
     graphs, index = np.unique(columns["graphId"][rows], return_inverse=True)
@@ -87,11 +82,7 @@ def _add_launches(reader: ReportReader, result: Result) -> None:
 def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> None:
     """Add a point for each row of a table of created graphs or nodes."""
     result.read += columns.rows
-    no_thread = columns["globalTid"] == NULL
-    no_time = ~no_thread & lacks_time(columns["start"])
-    result.drop(NO_THREAD, int(no_thread.sum()))
-    result.drop(NO_TIME, int(no_time.sum()))
-    rows = np.flatnonzero(~no_thread & ~no_time)
+    rows = result.drop_rows({NO_THREAD: columns["globalTid"] == NULL, NO_TIME: lacks_time(columns["start"])})
     if not rows.size:
         return
     labels = reader.labels
@@ -113,7 +104,7 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
 
 
 SOURCE = Source(
-    "cuda_graphs",
+    source_names.CUDA_GRAPHS,
     "CUDA graphs",
     (TABLE, GRAPHS_TABLE, NODES_TABLE),
     read,

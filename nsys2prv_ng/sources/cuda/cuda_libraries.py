@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_api import clean_call_name
 from nsys2prv_ng.sources.shared.host_calls import add_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -24,7 +25,7 @@ def read(reader: ReportReader) -> Result:
 
 
 SOURCE = Source(
-    "cuda_libraries",
+    source_names.CUDA_LIBRARIES,
     "cuBLAS and cuDNN calls",
     (CUBLAS_TABLE, CUDNN_TABLE),
     read,

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES, NO_PROCESS, NO_TIME, lacks_time
@@ -81,16 +81,14 @@ def read(reader: ReportReader) -> Result:
 
 def _select_sound_events(result: Result, columns: Columns, size: IntArray) -> IntArray:
     """Return the rows of events that can be shown, and drop the others."""
-    is_sound = np.ones(columns.rows, np.bool_)
-    for reason, mask in (
-        (NO_PROCESS, columns["globalPid"] == NULL),
-        (NO_TIME, lacks_time(columns["start"])),
-        ("neither allocation nor free", ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE))),
-        (NO_BYTES, size == NULL),
-    ):
-        result.drop(reason, int((is_sound & mask).sum()))
-        is_sound &= ~mask
-    return np.flatnonzero(is_sound)
+    return result.drop_rows(
+        {
+            NO_PROCESS: columns["globalPid"] == NULL,
+            NO_TIME: lacks_time(columns["start"]),
+            "neither allocation nor free": ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
+            NO_BYTES: size == NULL,
+        }
+    )
 
 
 def _clean_kinds(kind: IntArray) -> IntArray:
@@ -146,9 +144,7 @@ def _collect_changes(
     on_host = np.isin(kind[rows], _HOST_KINDS)
     host = process[on_host]
     place[on_host] = reader.places.threads(get_main_thread(host), application=True)
-    codes, pairs = find_distinct_rows(process[~on_host], device[~on_host])
-    gpus = np.array([reader.metadata.gpu(*pair).number for pair in pairs], np.int64)
-    place[~on_host] = reader.places.devices(gpus[codes])
+    place[~on_host] = reader.place_gpus(process[~on_host], device[~on_host])
     for one_kind in np.unique(kind[rows]):
         reader.labels.declare(types.MEMORY_LEVELS[one_kind])
     return MemoryChanges(place, kind[rows], columns["start"][rows], change, int(unknown.sum()))
@@ -207,7 +203,7 @@ def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArr
 
 
 SOURCE = Source(
-    "cuda_memory",
+    source_names.CUDA_MEMORY,
     "CUDA memory allocations",
     (TABLE, contexts.TABLE, calls.TABLE),
     read,

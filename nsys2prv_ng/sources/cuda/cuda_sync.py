@@ -12,6 +12,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
@@ -99,12 +100,9 @@ def _add_events(reader: ReportReader, result: Result) -> None:
 def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
     """Return (rows with a recorded call, thread of the call, its start in ns), and drop the other rows."""
     process = columns["globalPid"]
-    no_process = process == NULL
-    result.drop(NO_PROCESS, int(no_process.sum()))
     recorded = reader.once(calls.read_recorded_calls)
     call = recorded.find(get_process(process), columns["correlationId"])
-    result.drop(calls.NO_CALL, int((~no_process & (call < 0)).sum()))
-    rows = np.flatnonzero(~no_process & (call >= 0))
+    rows = result.drop_rows({NO_PROCESS: process == NULL, calls.NO_CALL: call < 0})
     return rows, recorded.global_tid[call[rows]], recorded.begin[call[rows]]
 
 
@@ -124,7 +122,7 @@ def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_
 
 
 SOURCE = Source(
-    "cuda_sync",
+    source_names.CUDA_SYNC,
     "CUDA events and synchronization",
     (SYNCHRONIZATION_TABLE, EVENT_TABLE, contexts.TABLE, calls.TABLE),
     read,

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import (
     COMMUNICATION,
@@ -31,6 +30,7 @@ from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.graph_tracing import may_hide_nccl
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import kernels
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
@@ -39,12 +39,15 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
 
-NAME = "device_activity"
-
 _TYPES = (types.GPU_ACTIVITY, types.KERNELS_RUNNING, types.KERNELS_IN_FLIGHT, types.GPU_IDLE_STRETCH)
 
 
-_SOURCES = {KERNEL: "kernels", MEMCPY: "memory_operations", MEMSET: "memory_operations", GRAPH: "cuda_graphs"}
+_SOURCES = {
+    KERNEL: source_names.KERNELS,
+    MEMCPY: source_names.MEMORY_OPERATIONS,
+    MEMSET: source_names.MEMORY_OPERATIONS,
+    GRAPH: source_names.CUDA_GRAPHS,
+}
 """Source of each table: other sources read the tables for other purposes."""
 
 
@@ -75,10 +78,7 @@ def _collect_operations(reader: ReportReader, table: str) -> Operations:
     columns = reader.columns(table)
     rows = np.flatnonzero(reader.once(locate)[table].place >= 0)
     begin, end = columns["start"][rows], columns["end"][rows]
-    process = get_process(columns["globalPid"][rows])
-    codes, devices = find_distinct_rows(process, columns["deviceId"][rows])
-    gpus = np.array([reader.metadata.gpu(*device).number for device in devices], np.int64)
-    place = reader.places.devices(gpus[codes])
+    place = reader.place_gpus(get_process(columns["globalPid"][rows]), columns["deviceId"][rows])
     kind = _classify(reader, table, rows)
     if table not in (KERNEL, GRAPH):
         return Operations(place, begin, end, kind)
@@ -111,7 +111,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     groups = group_by_shared_rows([part.rows[np.asarray(part.data)] for part in with_operations])
     by_group = [[with_operations[i] for i in group] for group in groups]
     compute = partial(_compute_activity, hides_nccl=may_hide_nccl(part.metadata for part in parts))
-    return JoinResult(partial_results=(NAME, compute, by_group) if by_group else None)
+    return JoinResult(partial_results=(source_names.DEVICE_ACTIVITY, compute, by_group) if by_group else None)
 
 
 def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result:
@@ -189,7 +189,7 @@ def _make_records(changes: DeviceChanges, row: IntArray) -> Records:
 
 
 SOURCE = Source(
-    NAME,
+    source_names.DEVICE_ACTIVITY,
     "What GPUs do as a whole",
     (calls.TABLE,),
     read,

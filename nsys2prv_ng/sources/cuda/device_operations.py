@@ -13,6 +13,7 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.shared.reasons import find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -29,6 +30,25 @@ class DeviceOperations(NamedTuple):
 
     place: IntArray
     dropped: dict[str, int]
+
+
+class SoundOperations(NamedTuple):
+    """n operations that can be shown: row of the table, place, begin and end (ns)."""
+
+    row: IntArray
+    place: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+def select_operations(reader: ReportReader, result: Result, table: str) -> SoundOperations:
+    """Count the rows of a table, and return those that can be shown."""
+    columns, located = reader.columns(table), reader.once(locate)[table]
+    result.read += columns.rows
+    for reason, count in located.dropped.items():
+        result.drop(reason, count)
+    rows = np.flatnonzero(located.place >= 0)
+    return SoundOperations(rows, located.place[rows], columns["start"][rows], columns["end"][rows])
 
 
 def locate(reader: ReportReader) -> dict[str, DeviceOperations]:

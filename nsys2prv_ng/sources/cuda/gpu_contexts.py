@@ -14,6 +14,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
@@ -73,7 +74,7 @@ def _name_context(reader: ReportReader, process: int, context: int) -> str:
 
 
 SOURCE = Source(
-    "gpu_contexts",
+    source_names.GPU_CONTEXTS,
     "Contexts that GPUs work for",
     (TABLE,),
     read,

@@ -8,8 +8,9 @@ from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
-from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, locate
+from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, select_operations
 from nsys2prv_ng.sources.cuda.kernel_classes import classify
 from nsys2prv_ng.sources.cuda.launch_calls import compute_queue_delays
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -41,14 +42,10 @@ def mark_nccl(short_name: str) -> bool:
 def read(reader: ReportReader) -> Result:
     """Return an interval for each kernel, with its attributes at its start only."""
     columns = reader.columns(KERNEL)
-    result = Result(read=columns.rows)
+    result = Result()
     if not columns.rows:
         return result
-    place, dropped = reader.once(locate)[KERNEL]
-    result.dropped.update(dropped)
-    rows = np.flatnonzero(place >= 0)
-    place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
-
+    rows, place, begin, end = select_operations(reader, result, KERNEL)
     labels = reader.labels
     short_index, short = reader.names(columns["shortName"][rows])
     demangled_index, demangled = reader.names(columns["demangledName"][rows])
@@ -70,7 +67,7 @@ def read(reader: ReportReader) -> Result:
         ),
         *read_graph_ids(reader, columns, rows),
     ]
-    if "device_activity" in reader.chosen:
+    if source_names.DEVICE_ACTIVITY in reader.chosen:
         delay = compute_queue_delays(reader, KERNEL, rows)
         opening.append(Pair(labels.handle(types.QUEUE_DELAY), delay, delay != NULL))
     result.records.append(make_intervals(place, begin, end, opening, [handles, class_handle]))
@@ -80,7 +77,7 @@ def read(reader: ReportReader) -> Result:
 
 
 SOURCE = Source(
-    "kernels",
+    source_names.KERNELS,
     "CUDA kernels",
     (TABLE,),
     read,

@@ -8,6 +8,7 @@ from nsys2prv_ng.arrays.row_keys import mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import make_communications
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, TABLES, locate
@@ -64,7 +65,7 @@ def _stack_operations(reader: ReportReader, result: Result, table: str) -> IntAr
 
 
 SOURCE = Source(
-    "launch_lines",
+    source_names.LAUNCH_LINES,
     "Lines from launch calls to kernels, copies and graphs",
     (
         calls.TABLE,

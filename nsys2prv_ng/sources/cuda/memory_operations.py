@@ -12,8 +12,9 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
-from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, locate
+from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, select_operations
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -58,18 +59,11 @@ def read(reader: ReportReader) -> Result:
 def _add_operations(reader: ReportReader, result: Result, table: str, source_kind: str, destination_kind: str) -> None:
     """Add an interval for each row of a table; the kinds of memory are names of columns, empty if it has none."""
     columns = reader.columns(table)
-    result.read += columns.rows
     if not columns.rows:
         return
-    place, dropped = reader.once(locate)[table]
-    for reason, count in dropped.items():
-        result.drop(reason, count)
-    rows = np.flatnonzero(place >= 0)
-    no_bytes = columns["bytes"][rows] == NULL
-    result.drop(NO_BYTES, int(no_bytes.sum()))
-    rows = rows[~no_bytes]
-    place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
-
+    operations = select_operations(reader, result, table)
+    sound = result.drop_rows({NO_BYTES: columns["bytes"][operations.row] == NULL})
+    rows, place, begin, end = (column[sound] for column in operations)
     labels = reader.labels
     operation, size = labels.handle(types.MEMORY_OPERATION), labels.handle(types.MEMORY_BYTES)
     value = make_copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)
@@ -94,7 +88,7 @@ def _add_operations(reader: ReportReader, result: Result, table: str, source_kin
 
 
 SOURCE = Source(
-    "memory_operations",
+    source_names.MEMORY_OPERATIONS,
     "Memory copies and sets",
     (MEMCPY_TABLE, MEMSET_TABLE),
     read,

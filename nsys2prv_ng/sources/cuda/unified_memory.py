@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_TIME, find_unsound_times, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -44,13 +44,9 @@ def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
     result.read += columns.rows
     begin, end, pid, device = (columns[name] for name in GPU_FAULTS.required)
     no_device = (pid == NULL) | (device == NULL)
-    reasons = {"no process or device": no_device}
-    reasons |= {reason: mask & ~no_device for reason, mask in find_unsound_times(begin, end).items()}
-    rows = result.drop_rows(reasons)
+    rows = result.drop_rows({"no process or device": no_device, **find_unsound_times(begin, end)})
     if not rows.size:
         return
-    codes, devices = find_distinct_rows(get_process(pid[rows]), device[rows])
-    gpus = np.array([reader.metadata.gpu(*key).number for key in devices], np.int64)
     labels = reader.labels
     access, faults, address = (columns[name][rows] for name in ("faultAccessType", "numberOfPageFaults", "address"))
     value = np.where(np.isin(access + 1, list(ACCESSES)), access + 1, 1)
@@ -60,7 +56,7 @@ def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
         Pair(labels.handle(types.GPU_PAGE_FAULT_TIME), end[rows] - begin[rows]),
         Pair(labels.handle(types.GPU_PAGE_FAULT_ADDRESS), address, address != NULL),
     ]
-    result.records.append(make_events(reader.places.devices(gpus[codes]), begin[rows], pairs))
+    result.records.append(make_events(reader.place_gpus(get_process(pid[rows]), device[rows]), begin[rows], pairs))
 
 
 def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
@@ -68,8 +64,7 @@ def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(CPU_FAULTS.name)
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
-    no_process = pid == NULL
-    rows = result.drop_rows({NO_PROCESS: no_process, NO_TIME: lacks_time(begin) & ~no_process})
+    rows = result.drop_rows({NO_PROCESS: pid == NULL, NO_TIME: lacks_time(begin)})
     if not rows.size:
         return
     process = get_process(pid[rows])
@@ -87,7 +82,7 @@ def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
 
 
 SOURCE = Source(
-    "unified_memory",
+    source_names.UNIFIED_MEMORY,
     "Page faults of unified memory",
     (GPU_FAULTS, CPU_FAULTS),
     read,

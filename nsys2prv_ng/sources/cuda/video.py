@@ -17,6 +17,7 @@ from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, 
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import add_calls, select_sound_intervals
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -97,7 +98,7 @@ def _find_threads(reader: ReportReader) -> IntArray:
 
 
 SOURCE = Source(
-    "video",
+    source_names.VIDEO,
     "Video encoding and decoding",
     (*_CALL_TABLES, WORK, MISSING),
     read,

@@ -11,6 +11,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -51,7 +52,7 @@ def _find_functions(reader: ReportReader, chain: IntArray) -> list[Pair]:
 
 
 SOURCE = Source(
-    "cpu_samples",
+    source_names.CPU_SAMPLES,
     "CPU samples",
     (TABLE, call_chains.SAMPLE_CHAINS),
     read,

@@ -16,6 +16,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.value_tables import OPENACC_KINDS, OPENACC_UNKNOWN
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -99,7 +100,7 @@ def _make_name_pair(reader: ReportReader, name: IntArray, event_type: EventType)
 
 
 SOURCE = Source(
-    "openacc",
+    source_names.OPENACC,
     "OpenACC",
     TABLES,
     read,

@@ -18,6 +18,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -200,7 +201,7 @@ def _select_waits(states: list[StateIntervals]) -> StateIntervals:
 
 
 SOURCE = Source(
-    "openmp",
+    source_names.OPENMP,
     "OpenMP",
     TABLES,
     read,

@@ -15,6 +15,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -83,7 +84,7 @@ def _name_rows(reader: ReportReader, name_id: IntArray, kind: IntArray) -> tuple
 
 
 SOURCE = Source(
-    "profiler_overhead",
+    source_names.PROFILER_OVERHEAD,
     "Profiler overhead",
     TABLES,
     read,

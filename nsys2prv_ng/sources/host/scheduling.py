@@ -16,6 +16,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
@@ -43,16 +44,14 @@ def read(reader: ReportReader) -> Result:
     columns = reader.columns(SCHED)
     time, core, thread, is_in = (columns[name] for name in ("start", "cpu", "globalTid", "isSchedIn"))
     result = Result()
-    is_sound = np.ones(columns.rows, np.bool_)
-    for reason, mask in (
-        (NO_THREAD, thread == NULL),
-        (NO_TIME, lacks_time(time)),
-        ("no core", (core < 0) | (core >= MAX_TYPE)),
-        ("neither in nor out", is_in == NULL),
-    ):
-        result.drop(reason, int((is_sound & mask).sum()))
-        is_sound &= ~mask
-    rows = np.flatnonzero(is_sound)
+    rows = result.drop_rows(
+        {
+            NO_THREAD: thread == NULL,
+            NO_TIME: lacks_time(time),
+            "no core": (core < 0) | (core >= MAX_TYPE),
+            "neither in nor out": is_in == NULL,
+        }
+    )
     if not rows.size:
         result.read = columns.rows
         return result
@@ -98,5 +97,11 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 SOURCE = Source(
-    "scheduling", "Threads on cores", (TABLE,), read, join, counted_tables=(EventRows(SCHED),), noun="switches"
+    source_names.SCHEDULING,
+    "Threads on cores",
+    (TABLE,),
+    read,
+    join,
+    counted_tables=(EventRows(SCHED),),
+    noun="switches",
 )

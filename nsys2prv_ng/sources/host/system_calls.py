@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.host.os_runtime import choose_call_state
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import add_calls
@@ -33,7 +34,7 @@ def read(reader: ReportReader) -> Result:
 
 
 SOURCE = Source(
-    "system_calls",
+    source_names.SYSTEM_CALLS,
     "System calls",
     (TABLE, call_chains.SYSTEM_CALL_CHAINS),
     read,

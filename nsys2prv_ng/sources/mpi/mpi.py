@@ -17,6 +17,7 @@ from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign_v
 from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.mpi import nvtx_ranges
 from nsys2prv_ng.sources.mpi.calls import SENDS, SEVERAL_ROWS, get_role, get_state
 from nsys2prv_ng.sources.mpi.collectives import collect_evidence, collect_messages
@@ -229,7 +230,9 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     )
     messages = [ReportMessages(d.messages, d.communicators.keys, part.rows, part.clock) for part, d in reports]
     captured = _find_captured_time(reports, tree)
-    result, joined.messages["mpi"] = match_messages(messages, communicators, tree.task_of_row, task_of_rank, captured)
+    result, joined.messages[source_names.MPI] = match_messages(
+        messages, communicators, tree.task_of_row, task_of_rank, captured
+    )
     if result.read:
         joined.accounts["mpi_messages"] = result
     return joined
@@ -278,7 +281,7 @@ def _find_captured_time(reports: Sequence[tuple[JoinInput, MpiJoinData]], tree: 
 
 
 SOURCE = Source(
-    "mpi",
+    source_names.MPI,
     "MPI calls",
     (*TABLES, COMMUNICATORS, nvtx_ranges.TABLE),
     read,

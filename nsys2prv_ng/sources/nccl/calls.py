@@ -12,13 +12,14 @@ import pandas as pd
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.report.schema_version import BLOBS_OPTION, JSON_OPTION, choose_payload_option
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.nccl.payload import Payloads, read_payloads
-from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_nvtx_events
+from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_created_domains, read_nvtx_events
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
@@ -45,8 +46,6 @@ COLLECTIVE, SENDING, RECEIVING = range(3)
 """Direction of a call. One-sided calls, which name a peer, are sending."""
 
 _PAYLOAD_COLUMNS = ("communicator", "bytes", "operation", "root", "peer", "rank", "ranks", "devices")
-_DOMAIN_CREATE = 75
-_DOMAIN = "NCCL"
 
 _NO_PAYLOAD = "call without payload: the export has none"
 _REMEDY = f"{_NO_PAYLOAD}, make it with nsys export"
@@ -131,12 +130,10 @@ def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:
     """
     columns, texts = reader.columns(NVTX), reader.once(read_nvtx_events).texts
     kind, domain, process = columns["eventType"], columns["domainId"], get_process(columns["globalTid"])
-    created = np.flatnonzero(kind == _DOMAIN_CREATE)
-    domain_names = {(int(process[row]), int(domain[row])): texts.get_text(int(row)) for row in created}
-
+    domain_names = read_created_domains(columns, texts)
     rows = np.flatnonzero(np.isin(kind, PUSH_POP) & (domain != 0))
     codes, domains = find_distinct_rows(process[rows], domain[rows])
-    may_be = [(domain_names.get((p, d)) or _DOMAIN) == _DOMAIN for p, d in domains]
+    may_be = [(domain_names.get(key) or NCCL_DOMAIN) == NCCL_DOMAIN for key in domains]
     rows = rows[np.array(may_be, np.bool_)[codes]]
     index = texts.name_index[texts.index[rows]]
     is_call = np.array([(name or "").startswith("nccl") for name in texts.names], np.bool_)[index]

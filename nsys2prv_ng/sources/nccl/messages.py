@@ -21,6 +21,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.nccl.calls import RECEIVING
 from nsys2prv_ng.sources.nccl.kernels import NcclKernels
 from nsys2prv_ng.sources.nccl.payload import Payloads
@@ -121,7 +122,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     joined.assigned[types.NCCL_OPERATION.names] = {name: Value(numbers[name], name) for name in operations}
     rank_names = {name for _, data in reports for name in data.rank_names}
     joined.assigned[RANK_NAMES] = _assign_ranks(rank_names, tree, communicators)
-    joined.accounts[MESSAGES], joined.messages["nccl"] = _match_messages(reports, tree, communicators)
+    joined.accounts[MESSAGES], joined.messages[source_names.NCCL] = _match_messages(reports, tree, communicators)
     return joined
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
@@ -99,7 +100,7 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
 
 
 SOURCE = Source(
-    "nccl",
+    source_names.NCCL,
     "Payloads of NCCL's calls and kernels",
     (nvtx_events.TABLE, *payload.TABLES, launch_calls.TABLE, cuda_kernels.TABLE),
     read,

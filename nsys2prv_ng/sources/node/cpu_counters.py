@@ -19,13 +19,13 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
-NAME = "cpu_counters"
 _VALUES = "CPU counters"
 
 # Up to 2024.2 without SOC_OR in their names.
@@ -69,15 +69,15 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
     def get_component(key: Key) -> NodePart | None:
         return None if key[1] == NULL else NodePart(components.get(key[1], f"CPU {key[1]}"), key)
 
-    def make_raw(key: Key) -> EventType | None:
+    def make_raw(key: Key) -> EventType:
         name, unit = metric_texts.get(key[0], ("", ""))
         name = name or f"CPU counter {key[0]}"
-        return None if key[0] == NULL else families.make_node_metric(NAME, name, unit or "", counter_id=key[0])
+        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=key[0])
 
-    def make_metric(key: Key) -> EventType | None:
+    def make_metric(key: Key) -> EventType:
         name, unit = metric_texts.get(key[0], ("", ""))
         name = name or f"CPU metric {key[0]}"
-        return None if key[0] == NULL else families.make_node_metric(NAME, name, unit or "", real=True)
+        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
 
     for raw_table in RAW:
         blocks = reader.read_by_block(raw_table.name, _make_raw_block)
@@ -125,9 +125,9 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
     def get_core(key: Key) -> NodePart | None:
         return None if key[1] == NULL else NodePart(f"CPU {key[1]}", key)
 
-    def make_counter(key: Key) -> EventType | None:
+    def make_counter(key: Key) -> EventType:
         name = counter_names.get(key[0]) or f"PMU counter {key[0]}"
-        return None if key[0] == NULL else families.make_node_metric(NAME, name)
+        return families.make_node_metric(source_names.CPU_COUNTERS, name)
 
     add_node_samples(reader, result, [block], get_core, make_counter, _VALUES)
 
@@ -144,11 +144,9 @@ def _add_soc(reader: ReportReader, result: Result) -> None:
     def get_device(key: Key) -> NodePart | None:
         return None if key[0] == NULL else NodePart("SoC", key)
 
-    def make_metric(key: Key) -> EventType | None:
-        if NULL in key:
-            return None
+    def make_metric(key: Key) -> EventType:
         stem, unit = families.split_name_and_unit(metric_names.get(key) or f"SoC metric {key[1]}")
-        return families.make_node_metric(NAME, stem, unit)
+        return families.make_node_metric(source_names.CPU_COUNTERS, stem, unit)
 
     blocks = reader.read_by_block(SOC.name, _make_soc_block)
     add_node_samples(reader, result, blocks, get_device, make_metric, "SoC metrics")
@@ -160,7 +158,7 @@ def _make_soc_block(columns: Columns) -> Block:
 
 
 SOURCE = Source(
-    NAME,
+    source_names.CPU_COUNTERS,
     "Counters of CPU cores and of the system on chip",
     (*RAW, *METRIC, METRICS, COMPONENTS, PMU, PMU_VALUES, PMU_NAMES, SOC, SOC_NAMES),
     read,

@@ -19,6 +19,7 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, TABLE, WARNING, join_text
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_TIME, OUTSIDE_TRACE, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -66,16 +67,18 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     for part, messages in shared:
         result.read += messages.time.size
         row = part.rows[messages.place]
-        known = ~lacks_time(messages.time)
-        result.drop(NO_TIME, int((~known).sum()))
+        known = result.drop_rows({NO_TIME: lacks_time(messages.time)})
         time = part.clock(messages.time[known])
         value = np.array([values[label].number for label in messages.labels], np.int64)[messages.label[known]]
-        within = (time >= part.windows[0][0]) & (time <= part.windows[-1][1])
-        result.drop(OUTSIDE_TRACE, int((~within).sum()))
+        within = result.drop_rows({OUTSIDE_TRACE: (time < part.windows[0][0]) | (time > part.windows[-1][1])})
         time = time[within]
         pair = Pair(DIAGNOSTIC.number, value[within])
         result.records.append(make_events(np.full(time.size, row, np.int64), time, [pair]))
-    return JoinResult({DIAGNOSTIC.names: values} if values else {}, accounts={SOURCE.name: result} if shared else {})
+    return JoinResult(
+        {DIAGNOSTIC.names: values} if values else {}, accounts={source_names.DIAGNOSTICS: result} if shared else {}
+    )
 
 
-SOURCE = Source("diagnostics", "Warnings and errors of nsys", (MESSAGES,), read, join, accounted_in_join=True)
+SOURCE = Source(
+    source_names.DIAGNOSTICS, "Warnings and errors of nsys", (MESSAGES,), read, join, accounted_in_join=True
+)

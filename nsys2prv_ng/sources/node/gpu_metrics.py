@@ -21,6 +21,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -208,7 +209,7 @@ def _guess(pattern: str, names: Sequence[str]) -> str:
 
 
 SOURCE = Source(
-    "gpu_metrics",
+    source_names.GPU_METRICS,
     "GPU metrics",
     (TABLE, NAMES, GENERIC, GENERIC_TYPES, GENERIC_SOURCES),
     read,

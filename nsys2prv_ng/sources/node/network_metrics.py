@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.arrays.types import IntArray
@@ -24,13 +23,13 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
-NAME = "network_metrics"
 NIC, SWITCH = "NIC", "IB switch"
 """How the names of rows begin."""
 
@@ -56,9 +55,9 @@ def read(reader: ReportReader) -> Result:
     metrics = _read_metric_names(reader)
     nics, switches = _read_nic_names(reader), _read_switch_names(reader)
 
-    def make_metric(key: Key) -> EventType | None:
+    def make_metric(key: Key) -> EventType:
         name, unit = metrics.get(key, (f"Network metric {key[0]}.{key[1]}", ""))
-        return None if NULL in key else families.make_node_metric(NAME, name, unit)
+        return families.make_node_metric(source_names.NETWORK_METRICS, name, unit)
 
     for table, names, kind in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
         blocks = reader.read_by_block(table.name, _make_block)
@@ -112,11 +111,7 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
     columns = reader.columns(CONGESTION.name)
     result.read += columns.rows
     time, device = columns["start"], columns["globalId"]
-    no_time = lacks_time(time)
-    no_switch = (device == NULL) & ~no_time
-    result.drop(NO_TIME, int(no_time.sum()))
-    result.drop(NO_DEVICE, int(no_switch.sum()))
-    rows = np.flatnonzero(~no_time & ~no_switch)
+    rows = result.drop_rows({NO_TIME: lacks_time(time), NO_DEVICE: device == NULL})
     if not rows.size:
         return
     switch, guids = pd.factorize(device[rows])
@@ -145,7 +140,7 @@ def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) ->
 
 
 SOURCE = Source(
-    NAME,
+    source_names.NETWORK_METRICS,
     "Metrics of network cards and InfiniBand switches",
     (NIC_METRIC, SWITCH_METRIC, METRICS, NIC_IDS, NICS, SWITCHES, CONGESTION, CONGESTION_KINDS),
     read,

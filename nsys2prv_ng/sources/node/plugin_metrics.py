@@ -3,21 +3,18 @@
 Each type of each plugin's process is a row with the node's own task; a field is a metric by its name. Only the names of
 a plugin and of its fields show what it samples and in which unit; its values are shown as they are.
 
-Exports from 2024 on have the values as numbers. In older ones they are cut from a text of JSON for each event, which
-takes several times as long; some thousand texts are in memory at once, and what is cut from them stays. Generic events
-that hold metrics of GPUs or of the system on chip belong to other sources, and those of tracers (ftrace, hypervisor,
-ETW) are no metrics.
+Exports from 2024 on contain the values as numbers. Older exports contain them only as JSON: their events are dropped,
+because a newer nsys exports the same report with numbers. Generic events with metrics of GPUs or of the system on chip
+belong to other sources, and the events of tracers (ftrace, hypervisor, ETW) are not metrics.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -26,16 +23,13 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
-from nsys2prv_ng.sources.node.json_numbers import Values, convert_to_real, find_numbers, find_values
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
-
-NAME = "plugin_metrics"
-_VALUES = "plugins"
 
 EVENTS = Table(
     "GENERIC_EVENTS",
@@ -52,8 +46,8 @@ NO_METRIC = "no metric: an event of ftrace, a hypervisor or ETW"
 _TRACERS = {1: "FTrace", 2: "NvMedia", 3: "Hypervisor", 4: "ETW"}
 """ENUM_NSYS_GENERIC_EVENT_GROUP: groups of sources that are not plugins."""
 
-INTEGER, REAL, UNKNOWN = "integer", "real", "unknown"
-KINDS = {0: INTEGER, 1: INTEGER, 2: REAL, 3: REAL}
+_INTEGER, _REAL = "integer", "real"
+_KINDS = {0: _INTEGER, 1: _INTEGER, 2: _REAL, 3: _REAL}
 """The kinds of values by ENUM_NSYS_GENERIC_EVENT_FIELD_TYPE."""
 
 
@@ -62,88 +56,84 @@ class _Descriptions:
     """The report's descriptions of types of generic events."""
 
     name: dict[int, str]
-    """Name of each type; empty where it has none."""
+    """Name of each type; empty for a type without a name."""
     source: dict[int, str]
-    """Name of the source of each type; empty where it has none."""
+    """Name of the source of each type; empty for a source without a name."""
     fields: dict[Key, str]
-    """Names of fields by type and index; empty where the export lacks the name."""
-    listed: dict[int, list[str]]
-    """Names of the fields of each type, in no order that matters."""
+    """Names of fields by type and index."""
     kinds: dict[Key, str]
-    """Whether fields are integers or real."""
+    """Whether fields are integers or real, as far as this is described."""
     tracers: set[int]
-    """Types whose events are no metrics."""
+    """Types whose events are not metrics."""
 
-    def get_kind(self, field: Key) -> str:
-        return self.kinds.get(field, UNKNOWN)
 
-    def names_all(self, types: Iterable[int]) -> bool:
-        """Return whether all fields of some types have a name by their index, and each type has fields."""
-        named = {key[0]: True for key in self.fields}
-        named |= {key[0]: False for key, name in self.fields.items() if not name}
-        return all(named.get(type_id, False) for type_id in types)
+class _GenericEvents(NamedTuple):
+    """Masks of n generic events: values of plugins, and events of tracers; other sources read or report the rest."""
+
+    plugin: BoolArray
+    tracer: BoolArray
 
 
 def read(reader: ReportReader) -> Result:
     """Read a line for each event of a plugin."""
     result = Result()
-    columns = reader.columns(EVENTS.name)
-    if not columns.rows:
+    if not reader.columns(EVENTS.name).rows:
         return result
-    described = _describe(reader)
-    is_other, is_tracer = _mark_other_events(reader, described)
-    result.read += int(is_tracer.sum())
-    result.drop(NO_METRIC, int(is_tracer.sum()))
-    events = np.flatnonzero(~is_other & ~is_tracer)
-    if events.size:
-        _add(reader, result, events, described)
+    events = reader.once(_divide_events)
+    tracer_rows, plugin_rows = int(events.tracer.sum()), int(events.plugin.sum())
+    result.read += tracer_rows
+    result.drop(NO_METRIC, tracer_rows)
+    if not reader.has(DATA.name):
+        result.read += plugin_rows
+        result.drop(gpu_metrics.ONLY_JSON, plugin_rows)
+    elif plugin_rows:
+        _add(reader, result, np.flatnonzero(events.plugin))
     return result
 
 
 def count_plugin_rows(reader: ReportReader) -> int:
-    """Return the number of generic events that are values of plugins."""
-    is_other, is_tracer = _mark_other_events(reader, _describe(reader))
-    return int((~is_other & ~is_tracer).sum())
+    """Return the number of generic events that are values of plugins and are read."""
+    return int(reader.once(_divide_events).plugin.sum()) if reader.has(DATA.name) else 0
+
+
+def count_json_rows(reader: ReportReader) -> int:
+    """Return the number of generic events that are values of plugins, which the export contains only as JSON."""
+    return 0 if reader.has(DATA.name) else int(reader.once(_divide_events).plugin.sum())
 
 
 def count_tracer_rows(reader: ReportReader) -> int:
     """Return the number of generic events that tracers wrote."""
-    return int(_mark_other_events(reader, _describe(reader))[1].sum())
+    return int(reader.once(_divide_events).tracer.sum())
 
 
-def _mark_other_events(reader: ReportReader, described: _Descriptions) -> tuple[BoolArray, BoolArray]:
-    """Mark the generic events that other sources read or report, and those of tracers."""
+def _divide_events(reader: ReportReader) -> _GenericEvents:
     soc_types = reader.columns(cpu_counters.SOC_NAMES.name)["typeId"]
     type_id = reader.columns(EVENTS.name)["typeId"]
     is_other = np.isin(type_id, np.concatenate([gpu_metrics.read_json_types(reader), soc_types]))
-    return is_other, np.isin(type_id, sorted(described.tracers)) & ~is_other
+    is_tracer = np.isin(type_id, sorted(reader.once(_read_descriptions).tracers)) & ~is_other
+    return _GenericEvents(~is_other & ~is_tracer, is_tracer)
 
 
-def _add(reader: ReportReader, result: Result, events: IntArray, described: _Descriptions) -> None:
-    columns = reader.columns(EVENTS.name)
-    time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])[events]
-    type_id, thread = columns["typeId"][events], columns["globalTid"][events]
+def _add(reader: ReportReader, result: Result, rows: IntArray) -> None:
+    columns, described = reader.columns(EVENTS.name), reader.once(_read_descriptions)
+    time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])[rows]
+    thread = columns["globalTid"][rows]
     process = np.where(thread != NULL, thread >> 24, NULL)
-    plugin_events = _Events(columns["genericEventId"][events], time, type_id, process)
-    values = None
-    if not (reader.has(DATA.name) and described.names_all(np.unique(type_id).tolist())):
-        values = _read_texts(reader, events, plugin_events, described)
-    values = values or _read_numbers(reader, result, plugin_events, described)
+    events = _Events(columns["genericEventId"][rows], time, columns["typeId"][rows], process)
+    blocks, real = _read_values(reader, result, events, described)
 
     def make_row(device: Key) -> NodePart | None:
         return None if device[0] == NULL else NodePart(_name_row(reader, described, *device), device, is_own=True)
 
-    def make_metric(kind: Key) -> EventType | None:
-        if NULL in kind:
-            return None
-        name, unit = families.split_name_and_unit(values.names.get(kind) or f"field {kind[1]}")
-        return families.make_node_metric(NAME, f"Plugin: {name}", unit, real=kind in values.real)
+    def make_metric(kind: Key) -> EventType:
+        name, unit = families.split_name_and_unit(described.fields.get(kind) or f"field {kind[1]}")
+        return families.make_node_metric(source_names.PLUGIN_METRICS, f"Plugin: {name}", unit, real=kind in real)
 
-    add_node_samples(reader, result, values.blocks, make_row, make_metric, _VALUES)
+    add_node_samples(reader, result, blocks, make_row, make_metric, "plugins")
 
 
 def _name_row(reader: ReportReader, described: _Descriptions, type_id: int, process: int) -> str:
-    """Return the name of the plugin's process where that is known, else of its source, and that of the type."""
+    """Return the name of the plugin's process if it is known, else of its source, and the name of the type."""
     metadata = reader.metadata
     name = described.source.get(type_id) or "plugin"
     if process in metadata.processes or get_main_thread(process) in metadata.threads:
@@ -151,9 +141,11 @@ def _name_row(reader: ReportReader, described: _Descriptions, type_id: int, proc
     return f"{name} {described.name.get(type_id, '')}".strip()
 
 
-@dataclass(frozen=True)
-class _Events:
-    """n events of plugins: id (NULL in old exports), time (ns), type and process (NULL: unknown)."""
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+class _Events(NamedTuple):
+    """n events of plugins: id, time (ns), type and process (NULL: unknown)."""
 
     id: IntArray
     time: IntArray
@@ -161,7 +153,7 @@ class _Events:
     process: IntArray
 
     def make_block(self, event: IntArray, field: IntArray, value: IntArray) -> Block:
-        """Make a block of values by the index of their event, skipping values of no event of a plugin (-1)."""
+        """Make a block of values by the index of their event, skipping values that have no event of a plugin (-1)."""
         if (event < 0).any():
             known = np.flatnonzero(event >= 0)
             event, field, value = event[known], field[known], value[known]
@@ -169,19 +161,10 @@ class _Events:
         return make_block(self.time[event], [type_id, self.process[event]], [type_id, field], value)
 
 
-class _PluginValues(NamedTuple):
-    """Values of events, the names of their fields, and the fields with real numbers."""
-
-    blocks: list[Block]
-    names: Mapping[Key, str]
-    real: set[Key]
-
-
-# ---- values as numbers -----------------------------------------------------------------------------------------------
-
-
-def _read_numbers(reader: ReportReader, result: Result, events: _Events, described: _Descriptions) -> _PluginValues:
-    """Read the values from their table. Events without values are dropped."""
+def _read_values(
+    reader: ReportReader, result: Result, events: _Events, described: _Descriptions
+) -> tuple[list[Block], set[Key]]:
+    """Return the values of events, and the fields with real numbers. Events without values are dropped."""
     order = np.argsort(events.id, kind="stable")
     ids = events.id[order]
     has_values = np.zeros(ids.size, np.bool_)
@@ -192,20 +175,22 @@ def _read_numbers(reader: ReportReader, result: Result, events: _Events, describ
         has_values[event[event >= 0]] = True
         return event
 
-    def make_value_block(columns: Columns) -> Block:
+    def make_integer_block(columns: Columns) -> Block:
         return events.make_block(find_event(columns["genericEventId"]), columns["fieldIdx"], _merge_integers(columns))
 
-    types = np.unique(events.type_id).tolist()
-    kinds = {key: described.get_kind(key) for key in described.fields if key[0] in types}
-    if set(kinds.values()) == {INTEGER} and {key[0] for key in kinds} == set(types):
-        values = _PluginValues(reader.read_by_block(DATA.name, make_value_block), described.fields, set())
+    types = set(events.type_id.tolist())
+    kinds = {key: described.kinds.get(key) for key in described.fields if key[0] in types}
+    real: set[Key] = set()
+    if set(kinds.values()) == {_INTEGER} and {key[0] for key in kinds} == types:
+        blocks = reader.read_by_block(DATA.name, make_integer_block)
     else:
         columns = reader.columns(DATA.name)
-        values = _read_reals(reader, columns, events, find_event(columns["genericEventId"]), described)
+        block, real = _read_reals(reader, columns, events, find_event(columns["genericEventId"]), described)
+        blocks = [block]
     without = int((~has_values).sum())
     result.read += without
     result.drop(NO_VALUES, without)
-    return values
+    return blocks, real
 
 
 def _merge_integers(columns: Columns) -> IntArray:
@@ -214,129 +199,35 @@ def _merge_integers(columns: Columns) -> IntArray:
 
 def _read_reals(
     reader: ReportReader, columns: Columns, events: _Events, event: IntArray, described: _Descriptions
-) -> _PluginValues:
+) -> tuple[Block, set[Key]]:
     """Read all values. A field is real by its type, or because some value is."""
     value = _merge_integers(columns)
     reals = reader.read(_REALS).reals
     given = np.where(np.isnan(reals["doubleVal"]), reals["floatVal"], reals["doubleVal"])
     known = np.flatnonzero(event >= 0)
     code, first = keys.encode_rows(events.type_id[event[known]], columns["fieldIdx"][known])
-    kinds = [(int(events.type_id[event[row]]), int(columns["fieldIdx"][row])) for row in known[first]]
-    has_reals = np.zeros(len(kinds), np.bool_)
+    fields = [(int(events.type_id[event[row]]), int(columns["fieldIdx"][row])) for row in known[first]]
+    has_reals = np.zeros(len(fields), np.bool_)
     has_reals[code[(value[known] == NULL) & ~np.isnan(given[known])]] = True
     is_real = np.array(
         [
-            described.get_kind(kind) == REAL or (any_real and described.get_kind(kind) == UNKNOWN)
-            for kind, any_real in zip(kinds, has_reals.tolist(), strict=True)
+            described.kinds.get(field, _REAL if any_real else _INTEGER) == _REAL
+            for field, any_real in zip(fields, has_reals.tolist(), strict=True)
         ],
         np.bool_,
     )
     rows = known[is_real[code]]
     whole = np.where(value[rows] != NULL, value[rows].astype(np.float64), np.nan)
     value[rows] = scale_values(np.where(np.isnan(given[rows]), whole, given[rows]))
-    block = events.make_block(event, columns["fieldIdx"], value)
-    real: set[Key] = {kind for kind, kind_is_real in zip(kinds, is_real.tolist(), strict=True) if kind_is_real}
-    return _PluginValues([block], described.fields, real)
-
-
-# ---- values in texts -------------------------------------------------------------------------------------------------
-
-
-class _CutValues(NamedTuple):
-    """Values of events of one type, by field: signed integers, or real numbers as `scale_values` returns them."""
-
-    event: IntArray
-    fields: list[Key]
-    values: list[Values]
-
-
-class _Cutter:
-    """Cuts values from one block of texts after the other, all in the order of the table."""
-
-    def __init__(self, rows: IntArray, events: _Events, described: _Descriptions) -> None:
-        self._rows = rows
-        self._events = events
-        self._described = described
-        self._start = 0
-        self._fields: dict[int, list[tuple[Key, str]]] = {}
-        self.real: set[Key] = set()
-        self.has_text = False
-
-    def __call__(self, texts: pa.Array) -> list[_CutValues]:
-        low, high = np.searchsorted(self._rows, [self._start, self._start + len(texts)])
-        rows = self._rows[low:high] - self._start
-        self._start += len(texts)
-        if not self.has_text and texts.null_count < len(texts):
-            self.has_text = bool(texts.is_valid().to_numpy(zero_copy_only=False)[rows].any())
-        type_ids = self._events.type_id[low:high]
-        cuts = []
-        for type_id in np.unique(type_ids).tolist():
-            events = np.flatnonzero(type_ids == type_id)
-            cuts.append(self._cut(type_id, events + low, texts, rows[events]))
-        return cuts
-
-    def _cut(self, type_id: int, event: IntArray, texts: pa.Array, rows: IntArray) -> _CutValues:
-        fields = self._find_fields(type_id, texts, rows)
-        distinct = list(dict.fromkeys(name for _, name in fields))
-        numbers = dict(zip(distinct, find_numbers(texts, rows, distinct), strict=True))
-        values = [find_values(numbers[name], self._described.get_kind(key) == REAL) for key, name in fields]
-        self.real.update(key for (key, _), field_values in zip(fields, values, strict=True) if field_values.is_real)
-        return _CutValues(event, [key for key, _ in fields], values)
-
-    def _find_fields(self, type_id: int, texts: pa.Array, rows: IntArray) -> list[tuple[Key, str]]:
-        """Return the fields of a type and their names; none until a text shows some."""
-        if not self._fields.get(type_id):
-            described = self._described
-            if described.names_all([type_id]):
-                fields = [(key, name) for key, name in sorted(described.fields.items()) if key[0] == type_id]
-            else:
-                listed = described.listed.get(type_id) or _find_names_in_text(texts.take(pa.array(rows)))
-                fields = [((type_id, i), name) for i, name in enumerate(listed)]
-            self._fields[type_id] = fields
-        return self._fields[type_id]
-
-    def names(self) -> dict[Key, str]:
-        return {key: name for fields in self._fields.values() for key, name in fields}
-
-    def make_block(self, cut: _CutValues) -> Block:
-        """Make a block of the values of all fields. Those of a field are real numbers if one is in any block."""
-        # An event without a field is still an event, and its value is missing.
-        values = np.full((cut.event.size, max(len(cut.fields), 1)), NULL, np.int64)
-        for i, (key, column) in enumerate(zip(cut.fields, cut.values, strict=True)):
-            values[:, i] = convert_to_real(column) if key in self.real and not column.is_real else column.value
-        index = np.array([key[1] for key in cut.fields] or [0], np.int64)
-        return self._events.make_block(np.repeat(cut.event, index.size), np.tile(index, cut.event.size), values.ravel())
-
-
-def _read_texts(
-    reader: ReportReader, rows: IntArray, events: _Events, described: _Descriptions
-) -> _PluginValues | None:
-    """Cut values from the texts of events in these rows; None if only the table of values has any."""
-    cutter = _Cutter(rows, events, described)
-    cuts = reader.read_texts_by_block(EVENTS.name, "data", cutter)
-    if not cutter.has_text and reader.has(DATA.name):
-        return None
-    blocks: list[Block] = []
-    for i, block_cuts in enumerate(cuts):
-        blocks.extend(map(cutter.make_block, block_cuts))
-        cuts[i] = []
-    return _PluginValues(blocks, cutter.names(), cutter.real)
-
-
-def _find_names_in_text(texts: pa.Array) -> list[str]:
-    """Return the names of the fields of a type that is not described, by the first text that has any."""
-    return next((list(members) for text in texts.unique().to_pylist() if (members := _parse_json(text))), [])
+    real: set[Key] = {field for field, field_is_real in zip(fields, is_real.tolist(), strict=True) if field_is_real}
+    return events.make_block(event, columns["fieldIdx"], value), real
 
 
 # ---- descriptions ----------------------------------------------------------------------------------------------------
 
 
-def _describe(reader: ReportReader) -> _Descriptions:
-    """Return the descriptions in the tables of sources, types and fields, or in the JSON there."""
-    return reader.once(_read_descriptions)
-
-
 def _read_descriptions(reader: ReportReader) -> _Descriptions:
+    """Read the descriptions in the tables of sources, types and fields, or in the JSON there."""
     sources, types, fields = (reader.columns(table.name) for table in (SOURCES, TYPES, FIELDS))
     name_of_source, tracer_sources = {}, set()
     for source, name, group, text in zip(
@@ -350,7 +241,7 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
         name_of_source[source] = name or _get_text(members.get("Name"))
         if group in _TRACERS or members.get("SourceGroup") in _TRACERS.values():
             tracer_sources.add(source)
-    described = _Descriptions({}, {}, {}, {}, {}, set())
+    described = _Descriptions({}, {}, {}, {}, set())
     for type_id, source, name, text in zip(
         types["typeId"].tolist(),
         types["sourceId"].tolist(),
@@ -364,18 +255,14 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
         if source in tracer_sources:
             described.tracers.add(type_id)
         listed = members.get("Fields")
-        names = (
-            [_get_text(field.get("Name")) for field in listed if isinstance(field, dict)]
-            if isinstance(listed, list)
-            else []
-        )
-        described.listed[type_id] = [field_name for field_name in names if field_name]
+        for index, field in enumerate(listed if isinstance(listed, list) else []):
+            described.fields[type_id, index] = _get_text(field.get("Name")) if isinstance(field, dict) else ""
     names = reader.strings.get_names(fields["fieldNameId"])
     kinds = zip(fields["typeId"].tolist(), fields["fieldIdx"].tolist(), strict=True)
     for kind, name, type_of_field in zip(kinds, names, fields["type"].tolist(), strict=True):
-        described.fields[kind] = name
-        if type_of_field in KINDS:
-            described.kinds[kind] = KINDS[type_of_field]
+        described.fields[kind] = name or described.fields.get(kind, "")
+        if type_of_field in _KINDS:
+            described.kinds[kind] = _KINDS[type_of_field]
     return described
 
 
@@ -393,7 +280,7 @@ def _get_text(value: object) -> str:
 
 
 SOURCE = Source(
-    NAME,
+    source_names.PLUGIN_METRICS,
     "Metrics of nsys's plugins",
     (EVENTS, DATA, FIELDS, TYPES, SOURCES, gpu_metrics.NAMES, cpu_counters.SOC_NAMES),
     read,

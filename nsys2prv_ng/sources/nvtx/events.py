@@ -10,9 +10,11 @@ import pyarrow as pa
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import clamp_to_parents
+from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from nsys2prv_ng.sources.shared.patterns import match_patterns
@@ -95,7 +97,7 @@ class NvtxEvents:
     """End of every row of the table (ns)."""
     domains: list[str]
     """Names of the domains, sorted; the default domain has an empty one."""
-    categories: dict[tuple[int, int, int], str]
+    categories: dict[tuple[int, ...], str]
     """Name of each (process, domain id, category)."""
     selected: frozenset[str]
     """Names of the domains that the user selected."""
@@ -123,7 +125,7 @@ def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
     columns = reader.columns(NVTX)
     texts = Texts(reader, columns)
     is_event = ~np.isin(columns["eventType"], NAMING)
-    if "mpi" in reader.chosen:  # Reports before nsys 2023.4 have the calls of MPI in this table.
+    if source_names.MPI in reader.chosen:  # Reports before nsys 2023.4 have the calls of MPI in this table.
         is_event[reader.once(find_mpi_ranges).rows] = False
     reasons = _mark_unsound(columns)
     dropped = {reason: int((mask & is_event).sum()) for reason, mask in reasons.items()}
@@ -171,11 +173,15 @@ def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
     return reasons
 
 
-def _read_domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[tuple[int, int], str]:
+def read_created_domains(columns: Columns, texts: Texts) -> dict[tuple[int, ...], str]:
+    """Return the name of each (process, domain id) whose creation the report contains."""
+    return _read_names(columns, texts, (_DOMAIN_CREATE,), columns["domainId"])
+
+
+def _read_domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[tuple[int, ...], str]:
     """Return the name of each (process, domain id). Ids are per process; the default domain is 0, its name ''."""
     process, domain = get_process(columns["globalTid"]), columns["domainId"]
-    created = np.flatnonzero(columns["eventType"] == _DOMAIN_CREATE)
-    names = {(int(process[row]), int(domain[row])): texts.get_text(int(row)) for row in created}
+    names = read_created_domains(columns, texts)
     codes, pairs = find_distinct_rows(process[rows], domain[rows])
     for code, (owner, number) in enumerate(pairs):
         if number == 0:
@@ -184,12 +190,17 @@ def _read_domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[t
             # A capture that began after the domain was made lacks its name; NCCL's is known by its calls.
             used = np.unique(texts.name_index[texts.index[rows[codes == code]]])
             is_nccl = all(texts.names[i].startswith("nccl") for i in used)
-            names[owner, number] = "NCCL" if is_nccl else f"domain {number}"
+            names[owner, number] = NCCL_DOMAIN if is_nccl else f"domain {number}"
     return names
 
 
-def _read_category_names(columns: Columns, texts: Texts) -> dict[tuple[int, int, int], str]:
+def _read_category_names(columns: Columns, texts: Texts) -> dict[tuple[int, ...], str]:
     """Return the name of each (process, domain id, category)."""
-    process, domain, category = get_process(columns["globalTid"]), columns["domainId"], columns["category"]
-    rows = np.flatnonzero(np.isin(columns["eventType"], _CATEGORY_NAME))
-    return {(int(process[row]), int(domain[row]), int(category[row])): texts.get_text(int(row)) for row in rows}
+    return _read_names(columns, texts, _CATEGORY_NAME, columns["domainId"], columns["category"])
+
+
+def _read_names(columns: Columns, texts: Texts, kinds: tuple[int, ...], *ids: IntArray) -> dict[tuple[int, ...], str]:
+    """Return the texts of the rows of some kinds by process and ids."""
+    rows = np.flatnonzero(np.isin(columns["eventType"], kinds)).tolist()
+    keys = zip(*(column[rows].tolist() for column in (get_process(columns["globalTid"]), *ids)), strict=True)
+    return {key: texts.get_text(row) for key, row in zip(keys, rows, strict=True)}

@@ -23,6 +23,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.nvtx import python_samples
 from nsys2prv_ng.sources.nvtx.events import (
     INTEGER_PAYLOADS,
@@ -41,7 +42,7 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
-_OWN_PAYLOADS = ("NCCL", python_samples.DOMAIN)
+_OWN_PAYLOADS = (families.NCCL_DOMAIN, python_samples.DOMAIN)
 """Domains with JSON that is not shown as a label: NCCL's has its own source, nsys's Python samples become functions."""
 
 
@@ -123,7 +124,7 @@ class _DomainWriter:
         return Pair(self.labels.handle(event_type), self.texts.name_ids(self.labels, event_type.names, rows))
 
     def _get_places(self, rows: IntArray) -> IntArray:
-        return self.places.threads(self.columns["globalTid"][rows], application=self.domain == "NCCL")
+        return self.places.threads(self.columns["globalTid"][rows], application=self.domain == families.NCCL_DOMAIN)
 
     def _make_attributes(self, rows: IntArray) -> list[Pair]:
         """Make pairs for number, category, ending thread and payload, where a row has them."""
@@ -198,7 +199,7 @@ class _DomainWriter:
 
 
 SOURCE = Source(
-    "nvtx",
+    source_names.NVTX,
     "NVTX ranges and marks",
     (TABLE,),
     read,

@@ -16,6 +16,7 @@ from nsys2prv_ng.intervals.lanes import assign_lanes, mark_crossing
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.columns import Pair, make_intervals
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, launch_calls, memory_operations
 from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
@@ -162,7 +163,7 @@ def _number_lanes(place: IntArray, family: IntArray, level: IntArray) -> IntArra
 
 
 SOURCE = Source(
-    "nvtx_on_gpu",
+    source_names.NVTX_ON_GPU,
     "NVTX ranges on the streams that they launched work on",
     (
         nvtx_events.TABLE,

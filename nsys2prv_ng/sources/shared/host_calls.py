@@ -113,9 +113,7 @@ def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_ti
 
 def select_sound_intervals(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
     """Return the rows of intervals that have a thread and sound times (ns); drop the others."""
-    no_thread: BoolArray = global_tid == NULL
-    unsound = {reason: mask & ~no_thread for reason, mask in find_unsound_times(begin, end).items()}
-    return result.drop_rows({NO_THREAD: no_thread, **unsound})
+    return result.drop_rows({NO_THREAD: global_tid == NULL, **find_unsound_times(begin, end)})
 
 
 def _add_states(

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar, cast
 
 import numpy as np
-import pyarrow as pa
 
-from nsys2prv_ng.arrays.row_keys import find_distinct
+from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.paraver.labels import Labels
@@ -92,10 +91,6 @@ class ReportReader:
         declared = self._tables.get(table)
         return self._database.read_by_block(declared, self.metadata.schema_version, convert) if declared else []
 
-    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        """Call `convert` for the strings of one block of rows after the other, and return its results."""
-        return self._database.read_texts_by_block(table, column, convert)
-
     def apart(self, source: DeclaredSource) -> ReportReader:
         """Return a reader of the same report for one source, with places and names apart from those of the trace."""
         reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
@@ -103,6 +98,12 @@ class ReportReader:
             if name in self._tables and _contains(self._tables[name], table):
                 reader._columns[name] = self.columns(name)
         return reader
+
+    def place_gpus(self, process: IntArray, device: IntArray) -> IntArray:
+        """Return the places of the GPUs of n processes and CUDA's ordinals in them."""
+        codes, pairs = find_distinct_rows(process, device)
+        gpus = np.array([self.metadata.gpu(*pair).number for pair in pairs], np.int64)
+        return self.places.devices(gpus[codes])
 
     def names(self, ids: IntArray) -> tuple[IntArray, list[str]]:
         """Return (index into the names for each of n string ids, distinct names)."""

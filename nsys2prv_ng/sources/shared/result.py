@@ -83,10 +83,12 @@ class Result:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
 
     def drop_rows(self, reasons: Mapping[str, BoolArray]) -> IntArray:
-        """Return the rows for which no reason holds, and drop the others. The masks must not overlap."""
+        """Return the rows to which no reason applies, and drop the others: for each, the first reason counts."""
+        is_sound: BoolArray = np.ones(next(iter(reasons.values())).size, np.bool_)
         for reason, mask in reasons.items():
-            self.drop(reason, int(mask.sum()))
-        return np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
+            self.drop(reason, int((is_sound & mask).sum()))
+            is_sound &= ~mask
+        return np.flatnonzero(is_sound)
 
     def add_intervals(
         self, place: IntArray, begin: IntArray, end: IntArray, opening: Sequence[Pair], closing: Sequence[int]

@@ -228,17 +228,17 @@ def add_node_samples(
     result: Result,
     blocks: list[Block],
     get_part: Callable[[Key], NodePart | None],
-    get_metric: Callable[[Key], EventType | None],
+    get_metric: Callable[[Key], EventType],
     what: str,
 ) -> None:
     """Count and add samples, each on the row of its device in the node's own task.
 
-    `get_part` returns the part of the node that a device is, `get_metric` the type of a metric; None if the key has
-    none.
+    `get_part` returns the part of the node that a device is, None if its key names none; `get_metric` returns the type
+    of a metric. A key with NULL is not a metric.
     """
     devices, kinds = make_keys(blocks)
     parts = {key: part for key in sorted(devices) if (part := get_part(key)) is not None}
-    event_types = {key: event_type for key in kinds if (event_type := get_metric(key)) is not None}
+    event_types = {key: get_metric(key) for key in kinds if NULL not in key}
     samples = join_blocks(blocks, _number_keys(devices, parts), _number_keys(kinds, event_types))
     result.read += samples.time.size
     metrics = list(event_types.values())

@@ -16,6 +16,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_LAUNCH
+from nsys2prv_ng.sources import source_names
 
 _ON_HOST = (LATE_LAUNCH, LATE_CALL)
 
@@ -65,7 +66,7 @@ def _find_threads(
         launches = load_launches(report, job.store)
         row, begin, thread, limit = rows[launches.place], launches.begin, launches.thread, launches.sent
     else:
-        calls = load_opened_events(report, "mpi", job.store)
+        calls = load_opened_events(report, source_names.MPI, job.store)
         once = np.flatnonzero(~mark_duplicates(calls.place, calls.begin))
         thread, limit = calls.place[once].astype(np.int64), calls.begin[once]
         row, begin = rows[thread], limit

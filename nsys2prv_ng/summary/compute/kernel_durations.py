@@ -14,6 +14,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.numbers.pictures import KernelDurations
 
@@ -61,8 +62,10 @@ def _make_durations(name: str, kernel_class: str, table: pd.DataFrame) -> Kernel
 
 
 def _count_report(job: Job, index: int) -> list[_Counts]:
-    kernels = load_opened_events(job.reports[index], "kernels", job.store)
-    graphs = _count_type(load_opened_events(job.reports[index], "cuda_graphs", job.store), types.GRAPH_LAUNCH)
+    kernels = load_opened_events(job.reports[index], source_names.KERNELS, job.store)
+    graphs = _count_type(
+        load_opened_events(job.reports[index], source_names.CUDA_GRAPHS, job.store), types.GRAPH_LAUNCH
+    )
     return [
         _count_type(kernels, types.KERNEL),
         _count_type(kernels, types.NCCL_KERNEL),

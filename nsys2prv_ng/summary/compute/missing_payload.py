@@ -7,7 +7,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.report.schema_version import describe_payload_remedy
-from nsys2prv_ng.sources.nccl import nccl
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.nccl.calls import WITHOUT_PAYLOAD
 
 NO_PAYLOAD = "its NCCL call has no payload"
@@ -16,7 +16,7 @@ NO_PAYLOAD = "its NCCL call has no payload"
 
 def mark_without_payload(job: Job) -> BoolArray:
     """Mark the reports in which calls of NCCL have no payload."""
-    results = (report.results.get(nccl.SOURCE.name) for report in job.reports)
+    results = (report.results.get(source_names.NCCL) for report in job.reports)
     return np.array(
         [result is not None and not WITHOUT_PAYLOAD.isdisjoint(result.dropped) for result in results], np.bool_
     )

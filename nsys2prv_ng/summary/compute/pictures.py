@@ -26,6 +26,7 @@ from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.summary.compute.kernel_durations import count_durations
 from nsys2prv_ng.summary.compute.pace import make_pace
 from nsys2prv_ng.summary.numbers.pictures import (
@@ -238,7 +239,7 @@ def _find_rows(job: Job, devices: Devices) -> list[_Rows]:
     gpus = states.find_gpu_rows(job, devices)
     groups = [_Rows(gpus, _name_gpus(job, devices, gpus), True, _GPU_KINDS, _GPU_ACTIVITIES)] if gpus.size else []
     hosts = states.find_host_rows(job)
-    has_mpi = bool(hosts.size) and any(report.results["mpi"].runs for report in job.reports)
+    has_mpi = bool(hosts.size) and any(report.results[source_names.MPI].runs for report in job.reports)
     if has_mpi or not groups:
         tasks = [job.tree.model.tasks[task].name for task in job.tree.task_of_row[hosts].tolist()]
         names = [f"{task}, main thread" for task in tasks] if groups else tasks

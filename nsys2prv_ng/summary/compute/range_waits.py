@@ -27,6 +27,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.summary.compute.covered_time import (
     NO_INTERVALS,
     CoveredTime,
@@ -141,7 +142,7 @@ def _collect_blocked(job: Job, waiting: CoveredTime, task_of_row: IntArray) -> I
     """Return when threads, by row, are in a call that waits for a GPU while the GPU of their task waits."""
 
     def intersect(report: int) -> Intervals:
-        events = load_opened_events(job.reports[report], "cuda_api", job.store)
+        events = load_opened_events(job.reports[report], source_names.CUDA_API, job.store)
         blocking = [value for value, name in events.get_names(types.CUDA_API).items() if _BLOCKING.search(name)]
         row = job.tree.rows[report][events.place]
         lines = np.flatnonzero(np.isin(events.get_values(types.CUDA_API), blocking) & (row >= 0))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.nesting import measure_depths
+from nsys2prv_ng.job.nvtx_ranges import load_nvtx_ranges, load_repeated_ranges
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
@@ -18,23 +18,17 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.sources.mpi.calls import RECEIVES, SENDS, get_role
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, parse_function
 
 OTHER_FUNCTION = "other"
 
-FEWEST = 3
-"""A range repeats if one thread opened it at least this often."""
-DEEPEST = 2
-"""The deepest nesting of a range that counts as repeating; deeper ranges are parts of one that repeats."""
-
-_NCCL = "NCCL"
 _NONBLOCKING = re.compile(r"MPI_(I[a-z]|File_i|Rget|Rput)")
 """MPI calls that start an operation and return before anything has moved."""
 Windows = Sequence[tuple[int, int]]
 
-_SUMS = ("count", "ns", "min_ns", "max_ns")
 _AGGREGATES = {"min_ns": "min", "max_ns": "max", "depth": "min"}
 """Columns that are not added up by sums."""
 
@@ -80,9 +74,9 @@ def _name_values(table: pd.DataFrame, column: str, names: dict[int, str]) -> pd.
 
 def sum_kernels(report: ReportRecords, task_of_place: IntArray, store: Store) -> pd.DataFrame:
     """Return kernels, and graphs that were traced as a whole, by `name`, `kernel_class` and `task`."""
-    events = load_opened_events(report, "kernels", store)
+    events = load_opened_events(report, source_names.KERNELS, store)
     kernel_class = events.get_values(types.KERNEL_CLASS)
-    graphs = load_opened_events(report, "cuda_graphs", store)
+    graphs = load_opened_events(report, source_names.CUDA_GRAPHS, store)
     parts = [
         _sum_by_type(events, types.KERNEL, task_of_place, kernel_class),
         _sum_by_type(events, types.NCCL_KERNEL, task_of_place, kernel_class),
@@ -108,7 +102,7 @@ def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows)
 
     `bytes` and the time `rated_ns` cover those that no window cut.
     """
-    events = load_opened_events(report, "memory_operations", store)
+    events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
     whole = events.mark_whole(windows)
     moved = _fill_absent(events.get_values(types.MEMORY_BYTES)) * whole
     named = {
@@ -130,7 +124,7 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
     """Return NCCL by `function`: `calls` of the host, the number `sized` with a recorded size and their `bytes`;
     `kernels` and their time `ns`. `carried_ns` and `carried_bytes` cover kernels with a recorded size that no window
     cut."""
-    payload = load_opened_events(report, "nccl", store)
+    payload = load_opened_events(report, source_names.NCCL, store)
     sizes = (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
     size: IntArray = np.sum([_fill_absent(payload.get_values(event_type)) for event_type in sizes], axis=0)
     is_stream = np.array([isinstance(place, Stream) for place in report.places.all], np.bool_)
@@ -143,13 +137,16 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
         at = find_rows([payload.place[rows], payload.begin[rows]], [events.place[lines], events.begin[lines]])
         return np.where(at >= 0, np.append(size[rows], 0)[at], -1)
 
-    calls, call, functions = _find_functions(load_opened_events(report, "nvtx", store), families.make_nvtx_range(_NCCL))
-    called = np.where(calls.mark_whole(windows)[call], find_sizes(calls, call, ~on_stream), -1)
+    calls = load_nvtx_ranges(report, store, lambda domain: domain == families.NCCL_DOMAIN)
+    functions = np.array([parse_function(name) for _, name in calls.keys], np.int64)[calls.key]
+    whole = calls.events.mark_whole(windows)[calls.line]
+    called = np.where(whole, find_sizes(calls.events, calls.line, ~on_stream), -1)
     sized = (called >= 0).astype(np.int64)
     made = pd.DataFrame({"function": functions, "calls": 1, "sized": sized, "bytes": np.maximum(called, 0)})
     made = made[made["function"] != NO_FUNCTION]
 
-    kernel, line, functions = _find_functions(load_opened_events(report, "kernels", store), types.NCCL_KERNEL)
+    kernel = load_opened_events(report, source_names.KERNELS, store)
+    line, functions = _find_functions(kernel, types.NCCL_KERNEL)
     carried, length = find_sizes(kernel, line, on_stream), kernel.length[line]
     carried = np.where(kernel.mark_whole(windows)[line], carried, 0)
     rated = {"carried_ns": np.where(carried > 0, length, 0), "carried_bytes": np.maximum(carried, 0)}
@@ -158,15 +155,15 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
     return _name_values(table, "function", {NO_FUNCTION: OTHER_FUNCTION, **dict(enumerate(FUNCTIONS))})
 
 
-def _find_functions(events: OpenedEvents, event_type: EventType) -> tuple[OpenedEvents, IntArray, IntArray]:
-    """Return (the events, the lines that have a type, the NCCL function that the name on each line says)."""
+def _find_functions(events: OpenedEvents, event_type: EventType) -> tuple[IntArray, IntArray]:
+    """Return the lines that have a type, and the NCCL function of the name on each line."""
     value = events.get_values(event_type)
     lines = np.flatnonzero(value != ABSENT)
     names = events.get_names(event_type)
     function_of_value = np.full(max(names, default=0) + 1, NO_FUNCTION, np.int64)
     for number, name in names.items():
         function_of_value[number] = parse_function(name)
-    return events, lines, function_of_value[value[lines]]
+    return lines, function_of_value[value[lines]]
 
 
 def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
@@ -175,7 +172,7 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
 
     Calls that a window cut count as without a size. Calls that return before anything has moved add no time.
     """
-    events = load_opened_events(report, "mpi", store)
+    events = load_opened_events(report, source_names.MPI, store)
     size_types = types.MPI_BYTES, types.MPI_SENT_BYTES, types.MPI_RECEIVED_BYTES, types.MPI_SENDRECV_BYTES
     values = [events.get_values(event_type) for event_type in size_types]
     whole = events.mark_whole(windows)
@@ -213,44 +210,14 @@ Measure = Callable[[IntArray, IntArray, IntArray], IntArray]
 def sum_repeated_ranges(
     report: ReportRecords, task_of_place: IntArray, store: Store, windows: Windows, measures: Mapping[str, Measure]
 ) -> pd.DataFrame:
-    """Return NVTX ranges by `task`, `domain` and `name` that repeat: see FEWEST and DEEPEST.
+    """Return NVTX ranges that repeat (job/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the least.
 
     `measures`: parts of the time of ranges to add up, by the name of their column.
-
-    Ranges of NCCL are its calls, not ranges of the program. Start/end ranges nest in no other and count as outermost.
-    Ranges that a window cut do not count.
     """
-    events = load_opened_events(report, "nvtx", store)
-    lanes = range(families.make_nvtx_lane("", 0).number, families.make_nvtx_lane("", 0).number + families.NVTX_LANES)
-    range_types = [event_type for event_type in events.list_types("nvtx") if event_type.member != _NCCL]
-    push_pop = [kind for kind in range_types if kind.number == families.make_nvtx_range("").number]
-    parts = []
-    for event_type in push_pop + [kind for kind in range_types if kind.number in lanes]:
-        value = events.get_values(event_type)
-        lines = np.flatnonzero(value != ABSENT)
-        frame = pd.DataFrame({"line": lines, "value": value[lines], "nests": event_type in push_pop})
-        names = events.get_names(event_type)
-        parts.append(frame.assign(domain=event_type.member, name=frame["value"].map(names)))
-    if not parts:
-        return pd.DataFrame(columns=["task", "domain", "name", "depth", *_SUMS, *measures])
-    ranges: pd.DataFrame = pd.concat(parts, ignore_index=True)
-    line = ranges["line"].to_numpy(np.int64)
-    ranges = ranges.assign(place=events.place[line], ns=events.length[line], depth=1)
-    nested = np.flatnonzero(ranges["nests"].to_numpy(np.bool_))
-    at = line[nested]
-    ranges.loc[nested, "depth"] = measure_depths(events.place[at], events.begin[at], events.end[at])
-    ranges = ranges[(ranges["depth"] <= DEEPEST) & events.mark_whole(windows)[line]]
-    by_thread = ranges.groupby(["place", "domain", "name"])["ns"]
-    ranges = ranges[by_thread.transform("size") >= FEWEST]
-    ranges = ranges.assign(task=task_of_place[ranges["place"].to_numpy(np.int64)])
-    line = ranges["line"].to_numpy(np.int64)
-    limits = events.place[line], events.begin[line], events.end[line]
-    ranges = ranges.assign(**{name: measure(*limits) for name, measure in measures.items()})
-    columns = {"depth": ("depth", "min"), "count": ("ns", "size"), "ns": ("ns", "sum")}
-    columns |= {"min_ns": ("ns", "min"), "max_ns": ("ns", "max")}
-    columns |= {name: (name, "sum") for name in measures}
-    return (
-        ranges.groupby(["task", "domain", "name"], as_index=False)
-        .agg(**columns)
-        .astype(dict.fromkeys(("task", "depth", *_SUMS, *measures), np.int64))
-    )
+    ranges, depth = load_repeated_ranges(report, store, windows)
+    parts = {name: measure(ranges.place, ranges.begin, ranges.end) for name, measure in measures.items()}
+    keys = {"task": task_of_place[ranges.place], "key": ranges.key, "depth": depth}
+    table = _group(keys, ranges.end - ranges.begin, **parts)
+    names = pd.DataFrame(ranges.keys, columns=["domain", "name"]).loc[table.pop("key")]
+    names.index = table.index
+    return add_up([pd.concat([table, names], axis=1)], ["task", "domain", "name"])

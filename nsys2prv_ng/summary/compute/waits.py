@@ -21,7 +21,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.nccl import nccl
+from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.summary.compute.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.compute.covered_time import CoveredTime, find_intervals, join_intervals
 from nsys2prv_ng.summary.compute.culprits import Blamed, WaitsForTasks, sum_culprits
@@ -29,7 +29,7 @@ from nsys2prv_ng.summary.compute.missing_payload import NO_PAYLOAD, find_payload
 from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
 
-_MATCHING = nccl.SOURCE.name
+_MATCHING = source_names.NCCL
 """The source without which kernels of NCCL are not matched over ranks."""
 
 
@@ -174,7 +174,7 @@ def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
 
     None where the source was not read that matches them.
     """
-    source = "kernels" if _MATCHING in job.reports[report].results else ""
+    source = source_names.KERNELS if _MATCHING in job.reports[report].results else ""
     events = load_opened_events(job.reports[report], source, job.store)
     row = job.tree.rows[report][events.place]
     lines = np.flatnonzero((events.get_values(types.NCCL_KERNEL) != ABSENT) & (row >= 0))

@@ -26,7 +26,7 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from tests.analysis.path.path_reports import Capture
 from tests.analysis.path.test_critical_path import OUTSIDE, check_sums, found_path
 from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked, slow_but

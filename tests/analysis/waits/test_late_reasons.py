@@ -19,7 +19,7 @@ from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.sources.registry import select_sources
 from tests.analysis.waits import late_truth as truth
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, unpack
 from tests.report_truth import Report

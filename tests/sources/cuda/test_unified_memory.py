@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.conftest import NO_REPORTS, REPORTS

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult

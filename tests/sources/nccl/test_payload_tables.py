@@ -13,7 +13,7 @@ from nsys2prv_ng.report.database import NULL, Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
 from nsys2prv_ng.report.payload_tables import PayloadEvents, read_payload_tables
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.conftest import Unpacked

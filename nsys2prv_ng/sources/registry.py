@@ -1,0 +1,102 @@
+"""All sources of events, and their selection by name."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.sources.cuda import (
+    cuda_api,
+    cuda_graphs,
+    cuda_libraries,
+    cuda_memory,
+    cuda_sync,
+    device_activity,
+    gpu_contexts,
+    kernels,
+    launch_lines,
+    memory_operations,
+    unified_memory,
+    video,
+)
+from nsys2prv_ng.sources.host import (
+    cpu_samples,
+    openacc,
+    openmp,
+    os_runtime,
+    profiler_overhead,
+    scheduling,
+    system_calls,
+)
+from nsys2prv_ng.sources.mpi import mpi, ucx
+from nsys2prv_ng.sources.nccl import nccl
+from nsys2prv_ng.sources.node import cpu_counters, diagnostics, gpu_metrics, network_metrics, plugin_metrics
+from nsys2prv_ng.sources.nvtx import nvtx, nvtx_on_gpu
+from nsys2prv_ng.sources.shared.source import Source
+
+SOURCES: tuple[Source, ...] = (
+    cuda_api.SOURCE,
+    kernels.SOURCE,
+    memory_operations.SOURCE,
+    cuda_graphs.SOURCE,
+    launch_lines.SOURCE,
+    cuda_sync.SOURCE,
+    cuda_memory.SOURCE,
+    unified_memory.SOURCE,
+    cuda_libraries.SOURCE,
+    video.SOURCE,
+    gpu_contexts.SOURCE,
+    gpu_metrics.SOURCE,
+    mpi.SOURCE,
+    ucx.SOURCE,
+    nvtx.SOURCE,
+    nccl.SOURCE,
+    nvtx_on_gpu.SOURCE,
+    openmp.SOURCE,
+    openacc.SOURCE,
+    os_runtime.SOURCE,
+    system_calls.SOURCE,
+    scheduling.SOURCE,
+    cpu_samples.SOURCE,
+    profiler_overhead.SOURCE,
+    network_metrics.SOURCE,
+    plugin_metrics.SOURCE,
+    cpu_counters.SOURCE,
+    diagnostics.SOURCE,
+)
+"""Every source, in the order in which it is read and reported."""
+
+
+DERIVED: tuple[Source, ...] = (device_activity.SOURCE,)
+"""Sources that are computed from the operations that other sources (`_DERIVED_FROM`) read."""
+_DERIVED_FROM = (kernels.SOURCE, memory_operations.SOURCE, cuda_graphs.SOURCE)
+GPU_OPERATIONS = tuple(source.name for source in _DERIVED_FROM)
+"""Names of the sources of what runs on GPUs."""
+
+
+WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)
+"""Sources that show something about clocks; they are read for that even if the user did not select them."""
+
+
+def select_sources(names: str | Iterable[str] | None, *, derived: bool = True) -> tuple[Source, ...]:
+    """Return sources by their names, or by one text with commas; all of them for None.
+
+    `derived`: also the sources that are computed from the operations that these read. Raises UsageError for a
+    name that no source has.
+    """
+    selected = SOURCES if names is None else _find_sources(names.split(",") if isinstance(names, str) else names)
+    has_operations = any(source in _DERIVED_FROM for source in selected)
+    return selected + DERIVED if derived and has_operations else selected
+
+
+def _find_sources(names: Iterable[str]) -> tuple[Source, ...]:
+    """Return the sources with these names, in the order of SOURCES."""
+    known = {source.name: source for source in SOURCES}
+    wanted = [name.strip() for name in names if name.strip()]
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        guesses = [guess for name in unknown for guess in get_close_matches(name.lower(), known, n=1)]
+        message = f"no source is called {', '.join(unknown)}; " if unknown else "no source is named; "
+        if guesses and len(guesses) == len(unknown):
+            raise UsageError(f"{message}did you mean {', '.join(guesses)}?", parameter="sources")
+        raise UsageError(f"{message}the sources are {', '.join(known)}", parameter="sources")
+    return tuple(source for source in SOURCES if source.name in wanted)
