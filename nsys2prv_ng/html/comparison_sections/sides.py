@@ -20,9 +20,9 @@ from nsys2prv_ng.html.summary_sections.over_time import ALIKE, draw_step
 from nsys2prv_ng.html.tables import Table, show_grid
 from nsys2prv_ng.summary.numbers.efficiency import WindowEfficiency
 from nsys2prv_ng.summary.numbers.pictures import Pictures, RangesOfTask
-from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS
+from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, list_scores
 from nsys2prv_ng.text.formatting import count_noun, format_time
-from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Score, Term, make_columns
+from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, make_columns
 from nsys2prv_ng.text.tables import cut_names
 
 SIDES, STEPS = "sides", "steps"
@@ -109,16 +109,8 @@ def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
     ]
     trees = [None if window is None else window.nccl_as_communication for window in windows]
     devices, hosts = ([None if tree is None else getattr(tree, kind) for tree in trees] for kind in ("device", "host"))
-    rows: list[list[Cell]] = [
-        [Term(key.replace("_", " ") if depth else "GPUs, parallel", about, depth), *_list_scores(devices, key)]
-        for key, (depth, about) in DEVICE_TERMS.items()
-    ]
-    _, _, about = HOST_TERMS["parallel"]
-    return [*rows, [Term("main threads, parallel", about), *_list_scores(hosts, "parallel")]], in_steps
-
-
-def _list_scores(trees: Sequence[object], key: str) -> list[Cell]:
-    return [Score(None if tree is None else getattr(tree, key)) for tree in trees]
+    rows = list_scores(DEVICE_TERMS, "GPUs, parallel", devices)
+    return rows + list_scores({"parallel": HOST_TERMS["parallel"]}, "main threads, parallel", hosts), in_steps
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------

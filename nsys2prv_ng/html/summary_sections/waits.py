@@ -16,9 +16,14 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import Straggler, list_stragglers
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
-from nsys2prv_ng.summary.tables.bandwidth import list_bandwidth, tabulate_bandwidth
 from nsys2prv_ng.summary.tables.gpus import tabulate_causes, tabulate_gaps, tabulate_gpus
-from nsys2prv_ng.summary.tables.waits import tabulate_mpi_waits, tabulate_nccl_waits, tabulate_reasons
+from nsys2prv_ng.summary.tables.waits import (
+    list_bandwidth,
+    tabulate_bandwidth,
+    tabulate_mpi_waits,
+    tabulate_nccl_waits,
+    tabulate_reasons,
+)
 from nsys2prv_ng.summary.verdicts.waits import describe_limits
 from nsys2prv_ng.text.formatting import (
     format_bytes,
