@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.scaling_model import WEAK, Scaling, ScalingRun
+from nsys2prv_ng.comparison.model import WEAK, Scaling, ScalingRun
 from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, list_scores
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Ns, Score, Term, make_columns
 from nsys2prv_ng.text.layout import format_grid, wrap

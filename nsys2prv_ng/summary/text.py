@@ -20,16 +20,12 @@ from nsys2prv_ng.summary.verdicts.path import describe_tasks
 from nsys2prv_ng.summary.verdicts.verdicts import format_verdicts, list_verdicts
 from nsys2prv_ng.summary.verdicts.waits import describe_limits
 from nsys2prv_ng.text.formatting import count_noun, format_time
-from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid, wrap
+from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
 
 
-def format_summary(summary: JobSummary) -> str:
-    """Return the text for standard output, as wide as the terminal."""
-    return format_tables(summary, choose_width())
-
-
-def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
-    """Return all tables that have rows, at most `width` columns wide (at least NARROWEST)."""
+def format_summary(summary: JobSummary, width: int | None = None) -> str:
+    """Return all tables that have rows, at most `width` columns wide (at least NARROWEST); None: as the terminal."""
+    width = choose_width() if width is None else width
     sections = [
         wrap(_title(summary), width),
         *format_verdicts(list_verdicts(summary), width),

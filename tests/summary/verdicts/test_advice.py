@@ -18,7 +18,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary, MemoryOperationNumbers, 
 from nsys2prv_ng.summary.numbers.wait_reasons import DEVICE, LAUNCH, UNKNOWN
 from nsys2prv_ng.summary.numbers.waits import LateCost, LongestWait, MpiWaits, WaitNumbers
 from nsys2prv_ng.summary.tables.efficiency import PARTS, WHOLE_GRAPHS
-from nsys2prv_ng.summary.text import format_tables
+from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts import advice
 from nsys2prv_ng.summary.verdicts.efficiency import describe_whole_graphs
 from nsys2prv_ng.summary.verdicts.verdicts import list_verdicts
@@ -44,10 +44,10 @@ def advise(summary: JobSummary) -> str:
     """The sentence; empty if there is none. It is the last of the verdicts of the text."""
     text = advice.advise(summary)
     if not text:
-        assert "Look first" not in format_tables(summary)
+        assert "Look first" not in format_summary(summary)
         return ""
     assert list_verdicts(summary)[-1] == (text, [], "advice")
-    paragraphs = [paragraph.splitlines() for paragraph in format_tables(summary, 1000).split("\n\n")[1:3]]
+    paragraphs = [paragraph.splitlines() for paragraph in format_summary(summary, 1000).split("\n\n")[1:3]]
     assert text in [lines[-1] for lines in paragraphs]
     return text
 
