@@ -29,8 +29,7 @@ from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.comparison.model import Comparison, SideTraces
-    from nsys2prv_ng.comparison.side import Side
+    from nsys2prv_ng.comparison.model import Comparison, Side, SideTraces
     from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.job.open_reports import ReadOptions
@@ -117,7 +116,7 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
     """
     from nsys2prv_ng.comparison.compare import compare_sides
     from nsys2prv_ng.comparison.labels import label_sides
-    from nsys2prv_ng.comparison.side import Side
+    from nsys2prv_ng.comparison.model import Side
     from nsys2prv_ng.summary.numbers.job import JobSummary
 
     if isinstance(sides, str | os.PathLike | JobSummary) or not isinstance(sides, Iterable):

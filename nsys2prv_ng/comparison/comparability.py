@@ -9,10 +9,9 @@ that a summary of an older version lacks are not checked, which is a finding its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.summary.numbers.facts import JobFacts
@@ -31,6 +30,8 @@ _BY_PLACE = frozenset(("gpus", "ranks"))
 _ON_KERNELS = frozenset(
     ("gpus", "activity", "kernels", "nccl", "collectives", "waits", "efficiencies", "critical_path")
 )
+_IN_GRAPHS = frozenset(("activity", "kernels", "nccl", "collectives", "waits"))
+"""Tables that lack the kernels of graphs that were traced as a whole."""
 _TRACED: Mapping[str, tuple[str, frozenset[str]]] = {
     source_names.CUDA_API: ("CUDA API calls", frozenset(("critical_path",))),
     source_names.KERNELS: ("CUDA kernels", _ON_KERNELS),
@@ -59,53 +60,35 @@ _LONGEST = 60
 _MOST_NAMES = 4
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What differs between sides, and the tables that cannot be compared because of it."""
-
-    severity: str
-    text: str
-    prevents: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Comparability:
-    """What differs between sides, warnings first."""
-
-    findings: list[Finding]
-
-    @property
-    def prevented(self) -> frozenset[str]:
-        """All tables to skip."""
-        return frozenset().union(*(finding.prevents for finding in self.findings))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the findings as `json.dumps` takes them."""
-        return {
-            "findings": [
-                {"severity": own.severity, "text": own.text, "prevents": sorted(own.prevents)} for own in self.findings
-            ]
-        }
-
-
 def check_comparability(sides: Sequence[Side]) -> Comparability:
     """Return what differs between sides (and what hinders a comparison on one alone)."""
     known = [(side, side.summary.facts) for side in sides if side.summary.facts is not None]
+    gpus = [(side, count_gpus(side.summary)) for side in sides]
+    processes = [(side, count_processes(side.summary)) for side in sides]
+    programs = [(side, tuple(facts.programs)) for side, facts in known if facts.programs]
+    waits = [(side, side.summary.waits) for side in sides if side.summary.waits is not None]
+    payload = [(side, "no" if numbers.reports_without_payload else "yes") for side, numbers in waits]
+    graphs = [(side, tuple(facts.graphs)) for side, facts in known if facts.graphs]
+    versions = [(side, tuple(facts.nsys_versions)) for side, facts in known]
+    schemas = [(side, tuple(facts.schema_versions)) for side, facts in known]
     checks = (
         _find_same_captures(sides),
         _find_other_machines(sides),
-        _find_other_sizes(sides),
+        _compare("number of GPUs", gpus, WARNING, _BY_PLACE),
+        _compare("number of processes", processes, WARNING, _BY_PLACE),
+        _compare("number of nodes", [(side, side.summary.nodes) for side in sides], NOTE),
         _find_missing_ranks(known),
         _find_other_choices(sides),
-        _find_other_programs(known),
+        _compare("program", programs, WARNING),
         _find_other_steps(sides),
         _find_other_sources(known),
-        _find_other_payload(sides),
+        _compare("payload of every call of NCCL", payload, WARNING, frozenset(("collectives", "waits"))),
         _find_mixed_graphs(known),
         _find_whole_graphs(sides),
-        _find_other_graphs(known),
+        _compare("CUDA graphs traced", graphs, WARNING, _IN_GRAPHS),
         _find_lost_data(known),
-        _find_other_versions(known),
+        _compare("version of nsys", versions, NOTE),
+        _compare("version of the export's schema", schemas, NOTE),
         _find_older_summaries(sides),
     )
     findings = [finding for check in checks for finding in check]
@@ -160,14 +143,6 @@ def _find_other_machines(sides: Sequence[Side]) -> Iterator[Finding]:
         yield Finding(NOTE, f"the reports do not name every GPU of {labels}: GPU models are not checked there")
 
 
-def _find_other_sizes(sides: Sequence[Side]) -> Iterator[Finding]:
-    gpus = [(side, count_gpus(side.summary)) for side in sides]
-    processes = [(side, count_processes(side.summary)) for side in sides]
-    yield from _compare("number of GPUs", gpus, WARNING, _BY_PLACE)
-    yield from _compare("number of processes", processes, WARNING, _BY_PLACE)
-    yield from _compare("number of nodes", [(side, side.summary.nodes) for side in sides], NOTE)
-
-
 def count_gpus(summary: JobSummary) -> int:
     """Return the number of GPUs that ran an operation, as far as efficiencies are known."""
     if summary.efficiency is None or summary.efficiency.losses is None:
@@ -199,11 +174,6 @@ def _find_other_choices(sides: Sequence[Side]) -> Iterator[Finding]:
     yield from findings
 
 
-def _find_other_programs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
-    programs = [(side, tuple(facts.programs)) for side, facts in known if facts.programs]
-    yield from _compare("program", programs, WARNING)
-
-
 def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
     steps = [(side, side.summary.steps) for side in sides]
     names = [(side, "" if own is None else to_one_line(own.name)) for side, own in steps]
@@ -227,12 +197,6 @@ def _find_other_sources(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Find
             yield Finding(WARNING, f"{title}: {sides} (not traced or not used)", prevents)
 
 
-def _find_other_payload(sides: Sequence[Side]) -> Iterator[Finding]:
-    waits = [(side, side.summary.waits) for side in sides]
-    has = [(side, "no" if own.reports_without_payload else "yes") for side, own in waits if own is not None]
-    yield from _compare("payload of every call of NCCL", has, WARNING, frozenset(("collectives", "waits")))
-
-
 def _find_mixed_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
     """Yield a finding for each side of which some reports have graphs by node and others as a whole."""
     for side, facts in known:
@@ -251,26 +215,12 @@ def _find_whole_graphs(sides: Sequence[Side]) -> Iterator[Finding]:
         yield Finding(NOTE, f"{text}communication where NCCL is")
 
 
-def _find_other_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
-    """Yield a finding where graphs were traced in different ways: those as a whole hide their kernels."""
-    graphs = [(side, tuple(facts.graphs)) for side, facts in known if facts.graphs]
-    prevents = frozenset(("activity", "kernels", "nccl", "collectives", "waits"))
-    yield from _compare("CUDA graphs traced", graphs, WARNING, prevents)
-
-
 def _find_lost_data(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
     for side, facts in known:
         if facts.lost_data_messages:
             count = count_noun(facts.lost_data_messages, "message")
             label = _shorten(side.label)
             yield Finding(WARNING, f"nsys reports in {count} that data of {label} is missing: counts may be too low")
-
-
-def _find_other_versions(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
-    versions = [(side, tuple(facts.nsys_versions)) for side, facts in known]
-    schemas = [(side, tuple(facts.schema_versions)) for side, facts in known]
-    yield from _compare("version of nsys", versions, NOTE)
-    yield from _compare("version of the export's schema", schemas, NOTE)
 
 
 def _find_older_summaries(sides: Sequence[Side]) -> Iterator[Finding]:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.budget import Windows, find_cause, list_windows, make_budget
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.model import Comparison, Kind, Pair, SideNumbers, Table, Verdict
+from nsys2prv_ng.comparison.model import Comparison, Kind, Pair, Side, SideNumbers, Table, Verdict
 from nsys2prv_ng.comparison.scaling import make_scaling
-from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, bound_median, compare_ranks, find_median
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
 from nsys2prv_ng.summary.numbers.job import JobSummary

@@ -28,9 +28,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from nsys2prv_ng.comparison.comparability import Comparability, count_gpus, count_processes
-from nsys2prv_ng.comparison.scaling_model import STRONG, WEAK, Scaling, ScalingRun
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.comparability import count_gpus, count_processes
+from nsys2prv_ng.comparison.model import STRONG, WEAK, Comparability, Scaling, ScalingRun, Side
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency

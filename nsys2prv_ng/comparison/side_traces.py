@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from nsys2prv_ng.comparison.model import Pair, SideTraces
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.model import Pair, Side, SideTraces
+from nsys2prv_ng.text.formatting import make_unique
 
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _LONGEST_NAME = 80
@@ -31,15 +31,8 @@ _MOST_PRESETS = 3
 
 def name_traces(labels: Sequence[str]) -> list[str]:
     """Return a file name for the trace of each side: distinct, and of letters that every file system takes."""
-    names: list[str] = []
-    for label in labels:
-        safe = _UNSAFE.sub("_", label).strip("._")[:_LONGEST_NAME] or "run"
-        name, number = safe, 1
-        while f"{name}.prv" in names:
-            number += 1
-            name = f"{safe}-{number}"
-        names.append(f"{name}.prv")
-    return names
+    safe = [_UNSAFE.sub("_", label).strip("._")[:_LONGEST_NAME] or "run" for label in labels]
+    return [f"{name}.prv" for name in make_unique(safe)]
 
 
 def choose_common_steps(sides: Sequence[Side]) -> tuple[int, int] | None:

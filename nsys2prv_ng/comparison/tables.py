@@ -7,7 +7,7 @@ of the step, or if one side has nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import NamedTuple
 
@@ -21,7 +21,9 @@ from nsys2prv_ng.summary.tables.efficiency import is_of_steps
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 
 _Numbers = tuple[int, int, int | None]
-"""Time, count and bytes (None where no size is known)."""
+"""Time, count and bytes (None if no size is known)."""
+_Sums = tuple[int, int, int]
+"""Time, count and number of tasks that share the time."""
 
 
 class Scaled(NamedTuple):
@@ -71,11 +73,9 @@ def _scale(summary: JobSummary) -> Scaled:
 
 def _per(a: Scaled, what: str) -> str:
     """Return what times are of, for a title."""
-    return (
-        f"for each step{' and ' + what if what else ''}"
-        if covers_its_steps(a.summary)
-        else (f"in all of the time{', for each ' + what if what else ''}")
-    )
+    if covers_its_steps(a.summary):
+        return f"for each step and {what}" if what else "for each step"
+    return f"in all of the time, for each {what}" if what else "in all of the time"
 
 
 def _differ(a: float | None, b: float | None, least: float) -> bool:
@@ -90,13 +90,20 @@ def _sort(rows: Sequence[TableRow]) -> list[TableRow]:
     return sorted(rows, key=lambda row: -abs((row.b or 0) - (row.a or 0)))
 
 
+def _compare_values(before: Mapping[str, float], after: Mapping[str, float], least: float) -> list[TableRow]:
+    """Return a row for each name, those of the first side first."""
+    names = dict.fromkeys([*before, *after])
+    values = [(name, before.get(name), after.get(name)) for name in names]
+    return [TableRow(name, "", a, b, _differ(a, b, least)) for name, a, b in values]
+
+
 # ---- totals ----------------------------------------------------------------------------------------------------------
 
 
-def _sum_all(side: Scaled, numbers: Sequence[_Numbers]) -> tuple[float, float, float | None] | None:
+def _sum_all(side: Scaled, numbers: Sequence[_Numbers]) -> tuple[float | None, float | None, float | None]:
     """Return the sum, by step and GPU; counts and bytes are by step, over all GPUs. None for nothing."""
     if not numbers:
-        return None
+        return None, None, None
     sizes = [size for _, _, size in numbers if size is not None]
     ns, count = sum(ns for ns, _, _ in numbers), sum(count for _, count, _ in numbers)
     return ns / side.steps / side.gpus, count / side.steps, sum(sizes) / side.steps if sizes else None
@@ -105,18 +112,16 @@ def _sum_all(side: Scaled, numbers: Sequence[_Numbers]) -> tuple[float, float, f
 def _make_total(
     name: str, detail: str, a: Scaled, b: Scaled, in_a: Sequence[_Numbers], in_b: Sequence[_Numbers]
 ) -> TableRow:
-    ns_a, count_a, bytes_a = _sum_all(a, in_a) or (None, None, None)
-    ns_b, count_b, bytes_b = _sum_all(b, in_b) or (None, None, None)
+    (ns_a, count_a, bytes_a), (ns_b, count_b, bytes_b) = _sum_all(a, in_a), _sum_all(b, in_b)
     differs = _differ(ns_a, ns_b, LEAST * a.span)
     return TableRow(name, detail, ns_a, ns_b, differs, count_a, count_b, bytes_a, bytes_b)
 
 
 def _compare_activity(a: Scaled, b: Scaled) -> Table:
-    """Return what GPUs do from their first operation to their last; what they do at the same time is in each row."""
-    if not a.summary.gpus or not b.summary.gpus:
-        return Table("activity", "", "ns", [])
-    before, after = (_sum_activity(side) for side in (a, b))
-    rows = [TableRow(name, "", x, after[name], _differ(x, after[name], LEAST * a.span)) for name, x in before.items()]
+    """Compare what GPUs do from their first operation to their last; time of two kinds at once counts for both."""
+    rows = []
+    if a.summary.gpus and b.summary.gpus:
+        rows = _compare_values(_sum_activity(a), _sum_activity(b), LEAST * a.span)
     title = f"Activity of GPUs, {_per(a, 'GPU')} (communication is hidden where a GPU computes beside it)"
     return Table("activity", title, "ns", [row for row in rows if row.a or row.b])
 
@@ -135,7 +140,7 @@ def _sum_activity(side: Scaled) -> dict[str, float]:
 
 
 def _compare_kernels(a: Scaled, b: Scaled) -> Table:
-    """Return kernels by name. Names that stand on one side only are summed with those of their class on the other."""
+    """Compare kernels by name. Names that only one side has are summed with those of their class on the other."""
     sides = []
     for side in (a, b):
         by_name: dict[str, list[_Numbers]] = {}
@@ -153,174 +158,146 @@ def _compare_kernels(a: Scaled, b: Scaled) -> Table:
             row = _make_total(f"other {match.name} kernels", match.name, a, b, in_a, in_b)
             rows.append(replace(row, only_a=tuple(match.a), only_b=tuple(match.b)))
         else:
-            kind = next(side[name] for side, own in zip(classes, (match.a, match.b), strict=True) for name in own)
+            kind = next(side[name] for side, names in zip(classes, (match.a, match.b), strict=True) for name in names)
             rows.append(_make_total(match.name, kind, a, b, in_a, in_b))
     return Table("kernels", f"Kernels, {_per(a, 'GPU')}", "ns", _sort(rows))
 
 
 def _compare_nccl(a: Scaled, b: Scaled) -> Table:
     title = f"Calls of NCCL by function: time of their kernels, waiting included, {_per(a, 'GPU')}"
-    return Table("nccl", title, "ns", _compare_totals(a, b, _sum_nccl(a), _sum_nccl(b)))
-
-
-def _sum_nccl(side: Scaled) -> dict[str, _Numbers]:
-    return {one.function: (one.kernel_ns, one.calls, one.bytes) for one in side.summary.nccl}
+    in_a, in_b = (
+        {nccl.function: (nccl.kernel_ns, nccl.calls, nccl.bytes) for nccl in side.summary.nccl} for side in (a, b)
+    )
+    return Table("nccl", title, "ns", _compare_totals(a, b, in_a, in_b))
 
 
 def _compare_copies(a: Scaled, b: Scaled) -> Table:
-    return Table(
-        "copies", f"Copies and sets, {_per(a, 'GPU')}", "ns", _compare_totals(a, b, _sum_copies(a), _sum_copies(b))
+    in_a, in_b = (
+        {copies.operation: (copies.total_ns, copies.count, copies.bytes) for copies in side.summary.memory_operations}
+        for side in (a, b)
     )
+    return Table("copies", f"Copies and sets, {_per(a, 'GPU')}", "ns", _compare_totals(a, b, in_a, in_b))
 
 
-def _sum_copies(side: Scaled) -> dict[str, _Numbers]:
-    return {one.operation: (one.total_ns, one.count, one.bytes) for one in side.summary.memory_operations}
-
-
-def _compare_totals(a: Scaled, b: Scaled, in_a: dict[str, _Numbers], in_b: dict[str, _Numbers]) -> list[TableRow]:
-    return _sort(
-        [
-            _make_total(name, "", a, b, *([side[name]] if name in side else [] for side in (in_a, in_b)))
-            for name in dict.fromkeys([*in_a, *in_b])
-        ]
-    )
+def _compare_totals(a: Scaled, b: Scaled, in_a: Mapping[str, _Numbers], in_b: Mapping[str, _Numbers]) -> list[TableRow]:
+    names = dict.fromkeys([*in_a, *in_b])
+    sides = [{name: [side[name]] if name in side else [] for name in names} for side in (in_a, in_b)]
+    return _sort([_make_total(name, "", a, b, sides[0][name], sides[1][name]) for name in names])
 
 
 # ---- means -----------------------------------------------------------------------------------------------------------
 
 
 def _compare_ranges(a: Scaled, b: Scaled) -> Table:
-    """Return the mean times of NVTX ranges; each task has its share of the step."""
+    """Compare the mean times of NVTX ranges; each task has its share of the step."""
     rows = _compare_means(a, b, _sum_ranges(a), _sum_ranges(b))
-    return Table("ranges", f"NVTX ranges: mean time; count {_per(a, '')}", "ns", _sort(rows))
+    return Table("ranges", f"NVTX ranges: mean time; count {_per(a, '')}", "ns", rows)
 
 
-def _sum_ranges(side: Scaled) -> dict[str, tuple[int, int, int]]:
-    sums: dict[str, tuple[int, int, int]] = {}
-    for one in side.summary.ranges:
-        name = shorten_range_name(one.domain, one.name)
+def _sum_ranges(side: Scaled) -> dict[str, _Sums]:
+    sums: dict[str, _Sums] = {}
+    for repeated in side.summary.ranges:
+        name = shorten_range_name(repeated.domain, repeated.name)
         ns, count, tasks = sums.get(name, (0, 0, 0))
-        sums[name] = ns + one.total_ns, count + one.count, max(tasks, len(one.tasks))
+        sums[name] = ns + repeated.total_ns, count + repeated.count, max(tasks, len(repeated.tasks))
     return sums
 
 
 def _compare_transfers(a: Scaled, b: Scaled) -> Table:
-    """Return collectives by function, size and ranks of the communicator: the mean time in which they moved data."""
+    """Compare collectives by function, size and ranks of the communicator: the mean time in which they moved data."""
     rows = _compare_means(a, b, _sum_transfers(a), _sum_transfers(b))
-    return Table("collectives", f"Collectives of NCCL: mean time moving data; count {_per(a, '')}", "ns", _sort(rows))
+    return Table("collectives", f"Collectives of NCCL: mean time moving data; count {_per(a, '')}", "ns", rows)
 
 
-def _sum_transfers(side: Scaled) -> dict[str, tuple[int, int, int]]:
-    sums: dict[str, tuple[int, int, int]] = {}
-    for one in side.summary.waits.bandwidth if side.summary.waits is not None else ():
-        name = f"{one.function} of {format_bytes(one.bytes)} over {one.ranks} ranks"
+def _sum_transfers(side: Scaled) -> dict[str, _Sums]:
+    sums: dict[str, _Sums] = {}
+    for part in side.summary.waits.bandwidth if side.summary.waits is not None else ():
+        name = f"{part.function} of {format_bytes(part.bytes)} over {part.ranks} ranks"
         ns, count, _ = sums.get(name, (0, 0, 1))
-        sums[name] = ns + one.ns, count + one.count, 1
+        sums[name] = ns + part.ns, count + part.count, 1
     return sums
 
 
 def _compare_mpi(a: Scaled, b: Scaled) -> Table:
-    """Return the mean times of MPI calls; each task has its share of the step."""
-    sides = [
+    """Compare the mean times of MPI calls; each task has its share of the step."""
+    in_a, in_b = (
         {call.call: (call.total_ns, call.count, side.summary.tasks) for call in side.summary.mpi} for side in (a, b)
-    ]
-    rows = _compare_means(a, b, sides[0], sides[1])
-    return Table("mpi", f"MPI calls: mean time; count {_per(a, '')}", "ns", _sort(rows))
+    )
+    return Table("mpi", f"MPI calls: mean time; count {_per(a, '')}", "ns", _compare_means(a, b, in_a, in_b))
 
 
-def _compare_means(
-    a: Scaled, b: Scaled, in_a: dict[str, tuple[int, int, int]], in_b: dict[str, tuple[int, int, int]]
-) -> list[TableRow]:
-    """Return means of (time, count, number of tasks that share it). Its totals by step and task say what is noise."""
+def _compare_means(a: Scaled, b: Scaled, in_a: Mapping[str, _Sums], in_b: Mapping[str, _Sums]) -> list[TableRow]:
+    """Return the rows of means, sorted. The totals by step and task decide what is noise."""
     rows = []
     for name in dict.fromkeys([*in_a, *in_b]):
-        (ns_a, count_a, tasks_a), (ns_b, count_b, tasks_b) = (side.get(name, (0, 0, 1)) for side in (in_a, in_b))
-        total_a, total_b = ns_a / a.steps / tasks_a, ns_b / b.steps / tasks_b
-        row = TableRow(
-            name,
-            "",
-            a=ns_a / count_a if count_a else None,
-            b=ns_b / count_b if count_b else None,
-            differs=_differ(total_a if count_a else None, total_b if count_b else None, LEAST * a.span),
-            count_a=count_a / a.steps if count_a else None,
-            count_b=count_b / b.steps if count_b else None,
+        (mean_a, total_a, count_a), (mean_b, total_b, count_b) = (
+            _average(side, sums.get(name, (0, 0, 1))) for side, sums in ((a, in_a), (b, in_b))
         )
-        rows.append(row)
-    return rows
+        differs = _differ(total_a, total_b, LEAST * a.span)
+        rows.append(TableRow(name, "", mean_a, mean_b, differs, count_a, count_b))
+    return _sort(rows)
+
+
+def _average(side: Scaled, sums: _Sums) -> tuple[float | None, float | None, float | None]:
+    """Return the mean, the total by step and task, and the count by step; None without a count."""
+    ns, count, tasks = sums
+    return (ns / count, ns / side.steps / tasks, count / side.steps) if count else (None, None, None)
 
 
 # ---- the rest --------------------------------------------------------------------------------------------------------
 
 
 def _compare_memory(a: Scaled, b: Scaled) -> Table:
-    sides = [
+    before, after = (
         {f"{gpu.node} GPU {gpu.gpu}": gpu.peak_memory_bytes for gpu in side.summary.gpus if gpu.peak_memory_bytes}
         for side in (a, b)
-    ]
-    if not all(sides):
-        return Table("memory", "", "bytes", [])
-    most = [max(side.values()) for side in sides]
-    rows = [TableRow("largest of all GPUs", "", most[0], most[1], _differ(most[0], most[1], 0))]
-    if sides[0].keys() == sides[1].keys():
-        rows += _sort(
-            [TableRow(name, "", own, sides[1][name], _differ(own, sides[1][name], 0)) for name, own in sides[0].items()]
-        )
+    )
+    rows: list[TableRow] = []
+    if before and after:
+        largest = "largest of all GPUs"
+        rows = _compare_values({largest: max(before.values())}, {largest: max(after.values())}, 0)
+        rows += _sort(_compare_values(before, after, 0)) if before.keys() == after.keys() else []
     return Table("memory", "Peak memory of GPUs", "bytes", rows)
 
 
 def _compare_gpu_metrics(a: Scaled, b: Scaled) -> Table:
-    """Return the means of GPU metrics over all GPUs, in the units that their names end with."""
+    """Compare the means of GPU metrics over all GPUs, in the units that their names end with."""
     before, after = _mean_metrics(a), _mean_metrics(b)
-    rows = []
-    for name in dict.fromkeys([*before, *after]) if before and after else ():
-        x, y = before.get(name), after.get(name)
-        rows.append(TableRow(name, "", x, y, _differ(x, y, 0)))
+    rows = _compare_values(before, after, 0) if before and after else []
     return Table("gpu_metrics", "GPU metrics: means over all GPUs", "", rows)
 
 
 def _mean_metrics(side: Scaled) -> dict[str, float]:
     means: dict[str, list[float]] = {}
-    for one in side.summary.gpu_metrics:
-        means.setdefault(f"{one.metric} [{one.unit}]" if one.unit else one.metric, []).append(one.mean)
+    for metric in side.summary.gpu_metrics:
+        name = f"{metric.metric} [{metric.unit}]" if metric.unit else metric.metric
+        means.setdefault(name, []).append(metric.mean)
     return {name: sum(values) / len(values) for name, values in means.items()}
 
 
 def _compare_path(a: Scaled, b: Scaled) -> Table:
-    """Return the time of the critical path by class; for each step if both paths are those of steps."""
-    paths = [side.summary.critical_path for side in (a, b)]
-    counts = [
-        side.steps if side.steps > 1 else len(path.steps)
-        for side, path in zip((a, b), paths, strict=True)
-        if path is not None
-    ]
-    by_step = all(counts)
-    if len(counts) < 2 or (any(counts) and not by_step):  # a path of steps is not one of all of the time
+    """Compare the time of the critical path by class; for each step if both paths are those of steps."""
+    paths = [(side, side.summary.critical_path) for side in (a, b)]
+    known = [(path, side.steps if side.steps > 1 else len(path.steps)) for side, path in paths if path is not None]
+    by_step = all(steps for _, steps in known)
+    if len(known) < 2 or (not by_step and any(steps for _, steps in known)):  # one path is of steps, the other is not
         return Table("critical_path", "", "ns", [])
     title = "Critical path by class, " + ("for each step" if by_step else "in all of the time")
-    sides = [
-        {name: ns / (count if by_step else 1) for name, ns in path.classes.items()}
-        for path, count in zip(paths, counts, strict=True)
-        if path is not None
-    ]
-    least = LEAST * sum(sides[0].values())
-    rows = []
-    for name in dict.fromkeys([*sides[0], *sides[1]]):
-        before, after = sides[0].get(name, 0.0), sides[1].get(name, 0.0)
-        rows.append(TableRow(name, "", before, after, _differ(before, after, least)))
-    return Table("critical_path", title, "ns", _sort(rows))
+    names = dict.fromkeys(name for path, _ in known for name in path.classes)
+    before, after = (
+        {name: path.classes.get(name, 0) / (steps if by_step else 1) for name in names} for path, steps in known
+    )
+    return Table("critical_path", title, "ns", _sort(_compare_values(before, after, LEAST * sum(before.values()))))
 
 
 def _compare_efficiencies(a: Scaled, b: Scaled) -> Table:
-    """Return the efficiencies in steps if both sides have them, else in all of their time."""
+    """Compare the efficiencies in steps if both sides have them, otherwise those in all of their time."""
     both = [side.summary.efficiency for side in (a, b)]
-    in_steps = [None if one is None else one.in_steps for one in both]
-    windows = [one for one in (in_steps if all(in_steps) else both) if one is not None]
-    rows: list[TableRow] = []
-    if len(windows) == 2:
-        before, after = (_list_efficiencies(window) for window in windows)
-        for name in dict.fromkeys([*before, *after]):
-            x, y = before.get(name), after.get(name)
-            rows.append(TableRow(name, "", x, y, _differ(x, y, LEAST)))
+    in_steps = [None if efficiency is None else efficiency.in_steps for efficiency in both]
+    before, after = (
+        None if window is None else _list_efficiencies(window) for window in (in_steps if all(in_steps) else both)
+    )
+    rows = [] if before is None or after is None else _compare_values(before, after, LEAST)
     title = "Efficiencies" + (" in steps" if all(in_steps) else "")
     return Table("efficiencies", title, "ratio", rows)
 

@@ -7,17 +7,16 @@ from nsys2prv_ng.comparison.content import describe_pair
 from nsys2prv_ng.comparison.model import Comparison
 from nsys2prv_ng.comparison.scaling_text import format_scaling
 from nsys2prv_ng.comparison.side_traces import describe_traces
-from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid, wrap
+from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 
-def format_comparison(comparison: Comparison, *, shows_all: bool = False) -> str:
-    """Return the text for standard output, as wide as the terminal."""
-    return format_pairs(comparison, choose_width(), shows_all=shows_all)
+def format_comparison(comparison: Comparison, width: int | None = None, *, shows_all: bool = False) -> str:
+    """Return the text of all pairs, at most `width` columns wide; None: as wide as the terminal.
 
-
-def format_pairs(comparison: Comparison, width: int = WIDTH, *, shows_all: bool = False) -> str:
-    """Return the text of all pairs, at most `width` columns wide. `shows_all`: also rows that differ by noise only."""
+    `shows_all`: also rows that differ by noise only.
+    """
+    width = choose_width() if width is None else width
     sections = ["\n".join(format_comparability(comparison.comparability, width))]
     for pair in comparison.pairs:
         paragraphs, grids = describe_pair(pair, quote_name, shows_all=shows_all)

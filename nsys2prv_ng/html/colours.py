@@ -32,16 +32,11 @@ LINES = (
 """Hues of lines that are told apart by their legend."""
 
 
-def get_css(hue: palette.Colour) -> str:
-    """Return a hue as CSS."""
-    return format_colour(hue)
-
-
 STRIPS: dict[str, Colour] = {key: (*hue, 255) for key, hue in palette.ACTIVITIES.items()} | {
     "idle": (*palette.GREY, 100)
 }
 """Colours of strips, by the key of an Activity. Idle time is grey, and not the brightest on a dark ground."""
-PARTS_OF_TIME = {
+_HUES_OF_CELLS = {
     "compute_ns": palette.COMPUTE,
     "whole_graph_ns": palette.WHOLE_GRAPH,
     "waiting_ns": palette.WAITING,
@@ -57,10 +52,6 @@ PARTS_OF_TIME = {
     "after_last_ns": palette.shade(palette.GREY, 3),
     "not_captured_ns": palette.shade(palette.GREY, 4),
     "outside_ns": palette.YELLOW,
-}
-"""Hues of the parts of the time of GPUs, by the field of Losses."""
-_HUES_OF_CELLS = {
-    **PARTS_OF_TIME,
     "hidden_wait_ns": palette.shade(palette.WAITING, 3),
     "own_code": palette.ACTIVITIES["own_code"],
     "cuda": palette.ACTIVITIES["cuda"],
@@ -73,4 +64,4 @@ _HUES_OF_CELLS = {
 
 def get_css_of_cell(hue: str) -> str:
     """Return the hue of a bar in a table as CSS."""
-    return get_css(_HUES_OF_CELLS[hue])
+    return format_colour(_HUES_OF_CELLS[hue])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.comparison.comparability import WARNING, Finding
+from nsys2prv_ng.comparison.comparability import WARNING
 from nsys2prv_ng.comparison.content import describe_sides
-from nsys2prv_ng.comparison.model import Comparison
+from nsys2prv_ng.comparison.model import Comparison, Finding, Side, SideTraces
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
-from nsys2prv_ng.comparison.side import Side
-from nsys2prv_ng.comparison.side_traces import describe_traces
+from nsys2prv_ng.comparison.side_traces import choose_common_steps, describe_traces
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.comparison_sections.difference import make_difference_section, make_key, make_tables_section
-from nsys2prv_ng.html.comparison_sections.scaling import SCALING, make_scaling_section
-from nsys2prv_ng.html.comparison_sections.sides import SIDES, make_sides_section, make_steps_section
-from nsys2prv_ng.html.comparison_sections.traces import describe_side_traces
+from nsys2prv_ng.html.comparison_sections.sides import (
+    SCALING,
+    SIDES,
+    make_scaling_section,
+    make_sides_section,
+    make_steps_section,
+)
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.summary.numbers.pictures import Pictures
@@ -86,7 +89,7 @@ def _state(finding: Finding) -> Line:
 
 def list_sections(comparison: Comparison, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> list[Section]:
     """Return the sections on all runs and those on each pair, in the order in which they are to be read."""
-    everywhere = describe_side_traces(sides, range(len(sides)), comparison.traces)
+    everywhere = _describe_side_traces(sides, range(len(sides)), comparison.traces)
     count, scaling = len(comparison.pairs), comparison.scaling
     steps = make_steps_section(sides, pictures)
     sections: list[Section | None] = [make_sides_section(comparison, sides, everywhere)]
@@ -94,10 +97,22 @@ def list_sections(comparison: Comparison, sides: Sequence[Side], pictures: Seque
     if count > 1:
         sections.append(steps)
     for number, pair in enumerate(comparison.pairs, 1):
-        where = describe_side_traces(sides, (0, number), comparison.traces)
+        where = _describe_side_traces(sides, (0, number), comparison.traces)
         difference, tables = (make_key(name, number, count) for name in (_DIFFERENCE, _TABLES))
         sections.append(make_difference_section(pair, difference, names_run=count > 1, traces=where))
         if count == 1:
             sections.append(steps)
         sections.append(make_tables_section(pair, tables, names_run=count > 1, traces=where, pairs=count))
     return [section for section in sections if section is not None]
+
+
+def _describe_side_traces(sides: Sequence[Side], numbers: Sequence[int], traces: SideTraces | None) -> str:
+    """Return the traces of some sides, given by their numbers: their files, or how to make them."""
+    if traces is not None:
+        return f"on {' and '.join(quote(traces.files[number]) for number in numbers)}"
+    chosen = [sides[number] for number in numbers]
+    steps = choose_common_steps(chosen)
+    if steps is not None:
+        return f"in traces of `--steps {steps[0]}:{steps[1]}` of each run, or those of `--traces`"
+    same = ", with the same choice of time" if any(side.summary.windows_ns for side in chosen) else ""
+    return f"in traces of {' and '.join(quote(side.label) for side in chosen)}{same}"

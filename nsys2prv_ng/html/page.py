@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nsys2prv_ng.html.names import clean, clean_text, shorten, show_unseen
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time
+from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.version import __version__
 
 
@@ -44,9 +44,6 @@ def _load_templates() -> Environment:
         "name": clean,
         "text": clean_text,
         "short": shorten,
-        "time": format_time,
-        "bytes": format_bytes,
-        "count": lambda number: f"{number:,}",
         "noun": count_noun,
         "data": _dump,
     }

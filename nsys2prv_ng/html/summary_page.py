@@ -7,8 +7,7 @@ from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections import contents, efficiency, over_time, waits
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.verdicts.verdict import NOTES, About
-from nsys2prv_ng.summary.verdicts.verdicts import list_verdicts
+from nsys2prv_ng.summary.verdicts.verdicts import NOTES, About, list_verdicts
 from nsys2prv_ng.text.formatting import count_noun, format_time
 
 _SECTIONS: dict[About, str] = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.charts.plots import draw_histogram
 from nsys2prv_ng.html.colours import get_css_of_cell
-from nsys2prv_ng.html.shades import find_badness, make_legend
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.grid import Bar, Cell, Grid, Histogram, Interval, Score, Term
 
@@ -19,6 +19,8 @@ WHOLE = "Of all the time that was read, warm-up included."
 """Says what the numbers of a section are of."""
 _LEAST = 1e-4
 """Part of a bar from which a segment is drawn."""
+_LIMITS = ((0.9, 0.0), (0.8, 0.25), (0.7, 0.5), (0.5, 0.75))
+"""Least efficiency of each shade, and how bad it is; below the last one it is 1."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def show_grid(grid: Grid, most: int = MOST_ROWS) -> Table:
         rows=[[_show_cell(row[number]) for number in numbers] for row in rows],
         sums=len(grid.footer),
         below=". ".join([*below, ""]).strip(),
-        legend=make_legend() if is_shaded else legend,
+        legend=_list_shades() if is_shaded else legend,
     )
 
 
@@ -104,7 +106,7 @@ def _show_cell(cell: Cell) -> DrawnCell:
     if isinstance(cell, Histogram):
         return _draw_histogram(cell)
     if isinstance(cell, Score) and cell.value is not None:
-        return ShadedCell(str(cell), find_badness(cell.value))
+        return ShadedCell(str(cell), _find_badness(cell.value))
     return cell if isinstance(cell, Term) else str(cell)
 
 
@@ -137,3 +139,24 @@ def _draw_histogram(cell: Histogram) -> DrawnHistogram:
     fullest = int(np.argmax(cell.counts))
     text = f"most take {format_time(cell.edges_ns[fullest])} to {format_time(cell.edges_ns[fullest + 1])}"
     return DrawnHistogram(draw_histogram(cell.counts), get_css_of_cell("compute_ns"), text)
+
+
+# ---- shades ----------------------------------------------------------------------------------------------------------
+
+
+def _find_badness(efficiency: float) -> float:
+    """Return how bad an efficiency is (0: good, 1: bad); it is 0 to 1, or more if it is against another run."""
+    return next((bad for least, bad in _LIMITS if efficiency >= least), 1.0)
+
+
+def _list_shades() -> list[Swatch]:
+    """Return the shades with their limits, the best first."""
+    limits = [least for least, _ in _LIMITS]
+    texts = [f"{100 * limits[0]:.0f}% or more"]
+    texts += [f"{100 * low:.0f}% to {100 * high:.0f}%" for high, low in pairwise(limits)]
+    texts.append(f"less than {100 * limits[-1]:.0f}%")
+    grounds = [*(bad for _, bad in _LIMITS), 1.0]
+    return [
+        Swatch(f"color-mix(in srgb, rgb(var(--bad) / 0.55) {100 * bad:.0f}%, transparent)", text)
+        for bad, text in zip(grounds, texts, strict=True)
+    ]

@@ -5,28 +5,27 @@ from __future__ import annotations
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers
-from nsys2prv_ng.summary.tables.bandwidth import tabulate_bandwidth
-from nsys2prv_ng.summary.tables.calls import tabulate_memory_operations, tabulate_mpi, tabulate_nccl, tabulate_ranges
+from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
-from nsys2prv_ng.summary.tables.kernels import tabulate_kernels
 from nsys2prv_ng.summary.tables.path import tabulate_path
-from nsys2prv_ng.summary.tables.waits import tabulate_mpi_waits, tabulate_nccl_waits, tabulate_reasons
+from nsys2prv_ng.summary.tables.waits import (
+    tabulate_bandwidth,
+    tabulate_mpi_waits,
+    tabulate_nccl_waits,
+    tabulate_reasons,
+)
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
 from nsys2prv_ng.summary.verdicts.path import describe_tasks
 from nsys2prv_ng.summary.verdicts.verdicts import format_verdicts, list_verdicts
 from nsys2prv_ng.summary.verdicts.waits import describe_limits
 from nsys2prv_ng.text.formatting import count_noun, format_time
-from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid, wrap
+from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
 
 
-def format_summary(summary: JobSummary) -> str:
-    """Return the text for standard output, as wide as the terminal."""
-    return format_tables(summary, choose_width())
-
-
-def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
-    """Return all tables that have rows, at most `width` columns wide (at least NARROWEST)."""
+def format_summary(summary: JobSummary, width: int | None = None) -> str:
+    """Return all tables that have rows, at most `width` columns wide (at least NARROWEST); None: as the terminal."""
+    width = choose_width() if width is None else width
     sections = [
         wrap(_title(summary), width),
         *format_verdicts(list_verdicts(summary), width),
@@ -36,11 +35,11 @@ def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
         *_format_waits(summary, width),
         *format_path(summary.critical_path, summary.tasks, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
-        format_grid(tabulate_ranges(summary), width),
-        format_grid(tabulate_kernels(summary), width),
-        format_grid(tabulate_memory_operations(summary), width, None),
-        format_grid(tabulate_nccl(summary), width, None),
-        format_grid(tabulate_mpi(summary), width),
+        format_grid(calls.tabulate_ranges(summary), width),
+        format_grid(calls.tabulate_kernels(summary), width),
+        format_grid(calls.tabulate_memory_operations(summary), width, None),
+        format_grid(calls.tabulate_nccl(summary), width, None),
+        format_grid(calls.tabulate_mpi(summary), width),
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]

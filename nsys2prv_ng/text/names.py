@@ -31,6 +31,11 @@ def name_task(rank: int | None, task: str) -> str:
     return clean_name(task) if rank is None else f"rank {rank}"
 
 
+def describe_place(range_: str) -> str:
+    """Return where a thread was, as a part of a sentence: in an NVTX range, or outside of all of them ("")."""
+    return f"in {quote_name(range_)}" if range_ else "outside NVTX ranges"
+
+
 def quote_name(name: str) -> str:
     """Return a name as a part of a sentence, which no character in it ends."""
     return "`" + clean_name(name).replace("`", "'") + "`"

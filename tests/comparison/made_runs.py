@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.summary.numbers.efficiency import (
     DeviceEfficiency,
     EfficiencyNumbers,

@@ -10,16 +10,8 @@ from typing import Any
 
 import pytest
 
-from nsys2prv_ng.comparison.comparability import (
-    _TRACED,
-    NOTE,
-    WARNING,
-    Comparability,
-    Finding,
-    check_comparability,
-    format_comparability,
-)
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.comparability import _TRACED, NOTE, WARNING, check_comparability, format_comparability
+from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from nsys2prv_ng.comparison.comparability import Comparability
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import Comparison, Pair
-from nsys2prv_ng.comparison.side import Side
-from nsys2prv_ng.comparison.text import format_pairs
+from nsys2prv_ng.comparison.model import Comparability, Comparison, Pair, Side
+from nsys2prv_ng.comparison.text import format_comparison
 from nsys2prv_ng.summary.numbers.job import (
     JobSummary,
     KernelNumbers,
@@ -194,8 +192,8 @@ def test_text() -> None:
     late = [step | {"host_ns": 60 * MS} for step in steps]
     a = make_summary(late, ranges={"data\nloading": 360 * MS})
     comparison = compare_sides([Side("slow", a), Side("fast", make_summary(steps, ranges={"data\nloading": 120 * MS}))])
-    lines = format_pairs(comparison).split("\n\n")[2].splitlines()
-    text = " ".join(format_pairs(comparison).split("\n\n")[1].split())
+    lines = format_comparison(comparison).split("\n\n")[2].splitlines()
+    text = " ".join(format_comparison(comparison).split("\n\n")[1].split())
     assert text.startswith(
         "`fast` is faster than `slow`, within these captures: `step` takes 15.0 ms instead of 25.0 ms"
         " (-10.0 ms, -40.0%, p = 0.002)"
@@ -213,7 +211,7 @@ def test_parts_may_differ_where_steps_do_not() -> None:
     """What compute wins, hosts lose."""
     a = [{"compute_ns": (50 * MS + i) * GPUS, "host_ns": (10 * MS - i) * GPUS} for i in range(6)]
     b = [{"compute_ns": (20 * MS + i) * GPUS, "host_ns": (40 * MS - i) * GPUS} for i in range(6)]
-    text = " ".join(format_pairs(compare_sides([Side("A", make_summary(a)), Side("B", make_summary(b))])).split())
+    text = " ".join(format_comparison(compare_sides([Side("A", make_summary(a)), Side("B", make_summary(b))])).split())
     assert "No significant difference between `A` and `B` within these captures" in text
     assert "Parts that differ all the same: compute -30.0 ms, host late +30.0 ms " in text
 
@@ -226,7 +224,7 @@ def test_no_line_is_wider(width: int, shows_all: bool) -> None:
         steps_of(*range(100, 106)), kernels=[kernel(long + "1", long, 10**7, 10**15), kernel(long, "GEMM", 1, 1)]
     )
     b = replace(steps_of(*range(10, 16)), kernels=[kernel(long + "2", long, 10**7, 10**13)])
-    text = format_pairs(compare_sides([Side(long, a), Side(long + "b", b)]), width, shows_all=shows_all)
+    text = format_comparison(compare_sides([Side(long, a), Side(long + "b", b)]), width, shows_all=shows_all)
     assert max(map(len, text.splitlines())) <= width
     assert "\x1b" not in text
 
@@ -245,7 +243,8 @@ def test_steps_that_are_not_the_same_are_no_evidence() -> None:
     pair = pair_of(a, replace(b, steps=replace(b.steps, name="microbatch")))
     assert (pair.verdict.kind, pair.verdict.measure, pair.verdict.p) == ("inconclusive", "capture", None)
     assert not pair.verdict.is_slower_by(0.05)
-    text = format_pairs(compare_sides([Side("x", a), Side("y", replace(b, steps=replace(b.steps, name="other")))]), 200)
+    sides = [Side("x", a), Side("y", replace(b, steps=replace(b.steps, name="other")))]
+    text = format_comparison(compare_sides(sides), 200)
     assert "Inconclusive, as the steps of the runs are not the same: no times can be compared" in text
 
 
@@ -253,7 +252,7 @@ def test_many_small_parts_are_not_most_of_it() -> None:
     """Ten parts of 10 ms each grow by 2.5 ms each."""
     names = ["compute", "waiting", "moving", "not_split", "memory", "host", "queued", "graph", "unknown", "cut"]
     a, b = (make_summary([{f"{name}_ns": ms * GPUS for name in names}] * 6) for ms in (10 * MS, 12_500_000))
-    text = format_pairs(compare_sides([Side("a", a), Side("b", b)]), 200)
+    text = format_comparison(compare_sides([Side("a", a), Side("b", b)]), 200)
     assert "Largest parts of it: " in text and "Most of it" not in text
 
 

@@ -14,10 +14,9 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import Pair
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.model import Pair, Side
 from nsys2prv_ng.comparison.statistics import LEVEL, NOISE, compare_ranks, find_median
-from nsys2prv_ng.comparison.text import format_pairs
+from nsys2prv_ng.comparison.text import format_comparison
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.analysis.waits.test_planted_waits import copy_to_one_node, delay, read_kernels, read_utc
 from tests.comparison.made import GPUS, make_summary
@@ -224,7 +223,7 @@ def test_a_run_does_not_differ_from_itself(samples: Path) -> None:
     assert [row for table in pair.tables for row in table.rows if row.differs or row.a != row.b] == []
     assert (
         "no significant difference between"
-        in format_pairs(compare_sides([Side("A", summary), Side("B", summary)])).lower()
+        in format_comparison(compare_sides([Side("A", summary), Side("B", summary)])).lower()
     )
 
 

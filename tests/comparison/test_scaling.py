@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.comparison.comparability import check_comparability
+from nsys2prv_ng.comparison.model import Scaling, ScalingRun, Side
 from nsys2prv_ng.comparison.scaling import make_scaling
-from nsys2prv_ng.comparison.scaling_model import Scaling, ScalingRun
 from nsys2prv_ng.comparison.scaling_text import format_scaling, tabulate_scaling
-from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.numbers.job import JobSummary

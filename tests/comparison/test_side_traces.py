@@ -9,8 +9,7 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.bundled.presets import list_presets as list_shipped
-from nsys2prv_ng.comparison.model import SideTraces
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.model import Side, SideTraces
 from nsys2prv_ng.comparison.side_traces import (
     _EVERYTHING,
     _PRESETS,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
 from nsys2prv_ng.summary.numbers.job import KernelNumbers, MemoryOperationNumbers, RangeOfTask, RepeatedRange
 from nsys2prv_ng.summary.numbers.pictures import Activity, Pictures, RangeBar, RangesOfTask, TypicalStep

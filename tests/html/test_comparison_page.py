@@ -18,8 +18,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import SideTraces
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.model import Side, SideTraces
 from nsys2prv_ng.html.comparison_page import list_sections, render_comparison
 from nsys2prv_ng.html.comparison_sections.difference import _PRESETS
 from nsys2prv_ng.summary.numbers.pictures import Pictures

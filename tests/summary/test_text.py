@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from nsys2prv_ng.summary.numbers.job import JobSummary, MpiNumbers
-from nsys2prv_ng.summary.text import format_tables
+from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.formatting import format_time
 from tests.summary.made import overview_of
 
@@ -29,7 +29,7 @@ def test_no_line_is_wider(found: JobSummary, width: int) -> None:
     ranges = [replace(each, name=long) for each in found.ranges]
     gpus = [replace(gpu, node=f"a-node-with-a-rather-long-name{i}") for i, gpu in enumerate(found.gpus)]
     for each in (found, replace(found, kernels=kernels, ranges=ranges, gpus=gpus)):
-        assert max(map(len, format_tables(each, width).splitlines())) <= width
+        assert max(map(len, format_summary(each, width).splitlines())) <= width
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_of_many_gpus_outliers_and_the_spread_are_shown(found: JobSummary) -> No
     one = replace(found.gpus[0], span_ns=span, compute_ns=0)
     gpus = [replace(one, gpu=n, busy_ns=span - ns, idle_ns=ns) for n, ns in enumerate(idle)]
     shown = (
-        format_tables(replace(found, gpus=gpus, waits=None, critical_path=None, efficiency=None, steps=None))
+        format_summary(replace(found, gpus=gpus, waits=None, critical_path=None, efficiency=None, steps=None))
         .split("\n\n")[1]
         .splitlines()
     )
@@ -86,7 +86,7 @@ def test_no_line_is_wider_whatever_the_numbers(found: JobSummary, width: int) ->
         efficiency=None,
         steps=None,
     )
-    assert max(map(len, format_tables(large, width).splitlines())) <= width
+    assert max(map(len, format_summary(large, width).splitlines())) <= width
 
 
 def make_large(numbers: T) -> T:
@@ -103,14 +103,14 @@ def test_what_is_absent_is_so_in_what_was_chosen(found: JobSummary) -> None:
         (["time"], "the chosen time"),
         (["time", "ranks"], "the chosen time and ranks"),
     ):
-        assert format_tables(replace(found, chosen=chosen)).endswith(f"\nNot in {where}: MPI")
+        assert format_summary(replace(found, chosen=chosen)).endswith(f"\nNot in {where}: MPI")
 
 
 def test_memory_stands_with_the_gpu_and_not_with_its_gaps(found: JobSummary) -> None:
-    [title] = (line for line in format_tables(found).splitlines() if "peak memory" in line)
+    [title] = (line for line in format_summary(found).splitlines() if "peak memory" in line)
     assert title.split("  ")[0] == "GPU" and title.index("peak memory") < title.index("gaps") < title.index("begins at")
 
 
 def test_ranks_are_shown_as_spans(found: JobSummary) -> None:
-    shown = format_tables(replace(found, gpus=[replace(found.gpus[0], ranks=[0, 1, 2, 5, 7, 8])]))
+    shown = format_summary(replace(found, gpus=[replace(found.gpus[0], ranks=[0, 1, 2, 5, 7, 8])]))
     assert "\n  ranks 0-2,5,7-8, NVIDIA H200 " in shown

@@ -9,6 +9,8 @@ from nsys2prv_ng.comparison.budget import COMPUTE, IN_CUDA, IN_MPI, OUTSIDE_CALL
 from nsys2prv_ng.comparison.content import (
     MOST_NAMES,
     describe_sides,
+    format_difference,
+    format_signed,
     has_times,
     lay_out_parts,
     lay_out_table,
@@ -16,7 +18,6 @@ from nsys2prv_ng.comparison.content import (
 )
 from nsys2prv_ng.comparison.model import BudgetRow, Pair, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
-from nsys2prv_ng.comparison.numbers import format_difference, format_signed
 from nsys2prv_ng.comparison.side_traces import list_presets
 from nsys2prv_ng.html.blocks import Block, Folded, Paragraph, Section
 from nsys2prv_ng.html.charts.maps import Swatch

@@ -7,25 +7,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from nsys2prv_ng.comparison.model import Comparison, SideNumbers
-from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.comparison.model import Comparison, Scaling, Side, SideNumbers
+from nsys2prv_ng.comparison.scaling_text import describe_scaling, tabulate_scaling
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
-from nsys2prv_ng.html.charts.maps import Swatch
+from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, draw_points, make_time_axis
-from nsys2prv_ng.html.colours import LINES, get_css
-from nsys2prv_ng.html.comparison_sections.traces import describe_windows
+from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import ALIKE, draw_step
 from nsys2prv_ng.html.tables import Table, show_grid
 from nsys2prv_ng.summary.numbers.efficiency import WindowEfficiency
 from nsys2prv_ng.summary.numbers.pictures import Pictures, RangesOfTask
-from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS
-from nsys2prv_ng.text.formatting import count_noun, format_time
-from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Score, Term, make_columns
+from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, list_scores
+from nsys2prv_ng.text.formatting import count_noun, format_time, format_window
+from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, make_columns
 from nsys2prv_ng.text.tables import cut_names
 
-SIDES, STEPS = "sides", "steps"
+SIDES, SCALING, STEPS = "sides", "scaling", "steps"
 """Keys of the sections."""
 _MOST_WARNINGS = 5
 """Warnings on a run; its summary has all."""
@@ -54,6 +53,15 @@ def make_sides_section(comparison: Comparison, sides: Sequence[Side], traces: st
     presets = ["model/gpu_efficiency" if any(side.gpus for side in numbers) else "model/host_efficiency"]
     presets += ["analysis/iteration_time"] if any(side.step_ns for side in numbers) else []
     return Section(SIDES, "The runs", "", blocks, presets, traces=traces)
+
+
+def make_scaling_section(scaling: Scaling, traces: str) -> Section:
+    """Return the table of all runs, with a definition of each number."""
+    grid = replace(tabulate_scaling(scaling, quote), caption="")
+    blocks: list[Block] = [show_grid(grid, len(grid.rows))]
+    blocks += [Paragraph(f"{note[0].upper()}{note[1:]}.") for note in scaling.notes]
+    presets = [*(["model/gpu_efficiency"] if any(run.gpus for run in scaling.runs) else []), "model/host_efficiency"]
+    return Section(SCALING, "Scaling", f"{describe_scaling(scaling, quote)}.", blocks, presets, traces=traces)
 
 
 # ---- facts -----------------------------------------------------------------------------------------------------------
@@ -109,16 +117,8 @@ def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
     ]
     trees = [None if window is None else window.nccl_as_communication for window in windows]
     devices, hosts = ([None if tree is None else getattr(tree, kind) for tree in trees] for kind in ("device", "host"))
-    rows: list[list[Cell]] = [
-        [Term(key.replace("_", " ") if depth else "GPUs, parallel", about, depth), *_list_scores(devices, key)]
-        for key, (depth, about) in DEVICE_TERMS.items()
-    ]
-    _, _, about = HOST_TERMS["parallel"]
-    return [*rows, [Term("main threads, parallel", about), *_list_scores(hosts, "parallel")]], in_steps
-
-
-def _list_scores(trees: Sequence[object], key: str) -> list[Cell]:
-    return [Score(None if tree is None else getattr(tree, key)) for tree in trees]
+    rows = list_scores(DEVICE_TERMS, "GPUs, parallel", devices)
+    return rows + list_scores({"parallel": HOST_TERMS["parallel"]}, "main threads, parallel", hosts), in_steps
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def _draw_side(side: SideNumbers, place: int, count: int, height: Axis) -> list[
 
 
 def _choose_css(place: int) -> str:
-    return get_css(LINES[place % len(LINES)])
+    return format_colour(LINES[place % len(LINES)])
 
 
 def _tabulate_steps(numbers: Sequence[SideNumbers]) -> Table:
@@ -210,12 +210,12 @@ def make_steps_section(sides: Sequence[Side], pictures: Sequence[Pictures | None
     lead = "Of each run the step whose length is nearest to the median"
     lead += " (of long steps, where these take turns with short ones), all on one axis: to zoom one zooms all."
     lead += " What follows a shorter one is shown as not known."
-    drawn = [
-        (side.label, [(own.step.begin_ns, own.step.end_ns)])
-        for side, own in zip(sides, pictures, strict=True)
-        if own is not None and own.step is not None
+    windows = [
+        f"{quote(side.label)} (`--time {format_window(run.step.begin_ns, run.step.end_ns)}`)"
+        for side, run in zip(sides, pictures, strict=True)
+        if run is not None and run.step is not None
     ]
-    where = f"in traces of {describe_windows(*zip(*drawn, strict=True))}"
+    where = f"in traces of {', '.join(windows)}"
     return Section(STEPS, title, lead, blocks, ["views/per_gpu_waits", "basics/nvtx"], traces=where)
 
 

@@ -10,8 +10,7 @@ from nsys2prv_ng.html.tables import MOST_RANKS, WHOLE, Table, show_grid
 from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.calls import tabulate_memory_operations, tabulate_mpi, tabulate_nccl, tabulate_ranges
-from nsys2prv_ng.summary.tables.kernels import tabulate_kernels
+from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_time
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
@@ -25,7 +24,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     """Return the kernels with most time and how long they take; None without any."""
     if not summary.kernels:
         return None
-    table = show_grid(tabulate_kernels(summary, pictures.kernels), MOST_NAMES)
+    table = show_grid(calls.tabulate_kernels(summary, pictures.kernels), MOST_NAMES)
     lead = f"{WHOLE} The durations of each kernel reach from its shortest to its longest; its bars count kernels, and"
     lead += " each is as wide as the same ratio of durations."
     return Section("kernels", "Kernels", lead, [table], ["basics/kernels", "analysis/kernel_classes"])
@@ -34,10 +33,10 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
 def make_operation_section(summary: JobSummary) -> Section | None:
     """Return what the job called and copied, and its NVTX ranges; None without any."""
     tables = [
-        tabulate_ranges(summary),
-        tabulate_memory_operations(summary),
-        tabulate_nccl(summary),
-        tabulate_mpi(summary),
+        calls.tabulate_ranges(summary),
+        calls.tabulate_memory_operations(summary),
+        calls.tabulate_nccl(summary),
+        calls.tabulate_mpi(summary),
     ]
     blocks = [show_grid(table) for table in tables if table.rows]
     if not blocks:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import Section
-from nsys2prv_ng.html.colours import get_css
 from nsys2prv_ng.html.tables import MOST_RANKS, show_grid
-from nsys2prv_ng.paraver.event_types import PATH_KINDS as KINDS
-from nsys2prv_ng.paraver.palette import PATH_KINDS as PATH_HUES
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables.efficiency import choose_window, list_windows, tabulate_efficiency, tabulate_parts
 from nsys2prv_ng.summary.tables.path import tabulate_path, tabulate_path_of_tasks
-
-_HUE_OF_KIND = {label: get_css(PATH_HUES[kind]) for kind, label in KINDS.items() if kind in PATH_HUES}
 
 
 def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section | None:

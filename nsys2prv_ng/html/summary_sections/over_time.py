@@ -7,9 +7,18 @@ import numpy as np
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray
 from nsys2prv_ng.html.blocks import Chart, Map, Section
 from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
-from nsys2prv_ng.html.charts.maps import NOT_KNOWN, Bar, Lane, Swatch, make_heat_map, make_scale, make_strips
+from nsys2prv_ng.html.charts.maps import (
+    NOT_KNOWN,
+    Bar,
+    Lane,
+    Swatch,
+    format_colour,
+    make_heat_map,
+    make_scale,
+    make_strips,
+)
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, make_time_axis
-from nsys2prv_ng.html.colours import HUES, LINES, STRIPS, get_css
+from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
@@ -210,7 +219,7 @@ def _draw_pace(pace: Pace) -> Chart:
     shapes, legend = [], []
     if len(pace.tasks) > _MOST_LINES:
         low, high = height.place(ns.min(axis=0)), height.place(ns.max(axis=0))
-        css = get_css(LINES[0])
+        css = format_colour(LINES[0])
         shapes = [Shape("area", css, "fastest to slowest rank", draw_area(x, low, high))]
         shapes.append(Shape("line", css, "median rank", draw_line(x, height.place(np.median(ns, axis=0)))))
         legend = [Swatch(css, "median rank, and fastest to slowest")]
@@ -218,7 +227,7 @@ def _draw_pace(pace: Pace) -> Chart:
     else:
         lines = list(range(len(pace.tasks)))
     for n, task in enumerate(lines, len(legend)):
-        css = get_css(LINES[n])
+        css = format_colour(LINES[n])
         shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
         legend.append(Swatch(css, pace.tasks[task]))
     x_ticks = _label_steps(pace)

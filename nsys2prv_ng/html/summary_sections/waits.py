@@ -8,17 +8,22 @@ import numpy as np
 
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.axes import Tick
-from nsys2prv_ng.html.charts.maps import Swatch
+from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_points, make_log_ticks
-from nsys2prv_ng.html.colours import LINES, get_css
+from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import Straggler, list_stragglers
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
-from nsys2prv_ng.summary.tables.bandwidth import list_bandwidth, tabulate_bandwidth
 from nsys2prv_ng.summary.tables.gpus import tabulate_causes, tabulate_gaps, tabulate_gpus
-from nsys2prv_ng.summary.tables.waits import tabulate_mpi_waits, tabulate_nccl_waits, tabulate_reasons
+from nsys2prv_ng.summary.tables.waits import (
+    list_bandwidth,
+    tabulate_bandwidth,
+    tabulate_mpi_waits,
+    tabulate_nccl_waits,
+    tabulate_reasons,
+)
 from nsys2prv_ng.summary.verdicts.waits import describe_limits
 from nsys2prv_ng.text.formatting import (
     format_bytes,
@@ -93,7 +98,7 @@ def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
     shapes, legend = [], []
     for n, function in enumerate(sorted({row.function for row in rows})):
         own = [k for k, row in enumerate(rows) if row.function == function]
-        css = get_css(LINES[n % len(LINES)])
+        css = format_colour(LINES[n % len(LINES)])
         path = draw_points(x.place(np.array(sizes)[own]), y.place(np.array(rates)[own]))
         shapes.append(Shape("points", css, function, path))
         legend.append(Swatch(css, function))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, IdleInRange, Losses, StepNumbers, WindowEfficiency
+from nsys2prv_ng.summary.numbers.efficiency import (
+    EfficiencyNumbers,
+    HostEfficiency,
+    IdleInRange,
+    Losses,
+    StepNumbers,
+    WindowEfficiency,
+)
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Score, Term, make_columns
 from nsys2prv_ng.text.names import quote_name
@@ -35,41 +42,40 @@ PARTS = {
 Time in graphs as a whole may be compute: it is not lost.
 """
 DEVICE_TERMS = {
-    "parallel": (
-        0,
-        "Time that all GPUs compute, of the time of all GPUs: load balance x communication x orchestration",
+    "parallel": Term(
+        "parallel", "Time that all GPUs compute, of the time of all GPUs: load balance x communication x orchestration"
     ),
-    "load_balance": (1, "Mean time that a GPU computes, of the longest of any GPU"),
-    "communication": (
-        1,
+    "load_balance": Term("load balance", "Mean time that a GPU computes, of the longest of any GPU", 1),
+    "communication": Term(
+        "communication",
         "Longest time that a GPU computes, of the longest time that one computes, communicates or copies",
+        1,
     ),
-    "orchestration": (1, "Longest time that a GPU computes, communicates or copies, of the time of the window"),
+    "orchestration": Term(
+        "orchestration", "Longest time that a GPU computes, communicates or copies, of the time of the window", 1
+    ),
 }
 HOST_TERMS = {
-    "parallel": (
-        0,
-        "",
+    "parallel": Term(
+        "parallel",
         "Time of all main threads outside of MPI and CUDA calls, of all of their time: MPI parallel x device offload",
     ),
-    "mpi_parallel": (
-        1,
+    "mpi_parallel": Term(
         "MPI parallel",
         "Time of all main threads outside of MPI, of all of their time: load balance x communication",
-    ),
-    "mpi_load_balance": (2, "load balance", "Mean time of a main thread outside of MPI, of the longest of any"),
-    "mpi_communication": (
-        2,
-        "communication",
-        "Longest time of a main thread outside of MPI, of the time of the window",
-    ),
-    "offload": (
         1,
+    ),
+    "mpi_load_balance": Term("load balance", "Mean time of a main thread outside of MPI, of the longest of any", 2),
+    "mpi_communication": Term(
+        "communication", "Longest time of a main thread outside of MPI, of the time of the window", 2
+    ),
+    "offload": Term(
         "device offload",
         "Time of all main threads outside of MPI and CUDA calls, of their time outside of MPI",
+        1,
     ),
 }
-"""Depth in the tree, name and definition of each efficiency (docs/reference/summary.md), in the order of the tree."""
+"""Name, definition (docs/reference/summary.md) and depth of each efficiency, by its field, in the order of the tree."""
 
 
 class NamedWindow(NamedTuple):
@@ -78,29 +84,6 @@ class NamedWindow(NamedTuple):
     name: str
     title: str
     numbers: WindowEfficiency
-
-
-class EfficiencyRow(NamedTuple):
-    """An efficiency in all columns (numbers from 0 to 1; None where it has no convention); depth 0 is a root."""
-
-    key: str
-    """The field of DeviceEfficiency or HostEfficiency."""
-    label: str
-    depth: int
-    about: str
-    """What it is, in a sentence."""
-    values: list[float | None]
-
-
-class EfficiencyTable(NamedTuple):
-    """The trees of GPUs and of main threads.
-
-    The columns are the windows with NCCL as communication and, if the conventions differ, once more with it as useful.
-    """
-
-    windows: list[NamedWindow]
-    has_conventions: bool
-    rows: list[EfficiencyRow]
 
 
 class PartOfTime(NamedTuple):
@@ -180,68 +163,52 @@ def find_main_range(losses: Losses) -> IdleInRange | None:
     return losses.idle_by_range[0]
 
 
-# ---- the trees -------------------------------------------------------------------------------------------------------
-
-
-def make_efficiency_table(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> EfficiencyTable:
-    """Return the efficiencies in the whole time and in the work."""
-    windows = list_windows(efficiency, steps)
-    shown = [window.numbers for window in windows]
-    has_conventions = any(window.nccl_as_communication != window.nccl_as_useful for window in shown)
-    rows = [*_list_device_rows(shown, both=has_conventions), *_list_host_rows(shown, both=has_conventions)]
-    return EfficiencyTable(windows, has_conventions, rows)
-
-
-def _list_device_rows(windows: Sequence[WindowEfficiency], *, both: bool) -> list[EfficiencyRow]:
-    """Return the rows of GPUs; `both`: with columns for both conventions."""
-    trees = [window.nccl_as_communication for window in windows]
-    trees += [window.nccl_as_useful for window in windows] if both else []
-    known = [tree.device for tree in trees if tree.device is not None]
-    losses = windows[0].losses
-    if losses is None or len(known) < len(trees):
-        return []
-    root = f"{count_noun(losses.devices, 'GPU')}, parallel"
-    return [
-        EfficiencyRow(
-            key, key.replace("_", " ") if depth else root, depth, about, [getattr(device, key) for device in known]
-        )
-        for key, (depth, about) in DEVICE_TERMS.items()
-    ]
-
-
-def _list_host_rows(windows: Sequence[WindowEfficiency], *, both: bool) -> list[EfficiencyRow]:
-    """Return the rows of main threads, which have no convention; those of MPI and of CUDA only where there is any."""
-    known = [window.nccl_as_communication.host for window in windows]
-    hosts = [host for host in known if host is not None]
-    has_gpus = windows[0].losses is not None
-    has_mpi, has_offload = any(host.mpi_parallel < 1 for host in hosts), any(host.offload < 1 for host in hosts)
-    if len(hosts) < len(known) or not (has_gpus or has_mpi):
-        return []
-    empty = [None for _ in hosts] if both else []
-    root = f"{count_noun(windows[0].threads, 'main thread')}, parallel"
-    return [
-        EfficiencyRow(key, name or root, depth, about, [*(getattr(host, key) for host in hosts), *empty])
-        for key, (depth, name, about) in HOST_TERMS.items()
-        if (has_mpi or not key.startswith("mpi_")) and (has_offload or key != "offload")
-    ]
-
-
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
 def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> Grid:
-    """Return the efficiencies in the whole time and in the work."""
-    table = make_efficiency_table(efficiency, steps)
-    times = [f"{window.name} ({format_time(window.numbers.window_ns)})" for window in table.windows]
+    """Return the efficiencies in the whole time and in the work, as the trees of GPUs and of main threads.
+
+    If the conventions differ, there are two columns for each window. Main threads have no convention.
+    """
+    windows = list_windows(efficiency, steps)
+    times = [f"{window.name} ({format_time(window.numbers.window_ns)})" for window in windows]
     caption = f"Efficiencies in {' and '.join(times)}"
-    columns = [Column(window.title) for window in table.windows]
-    if table.has_conventions:
+    columns = [Column(window.title) for window in windows]
+    trees = [window.numbers.nccl_as_communication for window in windows]
+    useful = [window.numbers.nccl_as_useful for window in windows]
+    hosts = [tree.host for tree in trees]
+    without: list[None] = []
+    if trees != useful:
         caption += ", with kernels of NCCL as communication (as in BasicAnalysis) or useful (as in TALP)"
         columns = [replace(column, over=kind) for kind in ("communication", "useful") for column in columns]
-    rows: list[list[Cell]] = [
-        [Term(row.label, row.about, row.depth), *(Score(value) for value in row.values)] for row in table.rows
-    ]
+        trees += useful
+        without = [None for _ in hosts]
+    rows: list[list[Cell]] = []
+    devices, losses = [tree.device for tree in trees], efficiency.losses
+    if losses is not None and None not in devices:
+        rows += list_scores(DEVICE_TERMS, f"{count_noun(losses.devices, 'GPU')}, parallel", devices)
+    terms = _choose_host_terms(hosts)
+    if None not in hosts and (losses is not None or "mpi_parallel" in terms):
+        rows += list_scores(terms, f"{count_noun(efficiency.threads, 'main thread')}, parallel", [*hosts, *without])
     return Grid(caption=caption, columns=[Column(""), *columns], rows=rows, over="NCCL is")
+
+
+def _choose_host_terms(hosts: Sequence[HostEfficiency | None]) -> dict[str, Term]:
+    """Return the efficiencies of main threads: those of MPI, or of CUDA, only if any of the threads call it."""
+    has_mpi = any(host is not None and host.mpi_parallel < 1 for host in hosts)
+    has_offload = any(host is not None and host.offload < 1 for host in hosts)
+    return {
+        key: term
+        for key, term in HOST_TERMS.items()
+        if (has_mpi or not key.startswith("mpi_")) and (has_offload or key != "offload")
+    }
+
+
+def list_scores(terms: Mapping[str, Term], root: str, trees: Sequence[object]) -> list[list[Cell]]:
+    """Return a row for each efficiency, with a cell for each tree (None: empty). `root` is the name of the first."""
+    named = {**terms, "parallel": replace(terms["parallel"], text=root)}
+    return [[term, *(Score(getattr(tree, key, None)) for tree in trees)] for key, term in named.items()]
 
 
 def tabulate_parts(windows: Sequence[NamedWindow]) -> Grid:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
+from nsys2prv_ng.analysis.gpus import idle_causes
 from nsys2prv_ng.summary.numbers.job import GpuNumbers
-from nsys2prv_ng.summary.tables.causes import list_causes
-from nsys2prv_ng.text.formatting import format_number_ranges
+from nsys2prv_ng.text.formatting import format_number_ranges, format_percent
 from nsys2prv_ng.text.grid import (
     Bar,
     BarPart,
@@ -23,6 +24,7 @@ from nsys2prv_ng.text.grid import (
     Share,
     make_columns,
 )
+from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
 
 MOST_GPUS = 16
 """GPUs that a terminal shows: those whose share of idle time is furthest from the median."""
@@ -36,6 +38,13 @@ _KINDS = {
     "idle": "idle",
 }
 """Columns of the table of GPUs: their fields in GpuNumbers, and titles."""
+_LABELS = {
+    idle_causes.QUEUED: "(already queued)",
+    idle_causes.GRAPH: "(in a CUDA graph)",
+    idle_causes.UNKNOWN: "(no launch recorded)",
+    idle_causes.CUT: "(cut by the window)",
+}
+"""Stand for the range if the cause of idle time is not what the host did."""
 
 
 def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> Grid:
@@ -106,44 +115,63 @@ def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> Grid:
     """Return the gaps of each GPU, and its peak memory. `shift_ns`: what is added to times."""
     has_memory = any(gpu.peak_memory_bytes is not None for gpu in gpus)
     rows: list[list[Cell]] = []
-    if has_memory or any(gpu.gaps for gpu in gpus):
-        for gpu in gpus:
-            row: list[Cell] = [Name(_name_gpu(gpu))]
-            row += [Bytes(gpu.peak_memory_bytes)] if has_memory else []
-            row += [Count(gpu.gaps)]
-            row += [Ns(ns) for ns in _list_gap_times(gpu)]
-            row += [Moment(None if gpu.longest_gap_at_ns is None else gpu.longest_gap_at_ns + shift_ns)]
-            rows.append(row)
-    memory = ["peak memory"] if has_memory else []
+    for gpu in gpus if has_memory or any(gpu.gaps for gpu in gpus) else ():
+        at = gpu.longest_gap_at_ns
+        times = (gpu.idle_ns, gpu.idle_ns / gpu.gaps, gpu.longest_gap_ns) if gpu.gaps else (None, None, None)
+        memory = Bytes(gpu.peak_memory_bytes) if has_memory else ""
+        start = Moment(None if at is None else at + shift_ns)
+        rows.append([Name(_name_gpu(gpu)), memory, Count(gpu.gaps), *map(Ns, times), start])
+    memory_column = Column("peak memory", optional=True)
     return Grid(
-        columns=make_columns("GPU", *memory, "gaps", "total", "mean", "longest", "begins at"),
+        columns=make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "begins at"),
         rows=rows,
         more="GPUs",
         weights=_weigh_by_idle_time(gpus),
     )
 
 
-def _list_gap_times(gpu: GpuNumbers) -> tuple[float | None, float | None, float | None]:
-    """Return the total, mean and longest time (ns) of the gaps of a GPU."""
-    return (gpu.idle_ns, gpu.idle_ns / gpu.gaps, gpu.longest_gap_ns) if gpu.gaps else (None, None, None)
-
-
 def tabulate_causes(gpus: Sequence[GpuNumbers]) -> Grid:
     """Return what the host did while GPUs were idle, summed over all GPUs, the longest time first."""
-    causes = list_causes(gpus)
-    whole = sum(cause.ns for cause in causes)
-    rows: list[list[Cell]] = [
-        [
-            Name(cause.range),
-            Name(cause.call),
-            Ns(cause.ns),
-            Share(cause.ns, whole),
-            Count(cause.gaps),
-            Name(cause.mostly_on),
-            Bar([BarPart("share", "host_ns", cause.ns)], whole),
-        ]
-        for cause in causes
-    ]
+    times: dict[tuple[str, str, str], Counter[str]] = {}
+    gaps: Counter[tuple[str, str, str]] = Counter()
+    for gpu, name in zip(gpus, _name_by_rank(gpus), strict=True):
+        for part in gpu.idle_causes or ():
+            key = part.cause, part.range, part.call
+            times.setdefault(key, Counter())[name] += part.ns
+            gaps[key] += part.gaps
+    whole = sum(parts.total() for parts in times.values())
+    count = len([gpu for gpu in gpus if gpu.idle_causes])
+    rows: list[list[Cell]] = []
+    for key, parts in sorted(times.items(), key=lambda item: -item[1].total()):
+        ns = parts.total()
+        mostly_on, bar = name_largest(parts, ns, count), Bar([BarPart("share", "host_ns", ns)], whole)
+        rows.append([*_label(*key), Ns(ns), Share(ns, whole), Count(gaps[key]), Name(mostly_on), bar])
     columns = ("NVTX range", "call", "time", "share", "gaps", Column("mostly on", optional=True), Column("", wide=True))
     caption = "What the CPU was doing in these gaps, on the thread that launches the next operation"
     return Grid(caption=caption, columns=make_columns(*columns), rows=rows, names=2)
+
+
+def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
+    """Return the rank of each GPU if the GPU and the rank have only each other, otherwise the node and number."""
+    times = Counter(rank for gpu in gpus for rank in gpu.ranks)
+    return [
+        f"rank {gpu.ranks[0]}" if len(gpu.ranks) == 1 and times[gpu.ranks[0]] == 1 else _name_gpu(gpu) for gpu in gpus
+    ]
+
+
+def _label(cause: str, range_: str, call: str) -> tuple[Name, Name]:
+    """Return the cells of the NVTX range and the call."""
+    if cause != idle_causes.HOST:
+        return Name(_LABELS[cause]), Name("")
+    return Name(range_ or NO_RANGE), Name(call or NO_CALL)
+
+
+def name_largest(parts: Mapping[str, int], whole: int, count: int) -> str:
+    """Return the name of the largest part and its share, such as `rank 0: 97.8%`; empty if the sum is spread.
+
+    A sum over `count` tasks or GPUs is spread unless one part is more than halfway between an even share and the whole.
+    """
+    if count < 2 or not parts:
+        return ""
+    name = max(parts, key=lambda name: (parts[name], name))
+    return f"{name}: {format_percent(parts[name], whole)}" if 2 * count * parts[name] > (count + 1) * whole else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from nsys2prv_ng.paraver.event_types import PATH_CUDA_CALL, PATH_HOST, PATH_KINDS, PATH_MPI, PATH_SYSTEM_CALL
 from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
@@ -19,20 +18,21 @@ _MOST_OF_ALL = 0.9
 
 def tabulate_path(path: PathNumbers, *, has_several: bool) -> Grid:
     """Return what the critical path was in, the longest first; `has_several`: with columns on the tasks of the job."""
-    path_rows = list_path_rows(path)
-    has_imbalance = has_several and any(row.imbalance_ns is not None for row in path_rows)
+    imbalance = {(name.path_class, name.name): name.imbalance_ns for name in path.names}
+    has_imbalance = has_several and any(imbalance.get((part.path_class, part.name)) is not None for part in path.parts)
     rows: list[list[Cell]] = []
-    for row in path_rows:
-        cells: list[Cell] = [Name(row.path_class), Name(row.operation), Name(row.range)]
-        cells += [Ns(row.ns), Share(row.ns, path.window_ns)]
-        cells += [Ns(row.imbalance_ns)] if has_imbalance else []
-        cells += [row.tasks] if has_several else []
-        rows.append(cells)
+    for part in path.parts:
+        names = part.path_class, part.name, ""
+        if part.path_class in _ON_HOST:
+            names = part.path_class, part.name or NO_CALL, part.range or NO_RANGE
+        more = Ns(imbalance.get((part.path_class, part.name))) if has_imbalance else ""
+        tasks = (find_main_task(part) or f"{len(part.ranks)}") if has_several else ""
+        rows.append([*map(Name, names), Ns(part.ns), Share(part.ns, path.window_ns), more, tasks])
     caption = "What the job had to wait for, one thing after the other; a share bounds what can be gained by it"
     caption += " (imbalance: time on the path above the mean time on a GPU)" if has_imbalance else ""
-    titles = ["critical path", "operation or call", "NVTX range", "time", "share"]
-    titles += [*(["imbalance"] if has_imbalance else []), *(["tasks"] if has_several else [])]
-    return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=3)
+    several = [Column(title, optional=True) for title in ("imbalance", "tasks")]
+    columns = make_columns("critical path", "operation or call", "NVTX range", "time", "share", *several)
+    return Grid(caption=caption, columns=columns, rows=rows, names=3)
 
 
 def tabulate_path_of_tasks(path: PathNumbers) -> Grid:
@@ -60,34 +60,6 @@ def tabulate_path_of_tasks(path: PathNumbers) -> Grid:
 def _draw_classes(classes: Mapping[str, int], scale: int) -> Bar:
     parts = [BarPart(kind, kind, float(classes[kind])) for kind in PATH_KINDS.values() if classes.get(kind)]
     return Bar(parts, scale)
-
-
-class PathRow(NamedTuple):
-    """One thing on the critical path: labels ("": it has none), its time and imbalance (ns), and its tasks."""
-
-    path_class: str
-    operation: str
-    """The operation or call."""
-    range: str
-    ns: int
-    imbalance_ns: int | None
-    """None where it has none: it is no operation."""
-    tasks: str
-    """The task with nearly all of it, or else how many there are."""
-
-
-def list_path_rows(path: PathNumbers) -> list[PathRow]:
-    """Return what the path was in, the longest first."""
-    imbalance = {(name.path_class, name.name): name.imbalance_ns for name in path.names}
-    return [_make_row(part, imbalance.get((part.path_class, part.name))) for part in path.parts]
-
-
-def _make_row(part: PathPart, imbalance_ns: int | None) -> PathRow:
-    is_on_host = part.path_class in _ON_HOST
-    operation, range_ = (part.name or NO_CALL, part.range or NO_RANGE) if is_on_host else (part.name, "")
-    return PathRow(
-        part.path_class, operation, range_, part.ns, imbalance_ns, find_main_task(part) or f"{len(part.ranks)}"
-    )
 
 
 def find_main_task(part: PathPart) -> str:

@@ -9,6 +9,7 @@ from nsys2prv_ng.summary.numbers.job import RangeOfTask, RepeatedRange
 
 _FEW = 3
 """Siblings that are shown one by one."""
+_SUMS = ("count", "total_ns", "waiting_ns", "gpu_waiting_ns", "unsplit_ns")
 _LAST_NUMBER = re.compile(r"(?<![0-9])[0-9]+(?![0-9])(?=[^0-9]*$)")
 """It is looked for at the begins of numbers only: names may be long."""
 
@@ -39,15 +40,11 @@ def _join(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
         RangeOfTask(
             rank=rank,
             task=task,
-            count=sum(part.count for part in own),
-            total_ns=sum(part.total_ns for part in own),
-            min_ns=min(part.min_ns for part in own),
-            max_ns=max(part.max_ns for part in own),
-            waiting_ns=sum(part.waiting_ns for part in own),
-            gpu_waiting_ns=sum(part.gpu_waiting_ns for part in own),
-            unsplit_ns=sum(part.unsplit_ns for part in own),
+            min_ns=min(range_.min_ns for range_ in ranges),
+            max_ns=max(range_.max_ns for range_ in ranges),
+            **{name: sum(getattr(range_, name) for range_ in ranges) for name in _SUMS},
         )
-        for (rank, task), own in parts.items()
+        for (rank, task), ranges in parts.items()
     ]
     slowest = {repeated.slowest_task for repeated in group}
     return RepeatedRange(

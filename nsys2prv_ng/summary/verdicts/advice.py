@@ -22,9 +22,8 @@ from nsys2prv_ng.summary.tables.efficiency import (
     list_losses,
     name_gpu_time,
 )
-from nsys2prv_ng.summary.verdicts.verdict import Verdict
 from nsys2prv_ng.text.formatting import count_noun, format_percent
-from nsys2prv_ng.text.names import clean_name, name_task, quote_name
+from nsys2prv_ng.text.names import clean_name, describe_place, name_task
 
 _LEAST_SHARE = 0.05
 """Part of the time of all GPUs, or main threads, from which a loss is worth a look."""
@@ -45,18 +44,18 @@ _PLACES = {
     "outside_ns": ("the length of the ranges", "basics/nvtx"),
 }
 """What to look at for each part of the time, and the preset that shows it ("": none)."""
-_OF_THE_CAPTURE = ("cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns")
+_LIMITS_OF_CAPTURE = ("cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns")
 """Parts that say where the capture or the chosen time ends, and nothing of the program."""
 
 
-def make_advice(summary: JobSummary) -> list[Verdict]:
-    """Return what to look at first, in a sentence; nothing if no loss is large."""
+def advise(summary: JobSummary) -> str:
+    """Return what to look at first, in a sentence; "" if no loss is large."""
     if summary.efficiency is None:
-        return []
+        return ""
     window = choose_window(summary.efficiency, summary.steps)
-    text = _advise(summary, window)
+    text = _describe_largest_loss(summary, window)
     first = "Of what is known, look first at" if _may_lose_more(window.numbers.losses) else "Look first at"
-    return [Verdict(f"{first} {text}", [], "advice")] if text else []
+    return f"{first} {text}" if text else ""
 
 
 def _may_lose_more(losses: Losses | None) -> bool:
@@ -64,15 +63,16 @@ def _may_lose_more(losses: Losses | None) -> bool:
     return losses is not None and losses.whole_graph_ns > max((part.ns for part in list_losses(losses)), default=0)
 
 
-def _advise(summary: JobSummary, window: NamedWindow) -> str:
+def _describe_largest_loss(summary: JobSummary, window: NamedWindow) -> str:
     losses, host = window.numbers.losses, window.numbers.nccl_as_communication.host
     if losses is not None and losses.devices and window.numbers.window_ns:
         whole = losses.devices * window.numbers.window_ns
         if losses.compute_ns >= _COMPUTES * whole:
             return _describe_compute(losses, whole, window)
-        own = [part for part in list_losses(losses) if part.key not in _OF_THE_CAPTURE]
-        largest = [part for part in own[:1] if part.ns >= _LEAST_SHARE * whole]
-        return _describe_loss(summary, largest[0], whole, window) if largest else ""
+        largest = next((part for part in list_losses(losses) if part.key not in _LIMITS_OF_CAPTURE), None)
+        if largest is None or largest.ns < _LEAST_SHARE * whole:
+            return ""
+        return _describe_loss(summary, largest, whole, window)
     return "" if host is None else _describe_host(host, window)
 
 
@@ -118,8 +118,7 @@ def _describe_range(losses: Losses, whole: int) -> str:
     idle = find_main_range(losses)
     if idle is None:
         return ""
-    place = f"in {quote_name(idle.range)}" if idle.range else "outside NVTX ranges"
-    return f", {format_percent(idle.ns, whole)} while it was {place}"
+    return f", {format_percent(idle.ns, whole)} while it was {describe_place(idle.range)}"
 
 
 def _describe_moving(summary: JobSummary, lost: int) -> str:
@@ -183,8 +182,7 @@ def _describe_reason(rank: RankWaits, main: MainReason | None, others: int, lost
         return ""
     text, row = f" ({main.reason}", main.row
     if others + rank.all_caused_ns - row.ns <= _HALF * lost:
-        place = f"in {quote_name(row.range)}" if row.range else "outside NVTX ranges"
-        text += f", {place}" if row.range or main.reason in ON_HOST else ""
+        text += f", {describe_place(row.range)}" if row.range or main.reason in ON_HOST else ""
     return text + ")"
 
 

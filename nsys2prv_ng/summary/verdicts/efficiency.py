@@ -5,7 +5,6 @@ from __future__ import annotations
 from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers, StepOfRank
 from nsys2prv_ng.summary.tables.efficiency import (
-    NamedWindow,
     choose_window,
     find_main_range,
     find_most_compute,
@@ -15,9 +14,8 @@ from nsys2prv_ng.summary.tables.efficiency import (
     name_gpu_time,
     name_steps,
 )
-from nsys2prv_ng.summary.verdicts.verdict import Verdict
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
-from nsys2prv_ng.text.names import name_task, quote_name
+from nsys2prv_ng.text.names import describe_place, name_task
 
 _MOST_LOSSES = 3
 _LEAST_SHARE = 0.05
@@ -26,30 +24,27 @@ _LEAST_SHOWN = 0.0005
 """Part that is not shown as 0.0%."""
 
 
-def make_efficiency_verdict(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> list[Verdict]:
-    """Return what GPUs do with their time, in a sentence; without GPUs, what main threads do."""
-    text = "" if efficiency is None else _describe_window(choose_window(efficiency, steps))
-    return [Verdict(text, [], "efficiency")] if text else []
-
-
-def make_graph_note(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> list[Verdict]:
-    """Return how much time is in graphs as a whole, of which it is not known what is compute; nothing without any."""
+def describe_whole_graphs(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> str:
+    """Return how much time is in opaque CUDA graphs, which may be compute or not; "" without any."""
     if efficiency is None:
-        return []
+        return ""
     for window in [choose_window(efficiency, steps), *list_windows(efficiency, steps)]:
         losses = window.numbers.losses
         if losses is not None and losses.whole_graph_ns and window.numbers.window_ns:
             share = format_percent(losses.whole_graph_ns, losses.devices * window.numbers.window_ns)
-            text = (
+            return (
                 f"{share} of {name_gpu_time(window, losses)} is in CUDA graphs that nsys traced as a whole. NCCL may "
                 "be in them: whether they compute, wait or move data is not known, and efficiencies count them as "
                 f"communication where NCCL is. To know it, {REMEDY}"
             )
-            return [Verdict(text, [], "graphs")]
-    return []
+    return ""
 
 
-def _describe_window(window: NamedWindow) -> str:
+def describe_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> str:
+    """Return what GPUs do with their time, in a sentence; without GPUs, what main threads do."""
+    if efficiency is None:
+        return ""
+    window = choose_window(efficiency, steps)
     numbers = window.numbers
     if not numbers.window_ns:
         return ""
@@ -88,9 +83,7 @@ def _describe_losses(losses: Losses, window: int) -> str:
 def _describe_range(losses: Losses) -> str:
     """Return the range with most of the time in which the host did not launch."""
     idle = find_main_range(losses)
-    if idle is None:
-        return ""
-    return f" (mostly in {quote_name(idle.range)})" if idle.range else " (mostly outside NVTX ranges)"
+    return "" if idle is None else f" (mostly {describe_place(idle.range)})"
 
 
 # ---- below the tables ------------------------------------------------------------------------------------------------

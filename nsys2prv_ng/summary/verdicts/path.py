@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.paraver.event_types import (
-    PATH_GAP,
-    PATH_HOST,
-    PATH_KINDS,
-    PATH_LAUNCH,
-    PATH_OUTSIDE,
-)
+from nsys2prv_ng.paraver.event_types import PATH_GAP, PATH_HOST, PATH_KINDS, PATH_LAUNCH, PATH_OUTSIDE
 from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
 from nsys2prv_ng.summary.tables.path import find_main_task
-from nsys2prv_ng.summary.verdicts.verdict import Verdict
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.layout import MOST_ROWS
 from nsys2prv_ng.text.names import name_task, quote_name
@@ -23,10 +16,10 @@ _LEAST_SHARE = 0.05
 """Part of the path from which a class is worth a word."""
 
 
-def make_path_verdict(path: PathNumbers | None, tasks: int) -> list[Verdict]:
-    """Return what the critical path of a job of some tasks is in, in a sentence; nothing without a path."""
+def describe_path(path: PathNumbers | None, tasks: int) -> str:
+    """Return what the critical path of a job of some tasks is in, in a sentence; "" without a path."""
     if path is None or not path.window_ns:
-        return []
+        return ""
     shares = [
         f"{format_percent(ns, path.window_ns)} {_lower(name)}"
         for name, ns in path.classes.items()
@@ -41,7 +34,7 @@ def make_path_verdict(path: PathNumbers | None, tasks: int) -> list[Verdict]:
     outside = path.classes.get(PATH_KINDS[PATH_OUTSIDE], 0)
     if outside:
         text += f". It leaves the selected ranks for {format_time(outside)}"
-    return [Verdict(text, [], "critical path")]
+    return text
 
 
 def _lower(name: str) -> str:

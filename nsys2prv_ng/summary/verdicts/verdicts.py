@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
-from nsys2prv_ng.summary.verdicts.advice import make_advice
-from nsys2prv_ng.summary.verdicts.efficiency import make_efficiency_verdict, make_graph_note
-from nsys2prv_ng.summary.verdicts.path import make_path_verdict
-from nsys2prv_ng.summary.verdicts.verdict import NOTES, Verdict
-from nsys2prv_ng.summary.verdicts.waits import make_wait_verdicts
+from nsys2prv_ng.summary.verdicts.advice import advise
+from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency, describe_whole_graphs
+from nsys2prv_ng.summary.verdicts.path import describe_path
+from nsys2prv_ng.summary.verdicts.waits import describe_waits
 from nsys2prv_ng.text.layout import wrap
+
+About = Literal["payload", "graphs", "efficiency", "waits", "critical path", "advice"]
+
+NOTES: tuple[About, ...] = ("payload", "graphs")
+"""Those on what is not known."""
+
+
+class Verdict(NamedTuple):
+    """A sentence that is not wrapped, the lines below it, and the part of a summary that has the numbers for it.
+
+    Names from reports are in `backquotes`, on one line and printable.
+    """
+
+    text: str
+    details: list[str]
+    about: About
 
 
 def list_verdicts(summary: JobSummary) -> list[Verdict]:
-    """Return what a summary says in sentences: what is not known, where the time goes, and what to look at first."""
-    return [
+    """Return a summary in sentences: what is not known, where the time goes, and what to look at first."""
+    efficiency, steps = summary.efficiency, summary.steps
+    verdicts = [
         *(Verdict(text, [], "payload") for text in describe_missing_payload(summary.waits, summary.reports)),
-        *make_graph_note(summary.efficiency, summary.steps),
-        *make_efficiency_verdict(summary.efficiency, summary.steps),
-        *make_wait_verdicts(summary),
-        *make_path_verdict(summary.critical_path, summary.tasks),
-        *make_advice(summary),
+        Verdict(describe_whole_graphs(efficiency, steps), [], "graphs"),
+        Verdict(describe_efficiency(efficiency, steps), [], "efficiency"),
+        *(Verdict(text, details, "waits") for text, details in describe_waits(summary)),
+        Verdict(describe_path(summary.critical_path, summary.tasks), [], "critical path"),
+        Verdict(advise(summary), [], "advice"),
     ]
+    return [verdict for verdict in verdicts if verdict.text]
 
 
 def format_verdicts(verdicts: Sequence[Verdict], width: int) -> list[list[str]]:

@@ -8,9 +8,8 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
 from nsys2prv_ng.summary.numbers.wait_reasons import CALL, DEPENDENCY, DEVICE, LAUNCH, NOT_SELECTED, ON_HOST, UNKNOWN
 from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
-from nsys2prv_ng.summary.verdicts.verdict import Verdict
 from nsys2prv_ng.text.formatting import format_time, format_window
-from nsys2prv_ng.text.names import name_task, quote_name
+from nsys2prv_ng.text.names import describe_place, name_task, quote_name
 
 _MOST_VERDICTS = 3
 _LEAST_SHARE = 0.01
@@ -30,7 +29,7 @@ _CLAUSES = {
 }
 
 
-def make_wait_verdicts(summary: JobSummary) -> list[Verdict]:
+def describe_waits(summary: JobSummary) -> list[tuple[str, list[str]]]:
     """Return what limits the job by waiting: for each task that does, a sentence and lines on it."""
     waits = summary.waits
     if waits is None or len(waits.ranks) < 2:
@@ -41,11 +40,11 @@ def make_wait_verdicts(summary: JobSummary) -> list[Verdict]:
     verdicts = []
     for rank, _, main in limiting[:_MOST_VERDICTS]:
         details = [text for text in (_describe_origin(rank, waits), _describe_longest(rank)) if text]
-        verdicts.append(Verdict(_describe_rank(rank, waits) + _describe_reason(rank, main), details, "waits"))
+        verdicts.append((_describe_rank(rank, waits) + _describe_reason(rank, main), details))
     return verdicts + _describe_hidden(waits, least)
 
 
-def _describe_hidden(waits: WaitNumbers, least: float) -> list[Verdict]:
+def _describe_hidden(waits: WaitNumbers, least: float) -> list[tuple[str, list[str]]]:
     """Return for which of the tasks that are not selected the others wait most, if that is worth a verdict."""
     shown = {rank.task for rank in waits.ranks}
     sums: Counter[tuple[int | None, str]] = Counter()
@@ -53,7 +52,7 @@ def _describe_hidden(waits: WaitNumbers, least: float) -> list[Verdict]:
         if cost.task not in shown:
             sums[cost.rank, cost.task] += cost.ns
     return [
-        Verdict(f"the others wait {format_time(ns)} for {name_task(*task)}, which is {NOT_SELECTED}", [], "waits")
+        (f"the others wait {format_time(ns)} for {name_task(*task)}, which is {NOT_SELECTED}", [])
         for task, ns in sums.most_common(1)
         if ns > least
     ]
@@ -84,10 +83,9 @@ def _describe_reason(rank: RankWaits, main: MainReason | None) -> str:
         return ""
     row, caused = main.row, rank.all_caused_ns
     if main.reason in ON_HOST and row.ns >= _MOST * main.ns:
-        place = f"in {quote_name(row.range)}" if row.range else "outside NVTX ranges"
         doing = quote_name(row.what) if row.what else "its own code"
         part = "" if row.what_ns >= _ALL * row.ns else "mostly "
-        return f", {_describe_part(row.ns, caused)}while it was {place} ({part}{doing})"
+        return f", {_describe_part(row.ns, caused)}while it was {describe_place(row.range)} ({part}{doing})"
     mostly = ["mostly"] if row.ns < _ALL * main.ns else []
     what = [quote_name(row.what)] if row.what else []
     where = [f"in {quote_name(row.range)}"] if row.range else []

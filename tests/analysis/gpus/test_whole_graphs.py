@@ -20,7 +20,7 @@ from nsys2prv_ng.paraver.event_types import PATH_COMPUTE, PATH_GRAPH
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute.job import compute_summary
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.text import format_tables
+from nsys2prv_ng.summary.text import format_summary
 from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import Unpacked
 from tests.report_truth import Report
@@ -89,7 +89,7 @@ def test_a_graph_beside_other_operations(tmp_path: Path) -> None:
     assert as_communication.device is not None and as_useful.device is not None
     assert as_communication.device.parallel == pytest.approx(1000 / window)
     assert as_useful.device.parallel == pytest.approx(5000 / window)
-    text = " ".join(format_tables(summary).split())
+    text = " ".join(format_summary(summary).split())
     least, most, share = (f"{100 * ns / window:.1f}%" for ns in (1000, 4000, 3000))
     assert f"1 GPU computes {least} to {most} of the capture" in text
     assert f"Note: {share} of the GPU's time in the capture is in CUDA graphs" in text and REMEDY in text
@@ -103,7 +103,7 @@ def test_without_nccl_a_graph_computes(tmp_path: Path) -> None:
     losses = summary.efficiency.losses
     assert (losses.compute_ns, losses.whole_graph_ns) == (5000, 0)
     assert losses.compute_by_class == {"CUDA graph as a whole": 4000, "GEMM FP32": 1000}
-    text = format_tables(summary)
+    text = format_summary(summary)
     assert REMEDY not in text and "whole CUDA graphs" not in text
 
 

@@ -32,7 +32,7 @@ from nsys2prv_ng.summary.numbers.efficiency import (
 )
 from nsys2prv_ng.summary.tables.efficiency import list_windows
 from nsys2prv_ng.summary.text import format_efficiency
-from nsys2prv_ng.summary.verdicts.efficiency import describe_steps, make_efficiency_verdict
+from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency, describe_steps
 from tests.spans import sum_lengths, unite
 
 MS = 10**6
@@ -192,22 +192,19 @@ def test_one_step_has_no_drift() -> None:
 
 
 def test_the_verdict_is_on_the_steps() -> None:
-    [verdict] = make_efficiency_verdict(rate(), describe_step_numbers())
-    assert verdict.text == (
+    assert describe_efficiency(rate(), describe_step_numbers()) == (
         "2 GPUs compute 40.0% of `step` 4 to 7 (40.0 ms): 25.0% is lost as NCCL waits for other ranks, 10.0% as NCCL "
         "moves data, 10.0% as the host does not launch (mostly in `layer`)"
     )
-    assert (verdict.details, verdict.about) == ([], "efficiency")
 
 
 def test_the_verdict_without_steps_is_on_the_whole_time() -> None:
-    [whole] = make_efficiency_verdict(rate(FOUND._replace(steps=None, in_steps=None, by_step=[])), None)
-    assert whole.text == (
+    assert describe_efficiency(rate(FOUND._replace(steps=None, in_steps=None, by_step=[])), None) == (
         "2 GPUs compute 20.0% of the capture (100 ms): 30.0% is lost as the first operation has not begun, 20.0% as "
         "NCCL waits for other ranks, 10.0% as NCCL moves data"
     )
-    [chosen] = make_efficiency_verdict(replace(rate(), is_chosen=True, in_steps=None), None)
-    assert chosen.text.startswith("2 GPUs compute 20.0% of the chosen time (100 ms): ")
+    chosen = describe_efficiency(replace(rate(), is_chosen=True, in_steps=None), None)
+    assert chosen.startswith("2 GPUs compute 20.0% of the chosen time (100 ms): ")
 
 
 def test_the_tables() -> None:
@@ -250,9 +247,9 @@ def test_without_gpus_there_is_what_mpi_costs() -> None:
     hosts = WHOLE._replace(devices=None)
     numbers = rate(FOUND._replace(whole=hosts, steps=None, in_steps=None, by_step=[], ranges=[]))
     assert numbers.losses is None and numbers.nccl_as_useful.device is None
-    assert [verdict.text for verdict in make_efficiency_verdict(numbers, None)] == [
+    assert describe_efficiency(numbers, None) == (
         "2 main threads are outside of MPI 50.0% of the capture (100 ms): load balance 66.7%, communication 75.0%"
-    ]
+    )
     [table, steps] = format_efficiency(numbers, None, 80)
     assert [line.split("  ")[0] for line in table] == ["Efficiencies in the capture (100 ms):", "", *HOST_NAMES]
     assert steps == []
@@ -265,7 +262,8 @@ def test_nothing_to_rate() -> None:
     nothing = WHOLE._replace(devices=None, host=None)
     assert sum_efficiency(JOB, FOUND._replace(whole=nothing)) is None
     assert sum_steps(JOB, FOUND._replace(steps=None), WAITING) is None
-    assert make_efficiency_verdict(None, None) == [] == format_efficiency(None, None, 80)
+    assert describe_efficiency(None, None) == ""
+    assert format_efficiency(None, None, 80) == []
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -281,8 +279,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
             StepOfRank(rank=1, task="rank 1", median_ns=2, median_without_waiting_ns=2),
         ],
     )
-    [verdict] = make_efficiency_verdict(numbers, steps)
-    assert verdict.text.isprintable()
+    assert describe_efficiency(numbers, steps).isprintable()
     for line in (line for lines in format_efficiency(numbers, steps, width) for line in lines):
         assert line.isprintable() and len(line) <= width
 
@@ -351,9 +348,9 @@ def test_without_steps_the_time_in_which_gpus_work_counts(samples: Path) -> None
     assert (losses.compute_ns, losses.memory_ns) == (computing, busy - computing)
     idle = losses.host_ns + losses.queued_ns + losses.graph_ns + losses.unknown_ns
     assert (idle, losses.before_first_ns, losses.after_last_ns) == (window - busy, 0, 0)
-    [verdict] = make_efficiency_verdict(efficiency, summary.steps)
     share = 100 * computing / window
-    assert verdict.text.startswith(f"1 GPU computes {share:.1f}% of the time in which GPUs work (221 ms): ")
+    text = describe_efficiency(efficiency, summary.steps)
+    assert text.startswith(f"1 GPU computes {share:.1f}% of the time in which GPUs work (221 ms): ")
 
 
 def test_chosen_steps_are_shown_once(samples: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.text import format_tables
+from nsys2prv_ng.summary.text import format_summary
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, RANKS, SIZE, Call, Kernel, write_nccl_report
@@ -24,7 +24,7 @@ def check_lines(found: JobSummary, reports: str, option: str) -> None:
     assert warning.startswith(f"no payload of NCCL's calls in {reports}: ")
     assert warning.endswith(f"; export with {option}=true")
     for width in (80, 120):
-        lines = format_tables(found, width).split("\n\n")[1].splitlines()
+        lines = format_summary(found, width).split("\n\n")[1].splitlines()
         assert " ".join(lines) == f"Note: {warning}"
         assert max(map(len, lines)) <= width
 
@@ -48,7 +48,7 @@ def test_exports_without_payload(
     assert found.waits is not None and kernels > 60
     assert found.waits.reports_without_payload == len(paths)
     assert found.waits.not_split == {NO_PAYLOAD: kernels}
-    assert f"Not split into waiting and moving: {kernels} of " in format_tables(found, 500)
+    assert f"Not split into waiting and moving: {kernels} of " in format_summary(found, 500)
     check_lines(found, "4 of 4 reports" if len(paths) == 4 else "1 of 1 report", option)
 
 
@@ -71,7 +71,7 @@ def test_one_of_two_reports(tmp_path: Path, lacking: int) -> None:
         check_lines(found, "1 of 2 reports", "--include-json")
     else:
         assert found.waits.not_split == {NO_COUNTERPART: 2}
-        assert found.warnings == [] and "payload" not in format_tables(found)
+        assert found.warnings == [] and "payload" not in format_summary(found)
 
 
 def test_kernels_of_graphs_lack_no_payload(shared_reports: Path, unpacked: Unpacked) -> None:

@@ -23,7 +23,7 @@ from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathStep
 from nsys2prv_ng.summary.text import format_path
-from nsys2prv_ng.summary.verdicts.path import make_path_verdict
+from nsys2prv_ng.summary.verdicts.path import describe_path
 from tests.conftest import SAMPLES
 
 NAMES, RANGES = ["gemm", "AllReduce", "cudaMalloc"], ["forward", "loading"]
@@ -100,26 +100,19 @@ def test_steps_end_where_the_next_begins() -> None:
     ]
 
 
-def describe_verdict(path: PathNumbers, tasks: int) -> str:
-    [verdict] = make_path_verdict(path, tasks)
-    return verdict.text
-
-
 def test_the_verdict() -> None:
     path = sum_path(make_path(make_steps(np.array([0, 1000, 1450]), np.zeros(3, np.int64))))
-    [(text, details, about)] = make_path_verdict(path, 2)
-    assert text == (
+    assert describe_path(path, 2) == (
         "The critical path of `step` 7 to 8 (1.00 us) is 55.0% host code, 29.0% compute, 9.5% moving data; "
         "most in `loading` of rank 0: 30.0%"
     )
-    assert (details, about) == ([], "critical path")
-    assert make_path_verdict(None, 2) == []
+    assert describe_path(None, 2) == ""
 
 
 def test_the_verdict_says_that_the_path_leaves_the_selected_ranks() -> None:
     path = make_path()
     kind = np.where(path.kind == types.PATH_MOVING, types.PATH_OUTSIDE, path.kind)
-    assert describe_verdict(sum_path(path._replace(kind=kind)), 2).endswith(
+    assert describe_path(sum_path(path._replace(kind=kind)), 2).endswith(
         "most in `loading` of rank 0: 30.0%. It leaves the selected ranks for 95 ns"
     )
 
@@ -127,8 +120,8 @@ def test_the_verdict_says_that_the_path_leaves_the_selected_ranks() -> None:
 def test_a_path_that_stays_on_one_of_several_tasks() -> None:
     path = make_path()
     path = path._replace(row=np.zeros(path.row.size, np.int64))
-    assert "most in `loading` of rank 0: 30.0%" in describe_verdict(sum_path(path), 2)
-    assert "most in `loading`: 30.0%" in describe_verdict(sum_path(path), 1)
+    assert "most in `loading` of rank 0: 30.0%" in describe_path(sum_path(path), 2)
+    assert "most in `loading`: 30.0%" in describe_path(sum_path(path), 1)
 
 
 def test_one_task_has_no_imbalance() -> None:
@@ -160,7 +153,7 @@ def test_the_tables() -> None:
 def test_what_is_before_an_operation_says_so() -> None:
     path = make_path()
     path = path._replace(kind=np.where(path.kind == types.PATH_HOST, types.PATH_GAP, path.kind), name=path.name * 0)
-    assert "most in device gap before `gemm`" in describe_verdict(sum_path(path), 2)
+    assert "most in device gap before `gemm`" in describe_path(sum_path(path), 2)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -168,7 +161,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
     path = make_path()._replace(
         names=["gemm\n\x1b[31m", "AllReduce", "cuda\tMalloc"], ranges=["for\rward", "load\ning"]
     )
-    assert describe_verdict(sum_path(path), 2).isprintable()
+    assert describe_path(sum_path(path), 2).isprintable()
     for line in (line for block in format_path(sum_path(path), 2, width) for line in block):
         assert line.isprintable() and len(line) <= width
 

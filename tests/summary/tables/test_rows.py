@@ -13,10 +13,11 @@ from nsys2prv_ng.summary.numbers.job import Cause, GpuNumbers, JobSummary
 from nsys2prv_ng.summary.numbers.late import list_stragglers
 from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathPart
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
-from nsys2prv_ng.summary.tables.bandwidth import list_bandwidth
-from nsys2prv_ng.summary.tables.causes import list_causes
-from nsys2prv_ng.summary.tables.efficiency import EfficiencyRow, list_parts, make_efficiency_table
-from nsys2prv_ng.summary.tables.path import list_path_rows
+from nsys2prv_ng.summary.tables.efficiency import list_parts, tabulate_efficiency
+from nsys2prv_ng.summary.tables.gpus import tabulate_causes
+from nsys2prv_ng.summary.tables.path import tabulate_path
+from nsys2prv_ng.summary.tables.waits import list_bandwidth, tabulate_bandwidth
+from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, Score, Share, Term
 from tests.summary.made import overview_of
 from tests.summary.made_summary import make_losses, make_summary
 
@@ -29,28 +30,40 @@ def found(samples: Path) -> JobSummary:
 # ---- causes ----------------------------------------------------------------------------------------------------------
 
 
+LABELS = {
+    "queued": "(already queued)",
+    "graph": "(in a CUDA graph)",
+    "unknown": "(no launch recorded)",
+    "cut": "(cut by the window)",
+}
+
+
+def label(cause: Cause) -> tuple[str, str]:
+    if cause.cause in LABELS:
+        return LABELS[cause.cause], ""
+    return cause.range or "(outside NVTX ranges)", cause.call or "(own code)"
+
+
 @pytest.mark.slow
 def test_causes_of_all_gpus(found: JobSummary) -> None:
-    rows = list_causes(found.gpus)
+    rows = tabulate_causes(found.gpus).rows
     causes = [cause for gpu in found.gpus for cause in gpu.idle_causes or []]
     assert len(rows) < len(causes)
-    assert sum(row.ns for row in rows) == sum(cause.ns for cause in causes) == sum(gpu.idle_ns for gpu in found.gpus)
-    assert [row.ns for row in rows] == sorted((row.ns for row in rows), reverse=True)
-    for row in rows:
-        if row.cause == "host":
-            alike = [c for c in causes if (c.range or "(outside NVTX ranges)", c.call or "(own code)") == row[1:3]]
-        else:
-            alike = causes
-        alike = [cause for cause in alike if cause.cause == row.cause]
-        assert row[3:5] == (sum(cause.ns for cause in alike), sum(cause.gaps for cause in alike))
+    whole = sum(gpu.idle_ns for gpu in found.gpus)
+    assert sum(cause.ns for cause in causes) == whole
+    times = []
+    for range_, call, *cells in rows:
+        alike = [cause for cause in causes if label(cause) == (str(range_), str(call))]
+        times.append(sum(cause.ns for cause in alike))
+        assert cells[:3] == [Ns(times[-1]), Share(times[-1], whole), Count(sum(cause.gaps for cause in alike))]
+    assert sum(times) == whole and times == sorted(times, reverse=True)
 
 
 @pytest.mark.slow
 def test_labels_of_causes(found: JobSummary) -> None:
-    names = ("queued", "graph", "unknown", "cut", "host")
-    causes = [Cause(cause=name, range="", call="", ns=10 - i, gaps=1) for i, name in enumerate(names)]
-    rows = list_causes([replace(found.gpus[0], idle_causes=causes), replace(found.gpus[0], idle_causes=None)])
-    assert [row[1:3] for row in rows] == [
+    causes = [Cause(cause=name, range="", call="", ns=10 - i, gaps=1) for i, name in enumerate([*LABELS, "host"])]
+    grid = tabulate_causes([replace(found.gpus[0], idle_causes=causes), replace(found.gpus[0], idle_causes=None)])
+    assert [tuple(map(str, row[:2])) for row in grid.rows] == [
         ("(already queued)", ""),
         ("(in a CUDA graph)", ""),
         ("(no launch recorded)", ""),
@@ -78,7 +91,7 @@ def test_the_gpu_that_has_most_of_a_cause(ranks: tuple[list[int], ...], shown: l
         )
         for i, (own, parts) in enumerate(zip(ranks, times, strict=True))
     ]
-    rows = {row.range: row.mostly_on for row in list_causes(gpus)}
+    rows = {str(row[0]): str(row[5]) for row in tabulate_causes(gpus).rows}
     assert [rows[name] for name in "fgh"] == shown
 
 
@@ -108,37 +121,51 @@ def make_gpu(number: int, ranks: list[int], causes: list[Cause]) -> GpuNumbers:
 # ---- efficiencies ----------------------------------------------------------------------------------------------------
 
 
-def list_children(rows: list[EfficiencyRow], parent: int) -> list[EfficiencyRow]:
+def list_scores(grid: Grid) -> list[tuple[Term, list[float | None]]]:
+    """The term and the values of each row."""
+    return [
+        (term, [cell.value for cell in cells if isinstance(cell, Score)])
+        for term, *cells in grid.rows
+        if isinstance(term, Term)
+    ]
+
+
+def list_children(rows: list[tuple[Term, list[float | None]]], parent: int) -> list[tuple[Term, list[float | None]]]:
     """The rows below one, down to the next that is as high."""
     children = []
+    depth = rows[parent][0].depth
     for row in rows[parent + 1 :]:
-        if row.depth <= rows[parent].depth:
+        if row[0].depth <= depth:
             break
-        if row.depth == rows[parent].depth + 1:
+        if row[0].depth == depth + 1:
             children.append(row)
     return children
+
+
+def list_titles(grid: Grid) -> list[str]:
+    return [column.title for column in grid.columns[1:]]
 
 
 @pytest.mark.slow
 def test_each_efficiency_is_the_product_of_those_below(found: JobSummary) -> None:
     assert found.efficiency is not None
-    table = make_efficiency_table(found.efficiency, found.steps)
-    assert [window.title for window in table.windows] == ["capture", "steps"] and not table.has_conventions
-    labels = [row.label for row in table.rows]
-    assert labels == [
+    grid = tabulate_efficiency(found.efficiency, found.steps)
+    assert list_titles(grid) == ["capture", "steps"] and not any(column.over for column in grid.columns)
+    rows = list_scores(grid)
+    assert [term.text for term, _ in rows] == [
         *("4 GPUs, parallel", "load balance", "communication", "orchestration"),
         *("4 main threads, parallel", "MPI parallel", "load balance", "communication", "device offload"),
     ]
     parents = 0
-    for index, row in enumerate(table.rows):
-        assert len(row.values) == 2 and row.about and not row.about.endswith(".")
-        children = list_children(table.rows, index)
+    for index, (term, values) in enumerate(rows):
+        assert len(values) == 2 and term.about and not term.about.endswith(".")
+        children = list_children(rows, index)
         if children:
             parents += 1
-            for column, value in enumerate(row.values):
-                assert value == pytest.approx(prod(child.values[column] or 0 for child in children))
+            for column, value in enumerate(values):
+                assert value == pytest.approx(prod(child[column] or 0 for _, child in children))
             # The definition names them as the table does.
-            assert row.about.endswith(": " + " x ".join(child.label for child in children))
+            assert term.about.endswith(": " + " x ".join(child.text for child, _ in children))
     assert parents == 3
 
 
@@ -162,15 +189,15 @@ def test_the_host_has_no_convention() -> None:
     useful = replace(efficiency.in_steps.nccl_as_useful, device=replace(device, parallel=1.0))
     in_steps = replace(efficiency.in_steps, nccl_as_useful=useful, window_ns=efficiency.window_ns // 2)
     efficiency = replace(efficiency, in_steps=in_steps)
-    table = make_efficiency_table(replace(efficiency, is_chosen=True), found.steps)
-    assert table.has_conventions and [window.title for window in table.windows] == ["chosen", "steps"]
-    by_label = {(row.depth, row.label): row.values for row in table.rows}
+    grid = tabulate_efficiency(replace(efficiency, is_chosen=True), found.steps)
+    assert list_titles(grid) == ["chosen", "steps", "chosen", "steps"]
+    assert [column.over for column in grid.columns[1:]] == [*["communication"] * 2, *["useful"] * 2]
+    by_label = {(term.depth, term.text): values for term, values in list_scores(grid)}
     assert by_label[0, "2 GPUs, parallel"] == [1.0, 0.5, 1.0, 1.0]
-    assert "device offload" not in {row.label for row in table.rows}
-    without_steps = make_efficiency_table(efficiency, None)
-    assert [window.name for window in without_steps.windows] == ["the capture"]
-    hosts = [row for row in make_efficiency_table(efficiency, found.steps).rows if row.key.startswith("mpi")]
-    assert hosts == []  # the capture has no main threads
+    assert "device offload" not in {text for _, text in by_label}
+    assert list_titles(tabulate_efficiency(efficiency, None)) == ["capture"]
+    labels = {term.text for term, _ in list_scores(tabulate_efficiency(efficiency, found.steps))}
+    assert not any("main thread" in text or "MPI" in text for text in labels)  # the capture has no main threads
 
 
 def test_parts_add_up(found: JobSummary) -> None:
@@ -239,50 +266,58 @@ def test_rows_of_the_path() -> None:
         followed=0,
         unsure=0,
     )
-    assert [tuple(row) for row in list_path_rows(path)] == [
-        ("Compute", "gemm", "", 100, 30, "2"),
-        ("Host code", "(own code)", "(outside NVTX ranges)", 40, None, "a task"),
-        ("CUDA call", "cudaMalloc", "layer", 10, None, "rank 1"),
+    rows: list[list[Cell]] = [
+        [Name("Compute"), Name("gemm"), Name(""), Ns(100), Share(100, 160), Ns(30), "2"],
+        [
+            Name("Host code"),
+            Name("(own code)"),
+            Name("(outside NVTX ranges)"),
+            Ns(40),
+            Share(40, 160),
+            Ns(None),
+            "a task",
+        ],
+        [Name("CUDA call"), Name("cudaMalloc"), Name("layer"), Ns(10), Share(10, 160), Ns(None), "rank 1"],
     ]
+    assert tabulate_path(path, has_several=True).rows == rows
+    assert tabulate_path(path, has_several=False).rows == [[*row[:5], "", ""] for row in rows]
 
 
 def test_bandwidth_of_one_size_in_two_communicators() -> None:
-    rows = list_bandwidth(
-        [
-            Bandwidth(
-                function="AllReduce",
-                communicator="a",
-                ranks=4,
-                bytes=1_000_000,
-                count=2,
-                ns=1000,
-                algorithm_bytes_per_s=300,
-                bus_bytes_per_s=450,
-            ),
-            Bandwidth(
-                function="AllReduce",
-                communicator="b",
-                ranks=4,
-                bytes=1_000_001,
-                count=1,
-                ns=3000,
-                algorithm_bytes_per_s=100,
-                bus_bytes_per_s=150,
-            ),
-            Bandwidth(
-                function="AllReduce",
-                communicator="c",
-                ranks=2,
-                bytes=9_000_000,
-                count=1,
-                ns=10,
-                algorithm_bytes_per_s=7,
-                bus_bytes_per_s=8,
-            ),
-        ]
-    )
-    assert [tuple(row) for row in rows] == [
+    bandwidth = [
+        Bandwidth(
+            function="AllReduce",
+            communicator="a",
+            ranks=4,
+            bytes=1_000_000,
+            count=2,
+            ns=1000,
+            algorithm_bytes_per_s=300,
+            bus_bytes_per_s=450,
+        ),
+        Bandwidth(
+            function="AllReduce",
+            communicator="b",
+            ranks=4,
+            bytes=1_000_001,
+            count=1,
+            ns=3000,
+            algorithm_bytes_per_s=100,
+            bus_bytes_per_s=150,
+        ),
+        Bandwidth(
+            function="AllReduce",
+            communicator="c",
+            ranks=2,
+            bytes=9_000_000,
+            count=1,
+            ns=10,
+            algorithm_bytes_per_s=7,
+            bus_bytes_per_s=8,
+        ),
+    ]
+    assert [tuple(row) for row in list_bandwidth(bandwidth)] == [
         ("AllReduce", 2, "9.00 MB", 9_000_000, 1, 10, 7.0, 8.0),
         ("AllReduce", 4, "1.00 MB", 3_000_001, 3, 4000, 150.0, 225.0),
     ]
-    assert rows[1].mean_ns == pytest.approx(4000 / 3)
+    assert [row[4] for row in tabulate_bandwidth(bandwidth).rows] == [Ns(10), Ns(4000 / 3)]

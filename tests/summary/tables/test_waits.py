@@ -26,7 +26,7 @@ from nsys2prv_ng.summary.numbers.waits import (
     RankWaits,
     WaitNumbers,
 )
-from nsys2prv_ng.summary.text import format_tables
+from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.formatting import format_window
 from tests.examples import examples
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
@@ -116,7 +116,7 @@ def found(samples: Path) -> JobSummary:
 
 
 def sections(found: JobSummary, waits: WaitNumbers | None, width: int = 100) -> list[str]:
-    return format_tables(replace(found, waits=waits), width).split("\n\n")
+    return format_summary(replace(found, waits=waits), width).split("\n\n")
 
 
 def verdicts(found: JobSummary, waits: WaitNumbers) -> list[str]:
@@ -375,7 +375,7 @@ def test_no_line_is_wider(found: JobSummary, width: int) -> None:
     costs = [cost_of(n, reason, 7 * S, long, long, long) for n, reason in enumerate((LAUNCH, DEVICE))]
     culprits = [culprit_of(n, reason, 7 * S, long, 2) for n, reason in enumerate((LAUNCH, DEVICE))]
     ranks = [rank_of(n, 999 * S, 123) for n in range(12)]
-    text = format_tables(replace(found, waits=waits_of(*ranks, culprits=culprits, costs=costs)), width)
+    text = format_summary(replace(found, waits=waits_of(*ranks, culprits=culprits, costs=costs)), width)
     assert max(map(len, text.splitlines())) <= width
 
 
@@ -405,7 +405,7 @@ def test_a_rank_whose_host_is_late(tmp_path: Path) -> None:
     [bandwidth] = found.waits.bandwidth
     assert (bandwidth.count, bandwidth.ns, bandwidth.bytes) == (4, 4 * (MS - 1_000), 4 * MS)
     assert bandwidth.algorithm_bytes_per_s == bandwidth.bus_bytes_per_s == round(4 * MS / (MS - 1_000) * 1e9)
-    assert "rank 1 is last in 4 of its 4 collectives: the others wait 8.00 ms for it" in format_tables(found)
+    assert "rank 1 is last in 4 of its 4 collectives: the others wait 8.00 ms for it" in format_summary(found)
     low, high = 11 * MS + 1_000 - 1, 12 * MS + MS // 2 - 1  # from the first event, at 1 ns
     part = overview_of(reports, Selection(window=(low, high))).waits
     assert part is not None
@@ -482,7 +482,7 @@ def test_a_summary_of_a_version_without_waits_is_loaded(found: JobSummary, tmp_p
             del task["waiting_ns"], task["gpu_waiting_ns"], task["unsplit_ns"]
     (tmp_path / "old.json").write_text(json.dumps(fields))
     old = JobSummary.load(tmp_path / "old.json")
-    assert old.waits is None and format_tables(old)
+    assert old.waits is None and format_summary(old)
 
 
 def test_waits_are_saved_and_loaded(found: JobSummary, tmp_path: Path) -> None:

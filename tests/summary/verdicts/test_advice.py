@@ -18,10 +18,10 @@ from nsys2prv_ng.summary.numbers.job import JobSummary, MemoryOperationNumbers, 
 from nsys2prv_ng.summary.numbers.wait_reasons import DEVICE, LAUNCH, UNKNOWN
 from nsys2prv_ng.summary.numbers.waits import LateCost, LongestWait, MpiWaits, WaitNumbers
 from nsys2prv_ng.summary.tables.efficiency import PARTS, WHOLE_GRAPHS
-from nsys2prv_ng.summary.text import format_tables
+from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts import advice
-from nsys2prv_ng.summary.verdicts.advice import make_advice
-from nsys2prv_ng.summary.verdicts.efficiency import make_graph_note
+from nsys2prv_ng.summary.verdicts.efficiency import describe_whole_graphs
+from nsys2prv_ng.summary.verdicts.verdicts import list_verdicts
 from tests.analysis.waits.waits_truth import find_truth
 from tests.conftest import Unpacked
 from tests.summary.made import overview_of
@@ -42,13 +42,12 @@ SHOWS_EXPOSED = ". The preset analysis/exposed_communication shows it"
 
 def advise(summary: JobSummary) -> str:
     """The sentence; empty if there is none. It is the last of the verdicts of the text."""
-    verdicts = make_advice(summary)
-    if not verdicts:
-        assert "Look first" not in format_tables(summary)
+    text = advice.advise(summary)
+    if not text:
+        assert "Look first" not in format_summary(summary)
         return ""
-    [(text, details, about)] = verdicts
-    assert (details, about) == ([], "advice")
-    paragraphs = [paragraph.splitlines() for paragraph in format_tables(summary, 1000).split("\n\n")[1:3]]
+    assert list_verdicts(summary)[-1] == (text, [], "advice")
+    paragraphs = [paragraph.splitlines() for paragraph in format_summary(summary, 1000).split("\n\n")[1:3]]
     assert text in [lines[-1] for lines in paragraphs]
     return text
 
@@ -123,8 +122,8 @@ def test_the_time_in_which_gpus_work_is_named_once(devices: int) -> None:
     summary = replace(summary, efficiency=replace(summary.efficiency, in_work=work, work_ns=(0, WINDOW)))
     says = "Look first at the host: 50.0% of the time in which GPUs work is lost as the host does not launch. "
     assert advise(summary).startswith(says)
-    [note] = make_graph_note(summary.efficiency, None)
-    assert note.text.startswith("30.0% of the time in which GPUs work is in CUDA graphs that nsys traced as a whole. ")
+    note = describe_whole_graphs(summary.efficiency, None)
+    assert note.startswith("30.0% of the time in which GPUs work is in CUDA graphs that nsys traced as a whole. ")
 
 
 OF_THE_CAPTURE = ["cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns"]

@@ -9,7 +9,7 @@ import pytest
 
 from nsys2prv_ng.summary.numbers.efficiency import StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.text import format_tables
+from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts.verdicts import format_verdicts, list_verdicts
 from tests.summary.made import overview_of
 
@@ -29,7 +29,7 @@ def test_order_and_words(found: JobSummary) -> None:
     texts = [text for verdict in verdicts for text in (verdict.text, *verdict.details)]
     assert all("\n" not in text and not text.startswith(" ") for text in texts)
     for width in (80, 100):
-        notes, others = (paragraph.splitlines() for paragraph in format_tables(lacking, width).split("\n\n")[1:3])
+        notes, others = (paragraph.splitlines() for paragraph in format_summary(lacking, width).split("\n\n")[1:3])
         assert " ".join(notes) == f"Note: {texts[0]}"
         assert " ".join(line.strip() for line in others) == " ".join(texts[1:])
         assert format_verdicts(verdicts, width) == [notes, others]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsys2prv_ng.summary.tables.largest import name_largest
+from nsys2prv_ng.summary.tables.gpus import name_largest
 
 
 @pytest.mark.parametrize(
