@@ -8,16 +8,21 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import typer.main
 
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import spell
-from nsys2prv_ng.cli.words import COMMANDS, put_command_first
+from nsys2prv_ng.cli.words import put_command_first
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.runtime.limits import keep_freed_memory
+
+_COMMANDS: Mapping[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 def main() -> NoReturn:
@@ -30,7 +35,7 @@ def main() -> NoReturn:
     gc.set_threshold(500_000)
     keep_freed_memory()
     try:
-        arguments = put_command_first(sys.argv[1:])
+        arguments = put_command_first(sys.argv[1:], _COMMANDS)
     except UsageError as error:
         sys.exit(_fail(str(error), error.exit_code))
     for signum in _SIGNALS:
@@ -80,7 +85,7 @@ def _run(arguments: list[str]) -> int:
             print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
             return 2
         if hasattr(error, "format_message"):  # typer's and click's errors of usage
-            command = arguments[0] + " " if arguments and arguments[0] in COMMANDS else ""
+            command = arguments[0] + " " if arguments and arguments[0] in _COMMANDS else ""
             return _fail(f"{error.format_message()} (see nsys2prv-ng {command}--help)", 2)
         if os.environ.get("NSYS2PRV_NG_TRACEBACK"):
             traceback.print_exc()

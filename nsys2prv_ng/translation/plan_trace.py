@@ -28,6 +28,7 @@ from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
+from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 from nsys2prv_ng.translation.overview import declare_types, make_overview
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
@@ -43,7 +44,7 @@ class TranslationPlan(ReadOptions):
 
     align_report: Path | None = None
     """File to write the clocks of the nodes to."""
-    wait_lines: int = 100_000
+    wait_lines: int = SHORTEST_LINE_NS
     """Length (ns) of the shortest wait that gets a line."""
     stats: Path | None = None
     """File to write the TranslationResult to, as JSON."""
