@@ -7,17 +7,16 @@ result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.api import check, compare, cut, inspect, merge, shard, summarize, translate
-from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
-from nsys2prv_ng.version import __version__
-
 if TYPE_CHECKING:
+    from nsys2prv_ng.api import check, compare, cut, inspect, merge, shard, summarize, translate
     from nsys2prv_ng.comparison.model import Comparison
     from nsys2prv_ng.cutting.result import CutResult
+    from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.summary.numbers.job import JobSummary
     from nsys2prv_ng.translation.result import TranslationResult
+    from nsys2prv_ng.version import __version__
 
 __all__ = [
     "CheckResult",
@@ -40,20 +39,29 @@ __all__ = [
     "translate",
 ]
 
-_RESULTS = {
+_HOMES = {
     "CheckResult": "paraver.checker.trace",
     "Comparison": "comparison.model",
     "CutResult": "cutting.result",
     "Inspection": "inspection.model",
     "JobSummary": "summary.numbers.job",
+    "ReportError": "errors",
+    "TranslationError": "errors",
     "TranslationResult": "translation.result",
+    "UsageError": "errors",
+    "__version__": "version",
 }
+"""The modules of names that are not calls."""
 
 
 def __getattr__(name: str) -> object:
-    """Import the class of a result when it is first named: these import numpy and more."""
-    if name not in _RESULTS:
+    """Import a name when it is first used: the command line handles signals before it imports what takes long."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_RESULTS[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'api')}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

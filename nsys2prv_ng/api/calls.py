@@ -16,7 +16,6 @@ from nsys2prv_ng.api.plans import make_plan, make_read_options, refuse_reading_o
 from nsys2prv_ng.api.sides import is_saved, list_side, name_side_traces, refuse_restrictions
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import (
-    AnyPath,
     CheckOptions,
     CompareOptions,
     CutOptions,
@@ -25,6 +24,7 @@ from nsys2prv_ng.options import (
     SummaryOptions,
     TranslateOptions,
 )
+from nsys2prv_ng.options.kinds import AnyPath
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.progress import Progress
 
@@ -55,7 +55,7 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     given = list_reports(reports)
     trace = check_path("output", output)
     check_names(given, trace)
-    progress = options.progress or Progress()
+    progress = options.display
     refuse_reading_options(given, options)
     plan = make_plan(options)
     with announce_compilation(progress.note), choose_engine(options, plan, trace.parent, trace.name) as own:
@@ -68,8 +68,9 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
 
     `reports`: as for translate. `JobSummary.save` and `JobSummary.load` keep the numbers as JSON.
     """
-    page = check_page(options.html)
-    given, progress = list_some_reports(reports), options.progress or Progress()
+    page, progress = options.html, options.display
+    check_page(page)
+    given = list_some_reports(reports)
     with choose_engine(options, make_read_options(options), _find_scratch()) as read_options:
         summary, pictures = _summarize(given, read_options, progress, draws=page is not None)
     if page is not None and pictures is not None:
@@ -121,7 +122,8 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
 
     if isinstance(sides, str | os.PathLike | JobSummary) or not isinstance(sides, Iterable):
         raise UsageError("give a list with the reports or the summary of each run", parameter="sides")
-    page, progress = check_page(options.html), options.progress or Progress()
+    page, progress = options.html, options.display
+    check_page(page)
     given = [side if isinstance(side, JobSummary) else list_side(side) for side in sides]
     if len(given) < 2:
         raise UsageError("give at least two", parameter="sides")
@@ -129,7 +131,7 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
     if len(labels) != len(given) or len(set(labels)) < len(labels) or not all(label.strip() for label in labels):
         raise UsageError(f"give {len(given)} names, one for each side, none twice", parameter="labels")
     refuse_restrictions(given, options)
-    traces = [] if options.traces is None else name_side_traces(Path(options.traces), labels, given)
+    traces = [] if options.traces is None else name_side_traces(options.traces, labels, given)
     loaded = [  # one after the other, as each takes memory
         (side, None) if isinstance(side, JobSummary) else _load_side(label, side, options, progress)
         for label, side in zip(labels, given, strict=True)
@@ -165,7 +167,7 @@ def _write_traces(
     shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
     if steps is not None:
         shared |= {"steps": steps, "skip_warmup": False}
-    progress = options.progress or Progress()
+    progress = options.display
     for file, side, own in zip(files, sides, made, strict=True):
         progress.note(f"translating {own.label}")
         kept = None if file == files[0] else files[0].with_suffix(".pcf")
@@ -201,7 +203,7 @@ def inspect(reports: Reports, options: InspectOptions) -> Inspection:
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.runtime.limits import count_usable_cores
 
-    progress = options.progress or Progress()
+    progress = options.display
     with announce_compilation(progress.note):
         return run(list_some_reports(reports), progress, options.jobs or count_usable_cores(), options.paraver_memory)
 
@@ -217,13 +219,13 @@ def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
     from nsys2prv_ng.runtime.jit import announce_compilation
 
     path = check_path("trace", trace)
-    progress = options.progress or Progress()
+    progress = options.display
     size = path.stat().st_size if path.is_file() else 0
     with announce_compilation(progress.note), progress.step(f"checking {path}", size, "B") as step:
         result = check_trace(path, progress=step.update)
     contents = result.contents
     for cfg in options.cfg or ():
-        result.cfgs[Path(cfg)] = check_cfg(Path(cfg), contents.config, contents.header, contents.types)
+        result.cfgs[cfg] = check_cfg(cfg, contents.config, contents.header, contents.types)
     return result
 
 
@@ -241,8 +243,8 @@ def cut(trace: AnyPath, output: AnyPath, options: CutOptions) -> CutResult:
     path, output = check_path("trace", trace), check_path("output", output)
     if options.time is None and options.ranks is None:
         raise UsageError("nothing to cut: choose a time, ranks, or both", see=("time", "ranks"))
-    selection = Selection(options.time, None if options.ranks is None else list(options.ranks))
-    progress = options.progress or Progress()
+    selection = Selection(options.time, options.ranks)
+    progress = options.display
     jobs = options.jobs or count_usable_cores()
     with announce_compilation(progress.note):
         return cut_trace(path, output, selection, progress, force=options.force, threads=jobs)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nsys2prv_ng.options import JobOptions
-from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from nsys2prv_ng.job.open_reports import ReadOptions
@@ -36,6 +35,6 @@ def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "")
     if name and shared != folder:  # traces of other folders may have the same name
         name += f".{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:8]}"
     kept = shared / (f"{name}.parts" if name else f".nsys2prv-ng.{os.getpid()}.{secrets.token_hex(4)}.parts")
-    progress = options.progress or Progress()
-    with DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name), note=progress.note) as engine:
+    note = options.display.note
+    with DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name), note=note) as engine:
         yield replace(plan, engine=engine)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from nsys2prv_ng.options import describe_keywords, list_options
+from nsys2prv_ng.text.option import list_options
 
 Keywords = ParamSpec("Keywords")
 Options = TypeVar("Options")
@@ -30,24 +30,25 @@ def takes_two(
     return lambda call: _take_keywords(call, options)
 
 
-def _take_keywords(call: Callable[..., Any], options: Callable[..., Any]) -> Callable[..., Any]:
+def _take_keywords(call: Callable[..., Any], options: Any) -> Callable[..., Any]:
     """Return a call with the signature, and the docstring, of both its own arguments and the keywords."""
-    own = [p for p in introspection.signature(call).parameters.values() if p.name != "options"]
+    arguments = [p for p in introspection.signature(call).parameters.values() if p.name != "options"]
+    keywords = introspection.signature(options).parameters.copy()
     described = list_options(options)
-    keywords = [
-        parameter.replace(annotation=described[name][0] if name in described else parameter.annotation)
-        for name, parameter in introspection.signature(options).parameters.items()
-    ]
-    signature = introspection.Signature([*own, *keywords])
+    for name, option in described.items():
+        given = option.given | None if option.default is None else option.given
+        keywords[name] = keywords[name].replace(annotation=given)
+    signature = introspection.Signature([*arguments, *keywords.values()])
 
     @wraps(call)
-    def take(*arguments: Any, **values: Any) -> Any:
+    def take(*given: Any, **values: Any) -> Any:
         try:
-            given = signature.bind(*arguments, **values).arguments
+            bound = signature.bind(*given, **values).arguments
         except TypeError as error:
             raise TypeError(f"{call.__name__}() {error}") from None
-        return call(*(given.pop(parameter.name) for parameter in own), options(**given))
+        return call(*(bound.pop(argument.name) for argument in arguments), options(**bound))
 
+    lines = [f"    {name}: {option.keyword_help or option.help}\n" for name, option in described.items()]
     take.__signature__ = signature  # type: ignore[attr-defined]
-    take.__doc__ = f"{call.__doc__}\n    Keywords:\n\n{describe_keywords(options)}\n"
+    take.__doc__ = f"{call.__doc__}\n    Keywords:\n\n{''.join(lines)}"
     return take

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.api.paths import to_path
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TraceOptions, TranslateOptions
-from nsys2prv_ng.options.parsing import GPU_TIME
+from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.sources import source_names
 
 if TYPE_CHECKING:
@@ -37,18 +35,18 @@ def make_read_options(options: JobOptions) -> ReadOptions:
             window=None if isinstance(options.time, str) else options.time,
             only_gpus=options.time == GPU_TIME,
             step=options.step,
-            steps=None if options.steps is None else (options.steps[0], options.steps[1]),
+            steps=options.steps,
             skips_warmup=options.skip_warmup,
             nvtx_range=options.nvtx_range,
             ranks=None if options.ranks is None else frozenset(options.ranks),
         ),
-        align=parse_alignment(os.fspath(options.align)),
+        align=parse_alignment(options.align),
         strict=options.strict,
         several_jobs=options.several_jobs,
         resources=Resources(
             jobs=options.jobs or count_usable_cores(),
             memory=get_default_memory() if options.memory is None else options.memory,
-            folder=to_path(options.tmp),
+            folder=options.tmp,
         ),
     )
 
@@ -104,12 +102,12 @@ def _choose_events(options: EventOptions, nvtx_range: str) -> tuple[tuple[Source
 
     if options.stack_depth > STACK_LEVELS:
         raise UsageError(f"must be at most {STACK_LEVELS}", parameter="stack_depth", value=options.stack_depth)
-    sources = select_sources(None if options.sources is None else list(options.sources), derived=options.derived)
+    sources = select_sources(options.sources, derived=options.derived)
     return sources, SourceOptions(
         nvtx_range=nvtx_range,
-        nvtx_domains=tuple(options.nvtx_domain or ()),
+        nvtx_domains=options.nvtx_domain or (),
         demangled_names=options.kernel_names == "demangled",
-        metrics=tuple(options.metrics or ()),
+        metrics=options.metrics or (),
         metrics_changes=options.metrics_changes,
         osrt_min=options.osrt_min,
         stack_depth=options.stack_depth,
@@ -127,25 +125,19 @@ def _make_trace_plan(
     from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
     shared = make_read_options(job)
-    gpus = None if options.gpus is None else frozenset(options.gpus)
+    selection = replace(
+        shared.selection,
+        gpus=None if options.gpus is None else frozenset(options.gpus),
+        shortest=options.min_duration or {},
+        folds_threads=options.fold_threads,
+    )
+    read = replace(shared, sources=sources, source_options=source_options, selection=selection, find_waits=find_waits)
     return TranslationPlan(
-        sources=sources,
-        source_options=source_options,
-        selection=replace(
-            shared.selection,
-            gpus=gpus,
-            shortest=dict(options.min_duration or {}),
-            folds_threads=options.fold_threads,
-        ),
-        align=shared.align,
-        find_waits=find_waits,
-        strict=shared.strict,
-        several_jobs=shared.several_jobs,
-        resources=shared.resources,
-        align_report=to_path(options.align_report),
+        **vars(read),
+        align_report=options.align_report,
         wait_lines=options.wait_lines,
-        stats=to_path(options.stats),
-        labels_from=to_path(options.labels_from),
+        stats=options.stats,
+        labels_from=options.labels_from,
         force=options.force,
         paraver_memory=options.paraver_memory,
         summary=options.summary,

@@ -11,8 +11,8 @@ from nsys2prv_ng.api.keywords import takes_two
 from nsys2prv_ng.api.paths import Reports, check_names, check_path, list_some_reports
 from nsys2prv_ng.api.plans import make_merge_plan, make_what_to_read
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import AnyPath, MergeOptions, ShardOptions
-from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.options import MergeOptions, ShardOptions
+from nsys2prv_ng.options.kinds import AnyPath
 from nsys2prv_ng.text.formatting import count_noun
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
     given, into = list_some_reports(reports), check_path("folder", folder)
     if into.name.endswith((".prv", ".prv.gz")):
         raise UsageError(f"{into}: is the name of a trace; give a folder to read the reports into")
-    progress = options.progress or Progress()
+    progress = options.display
     refuse_twice(given)
     refuse_missing(given)
     try:
@@ -60,7 +60,7 @@ def merge(folder: AnyPath, output: AnyPath, options: MergeOptions) -> Translatio
     check_names([shards], trace)
     if not find_shards([shards]):
         raise UsageError(f"{shards}: holds no reports that nsys2prv-ng shard read")
-    plan, progress = make_merge_plan(options), options.progress or Progress()
+    plan, progress = make_merge_plan(options), options.display
     with announce_compilation(progress.note):
         if options.only == "plan":
             parts = plan_parts(shards, trace, plan, options.parts, progress)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated
 
 from nsys2prv_ng.bundled.files import locate_bundled
 from nsys2prv_ng.errors import UsageError, escape_unprintable
-from nsys2prv_ng.text.option import Option
+from nsys2prv_ng.text.option import Flag, Integer, Text, Words
 
 _TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")
 _CORES_PER_GPU = 8
@@ -44,39 +43,29 @@ _OTHER_RENDEZVOUS = ("standalone", "master-addr", "master-port", "node-rank")
 class ScriptOptions:
     """The job for which the script is made. The defaults are the values in slurm.sh itself."""
 
-    nodes: Annotated[int, Option("Number of nodes.", metavar="N", minimum=1)] = 2
-    gpus_per_node: Annotated[int, Option("GPUs of each node, with one rank each.", metavar="N", minimum=1)] = 4
-    per_node: Annotated[bool, Option("Run one task per node, with one report: the command starts its ranks.")] = False
-    capture_range: Annotated[bool, Option("Profile only between cudaProfilerStart and cudaProfilerStop.")] = False
-    delay: Annotated[
-        int | None,
-        Option("Begin the profile so long after the start of the program.", metavar="SECONDS", default="0", minimum=0),
-    ] = None
-    duration: Annotated[
-        int | None,
-        Option(
-            "End the profile after this time; the program continues.",
-            metavar="SECONDS",
-            default="as long as the program",
-            minimum=1,
-        ),
-    ] = None
-    dependent: Annotated[bool, Option("Translate in a job of its own, however the first one ends.")] = False
-    dask: Annotated[
-        bool, Option("Translate on all nodes of the job, by Dask workers that start when the program has ended.")
-    ] = False
-    container: Annotated[
-        str,
-        Option("Run in a container: FILE.sif by Apptainer, others by srun's container plugin.", metavar="IMAGE"),
-    ] = ""
-    venv: Annotated[str, Option("Virtual environment of nsys2prv-ng.", metavar="DIR")] = ""
-    modules: Annotated[
-        Iterable[str] | None,
-        Option("Module to load, such as that of nsys; can be repeated.", metavar="NAME", flag="--module", repeats=True),
-    ] = None
-    account: Annotated[str, Option("Account that pays for the job.", metavar="NAME")] = ""
-    partition: Annotated[str, Option("Partition to run in.", metavar="NAME")] = ""
-    time_limit: Annotated[str, Option("Time limit of the job, as Slurm writes it.", metavar="HH:MM:SS")] = "00:30:00"
+    nodes: Integer[int] = Integer("Number of nodes.", 2, metavar="N", minimum=1)
+    gpus_per_node: Integer[int] = Integer("GPUs of each node, with one rank each.", 4, metavar="N", minimum=1)
+    per_node: Flag = Flag("Run one task per node, with one report: the command starts its ranks.")
+    capture_range: Flag = Flag("Profile only between cudaProfilerStart and cudaProfilerStop.")
+    delay: Integer[int | None] = Integer(
+        "Begin the profile so long after the start of the program.", metavar="SECONDS", minimum=0, shown="0"
+    )
+    duration: Integer[int | None] = Integer(
+        "End the profile after this time; the program continues.",
+        metavar="SECONDS",
+        minimum=1,
+        shown="as long as the program",
+    )
+    dependent: Flag = Flag("Translate in a job of its own, however the first one ends.")
+    dask: Flag = Flag("Translate on all nodes of the job, by Dask workers that start when the program has ended.")
+    container: Text = Text(
+        "Run in a container: FILE.sif by Apptainer, others by srun's container plugin.", metavar="IMAGE"
+    )
+    venv: Text = Text("Virtual environment of nsys2prv-ng.", metavar="DIR")
+    modules: Words = Words("Module to load, such as that of nsys; can be repeated.", metavar="NAME", flag="--module")
+    account: Text = Text("Account that pays for the job.", metavar="NAME")
+    partition: Text = Text("Partition to run in.", metavar="NAME")
+    time_limit: Text = Text("Time limit of the job, as Slurm writes it.", "00:30:00", metavar="HH:MM:SS")
     command: Sequence[str] = ()
     """The command that each task runs; by default a training with PyTorch."""
 

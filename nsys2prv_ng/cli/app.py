@@ -9,7 +9,6 @@ import typer
 from nsys2prv_ng.cli.cfgs import cfgs
 from nsys2prv_ng.cli.check import check
 from nsys2prv_ng.cli.compare import SidesCommand, compare
-from nsys2prv_ng.cli.completion import CompletedGroup
 from nsys2prv_ng.cli.cut import cut
 from nsys2prv_ng.cli.inspect import inspect
 from nsys2prv_ng.cli.merge import merge
@@ -17,6 +16,7 @@ from nsys2prv_ng.cli.shard import shard
 from nsys2prv_ng.cli.slurm import slurm
 from nsys2prv_ng.cli.summary import summary
 from nsys2prv_ng.cli.translate import translate
+from nsys2prv_ng.cli.words import CompletedGroup
 from nsys2prv_ng.version import __version__
 
 # Numba, pandas, pyarrow and json are imported where they are used, so that --help and errors of usage answer at once.

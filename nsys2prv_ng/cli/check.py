@@ -13,7 +13,6 @@ from nsys2prv_ng.cli.arguments import split_trace_and_cfgs
 from nsys2prv_ng.cli.options import with_options
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.options import CheckOptions
-from nsys2prv_ng.runtime.progress import choose_progress
 from nsys2prv_ng.text.formatting import count_noun
 
 
@@ -36,8 +35,8 @@ def check(
     Exit code 1 if they break a rule.
     """
     trace, cfgs = split_trace_and_cfgs(paths)
-    cfgs = [*map(Path, options.cfg or ()), *cfgs]
-    result = api.check(trace, cfg=cfgs, progress=choose_progress(quiet=quiet))
+    cfgs = [*(options.cfg or ()), *cfgs]
+    result = api.check(trace, cfg=cfgs, progress=options.progress)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in result.records.items())
     counts += (
         f"; {count_noun(result.tasks, 'task')}, {count_noun(result.rows, 'row')}, {count_noun(result.nodes, 'node')}"

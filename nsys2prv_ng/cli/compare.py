@@ -13,7 +13,7 @@ from nsys2prv_ng.cli.arguments import parse_percent, split_sides
 from nsys2prv_ng.cli.options import Json, NoProgress, with_options
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import CompareOptions
-from nsys2prv_ng.runtime.progress import Progress, choose_progress
+from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.model import Comparison
@@ -63,8 +63,8 @@ def compare(
         raise UsageError("cannot be combined with --json", parameter="--markdown")
     limit = None if fail_over is None else parse_percent(fail_over, "--fail-over")
     sides = split_sides(reports, _BETWEEN)
-    progress = choose_progress(quiet=quiet)
-    comparison = api.compare(sides, **{**vars(options), "progress": progress})
+    progress = options.display
+    comparison = api.compare(sides, **vars(options))
     print(_format(comparison, as_json=as_json, as_markdown=as_markdown, shows_all=shows_all))
     return 0 if limit is None else _judge(comparison, limit, progress)
 

@@ -10,7 +10,6 @@ import typer
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import with_options
 from nsys2prv_ng.options import CutOptions
-from nsys2prv_ng.runtime.progress import choose_progress
 
 
 @with_options(CutOptions)
@@ -28,6 +27,6 @@ def cut(
 
     It needs no reports, and little memory: for traces that are too large for Paraver.
     """
-    result = api.cut(trace, output, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    result = api.cut(trace, output, **vars(options))
     if not quiet:
         print(result.text())

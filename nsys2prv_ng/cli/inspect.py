@@ -12,7 +12,6 @@ from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, with_options
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.options import InspectOptions, TranslateOptions
-from nsys2prv_ng.runtime.progress import choose_progress
 
 if TYPE_CHECKING:
     from nsys2prv_ng.inspection.model import Inspection
@@ -29,7 +28,7 @@ def inspect(
 
     Exit code 1 if some of them cannot be read or translated.
     """
-    inspection = api.inspect(reports, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    inspection = api.inspect(reports, **vars(options))
     from nsys2prv_ng.inspection.text import escape_text, format_inspection
 
     if as_json:

@@ -11,7 +11,6 @@ import typer
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import with_options
 from nsys2prv_ng.options import JobOptions, MergeOptions, TranslateOptions
-from nsys2prv_ng.runtime.progress import choose_progress
 
 
 @with_options(MergeOptions)
@@ -26,7 +25,7 @@ def merge(
     At once, or in steps that are jobs of their own: --only plan, then --only write for each part, then --only join. The
     options of the plan are those of the trace.
     """
-    result = api.merge(folder, output, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    result = api.merge(folder, output, **vars(options))
     if result is None or quiet:
         return
     from nsys2prv_ng.cli.remedies import Given, print_result, print_summary

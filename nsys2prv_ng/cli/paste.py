@@ -7,11 +7,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from nsys2prv_ng.options import JobTime, MinDurations, Names, Numbers, StepWindow, TimeWindow, list_options
-from nsys2prv_ng.text.formatting import format_duration, format_number_ranges
-from nsys2prv_ng.text.option import Option
+from nsys2prv_ng.text.option import list_options
 
 _FEW = 3
 """Reports that are written one by one."""
@@ -57,36 +54,12 @@ def _find_common_start(texts: Sequence[str]) -> str:
 def spell_options(options: object, without: Iterable[str] = ()) -> list[str]:
     """Return the words for options that are not their defaults, as they are typed."""
     words: list[str] = []
-    default = type(options)()
-    for name, (kind, option) in list_options(type(options)).items():
+    for name, option in list_options(type(options)).items():
         value = getattr(options, name)
-        if name not in without and value != getattr(default, name):
-            flag = option.get_flag(name)
-            for typed in _spell_value(value, kind, option):
-                words += [flag, quote(typed)] if typed else [flag]
+        if name not in without and value != option.default:
+            for typed in option.spell(value):
+                words += [option.flag, quote(typed)] if typed else [option.flag]
     return words
-
-
-def _spell_value(value: Any, kind: Any, option: Option) -> list[str]:
-    """Return the value of an option as it is typed, once for each time; an empty text for a flag."""
-    if kind is bool:
-        return [""]
-    if kind == MinDurations:
-        return [f"{source}={format_duration(length)}" for source, length in value.items()]
-    if kind in (TimeWindow, JobTime, StepWindow) and not isinstance(value, str):
-        spell = str if kind == StepWindow else format_duration
-        return [":".join("" if limit is None else spell(limit) for limit in value)]
-    if kind == Numbers:
-        return [format_number_ranges(sorted(value))]
-    if option.repeats:
-        return list(value)
-    if kind == Names:
-        return [",".join(value)]
-    if option.unit == "ns":
-        return [format_duration(value)]
-    if option.unit == "bytes":
-        return [f"{value / 2**10:.10f}".rstrip("0").rstrip(".") + "K" if value else "0"]
-    return [os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
 
 
 def join_command(command: str, *words: str) -> str:

@@ -13,7 +13,6 @@ from nsys2prv_ng.cli.options import NoProgress, with_options
 from nsys2prv_ng.errors import UsageError, escape_unprintable
 from nsys2prv_ng.options import ShardOptions
 from nsys2prv_ng.report.formats import REPORTS_HELP
-from nsys2prv_ng.runtime.progress import choose_progress
 from nsys2prv_ng.text.formatting import count_noun
 
 
@@ -41,7 +40,7 @@ def shard(
         raise UsageError(f"no report to read into {folder}: nsys2prv-ng shard REPORT... FOLDER")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: is a file; the last argument must be the folder to read reports into")
-    api.shard(reports, folder, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    api.shard(reports, folder, **vars(options))
     if not quiet:
         from nsys2prv_ng.job.shards import find_shards
 

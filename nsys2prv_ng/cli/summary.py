@@ -5,7 +5,6 @@ from __future__ import annotations
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, TalpFolder, with_options
 from nsys2prv_ng.options import SummaryOptions
-from nsys2prv_ng.runtime.progress import choose_progress
 
 
 @with_options(SummaryOptions)
@@ -24,8 +23,8 @@ def summary(
         from nsys2prv_ng.summary.numbers.talp import check_folder
 
         check_folder(talp)
-    progress = choose_progress(quiet=quiet)
-    numbers = api.summarize(reports, **{**vars(options), "progress": progress})
+    progress = options.display
+    numbers = api.summarize(reports, **vars(options))
     for warning in numbers.warnings:
         progress.warn(warning)
     if as_json:

@@ -12,7 +12,6 @@ from nsys2prv_ng.cli.arguments import split_reports_and_trace
 from nsys2prv_ng.cli.options import with_options
 from nsys2prv_ng.options import TranslateOptions
 from nsys2prv_ng.report.formats import REPORTS_HELP
-from nsys2prv_ng.runtime.progress import choose_progress
 
 
 @with_options(TranslateOptions)
@@ -33,7 +32,7 @@ def translate(
 ) -> None:
     """Translate reports into one trace (the default)."""
     reports, output = split_reports_and_trace(paths, compress=compress)
-    result = api.translate(reports, output, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    result = api.translate(reports, output, **vars(options))
     from nsys2prv_ng.cli.remedies import Given, print_result, print_summary
 
     if not quiet:

@@ -5,17 +5,6 @@ the reference in docs/ is generated from those. Times are ns, sizes are bytes. E
 parameter, for values that cannot be meant.
 """
 
-from nsys2prv_ng.options.checked import (
-    AnyPath,
-    JobTime,
-    MinDurations,
-    Names,
-    Numbers,
-    StepWindow,
-    TimeWindow,
-    describe_keywords,
-    list_options,
-)
 from nsys2prv_ng.options.job import CompareOptions, InspectOptions, JobOptions, ReadingOptions, SummaryOptions
 from nsys2prv_ng.options.trace import EventOptions, MergeOptions, ShardOptions, TraceOptions, TranslateOptions
 from nsys2prv_ng.options.written import CheckOptions, CutOptions
@@ -34,25 +23,16 @@ ALL_OPTIONS = (
 
 __all__ = [
     "ALL_OPTIONS",
-    "AnyPath",
     "CheckOptions",
     "CompareOptions",
     "CutOptions",
     "EventOptions",
     "InspectOptions",
     "JobOptions",
-    "JobTime",
     "MergeOptions",
-    "MinDurations",
-    "Names",
-    "Numbers",
     "ReadingOptions",
     "ShardOptions",
-    "StepWindow",
     "SummaryOptions",
-    "TimeWindow",
     "TraceOptions",
     "TranslateOptions",
-    "describe_keywords",
-    "list_options",
 ]

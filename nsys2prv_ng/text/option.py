@@ -1,32 +1,222 @@
-"""How an option is described, once for the command line, the Python interface and the documentation."""
+"""Options: how each is described, and how its values are read, checked, spelled and completed.
+
+A class of options is a dataclass, and each of its fields is an option of some kind:
+
+    ranks: Numbers = Numbers("Only these ranks.", metavar="0-3,8", shown="all")
+
+A kind is a class: a descriptor that reads what the field is given, which is a text as people type it or a value of
+Python, and that keeps a plain value. The command line, the Python calls and the documentation are made from these
+fields. options/kinds.py has more kinds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import index
+from typing import Any, ClassVar, Generic, TypeVar
+
+from nsys2prv_ng.errors import UsageError
+
+Given = TypeVar("Given")
+Kept = TypeVar("Kept")
+Number = TypeVar("Number", int, int | None)
+
+DIGITS = "[0-9]{1,18}"
+"""Longer numbers do not fit into 64 bits, and Python reads no number of 4,300 digits."""
+MOST_ELEMENTS = 10**6
+"""More elements than a list can have: more than a job has ranks."""
+_LONGEST_SHOWN = 200
+"""Characters of a value that an error shows."""
+_MOST = 2**62
+"""Times are computed with 64 bits, from 1970 on."""
 
 
-@dataclass(frozen=True)
-class Option:
-    """The description of an option. It annotates the field of a dataclass, whose name, type and default are its own.
+class Option(Generic[Given, Kept]):
+    """An option. The name, and the words of the command line, are those of the field that it is assigned to.
 
-    `metavar` stands for the value in the help. `flag` is the command line's spelling, where it is not the name of the
-    field with dashes; `short` is one letter more. `default` says what None stands for.
-    `minimum` is the least value. `unit` is that of an integer, which people type with a unit of their own: 10us, 2G.
-    `repeats`: the option is typed once for each element. `keyword_help` describes the Python keyword, where the help of
-    the option does not fit it.
+    `metavar` stands for the value in the help. `shown` describes a
+    default of None. `flag` replaces the name of the field with dashes; `short` is one more letter. `keyword_help`
+    describes the Python keyword, if the help of the command line does not fit it.
     """
 
-    help: str
-    metavar: str = ""
-    flag: str = ""
-    short: str = ""
-    default: str = ""
-    minimum: int | None = None
-    unit: Literal["", "ns", "bytes"] = ""
-    repeats: bool = False
-    keyword_help: str = ""
+    given: Any = str
+    """The type of values that Python calls accept, besides None if that is the default."""
+    unset: ClassVar[Any] = None
+    """The default if the field names none."""
+    repeats: ClassVar[bool] = False
+    """Whether the option is typed once for each element."""
+    wanted = ""
+    """What an error asks for if a value has another type."""
 
-    def get_flag(self, name: str) -> str:
-        """Return the command line's spelling of a field."""
-        return self.flag or f"--{name.replace('_', '-')}"
+    def __init__(
+        self,
+        help: str,
+        default: Kept | None = None,
+        *,
+        metavar: str = "",
+        shown: str = "",
+        flag: str = "",
+        short: str = "",
+        keyword_help: str = "",
+    ) -> None:
+        self.help, self.metavar, self.shown = help, metavar, shown
+        self.flag, self.short, self.keyword_help = flag, short, keyword_help
+        self.name = ""
+        self.default: Kept = self.unset if default is None else default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+        self.flag = self.flag or f"--{name.replace('_', '-')}"
+
+    def __get__(self, instance: object, owner: type | None = None) -> Kept:
+        """Return the value of an instance, or of a class the default: dataclasses ask for it."""
+        return self.default if instance is None else instance.__dict__[self.name]
+
+    def __set__(self, instance: object, value: Given) -> None:
+        """Read and keep a value. Raises UsageError that names the parameter, and AttributeError for a change."""
+        if self.name in instance.__dict__:
+            raise AttributeError(f"{self.name} cannot be changed; make other options with dataclasses.replace")
+        is_unset = value is None and self.default is None
+        instance.__dict__[self.name] = None if is_unset else self.read(value, self.name)
+
+    def read(self, value: Any, name: str) -> Any:
+        """Return the value to keep for a given one. Raises UsageError that names the parameter and what to write."""
+        try:
+            return self.check(self.parse(value) if isinstance(value, str) else value)
+        except TypeError:
+            error = UsageError(f"give {self.wanted}")
+        except UsageError as raised:
+            error = raised
+        shown = value if error.value is None else error.value
+        shown = shown if len(repr(shown)) <= _LONGEST_SHOWN else None
+        raise UsageError(error.message, parameter=name, value=shown)
+
+    def parse(self, text: str) -> Any:
+        """Return the value that a text stands for. Raises UsageError."""
+        return text
+
+    def check(self, value: Any) -> Any:
+        """Return a value as plain types. Raises TypeError for another type, and UsageError for a wrong value."""
+        raise NotImplementedError
+
+    def spell(self, value: Any) -> list[str]:
+        """Return a value as people type it, once for each time; an empty text for a flag."""
+        return [str(value)]
+
+    def complete(self, start: str) -> list[str]:
+        """Return the values that begin with a text: of a metavar like auto|utc|FILE the words that are not capitals.
+
+        Shells themselves complete names of files.
+        """
+        words = self.metavar.split("|") if "|" in self.metavar else []
+        return [word for word in words if re.fullmatch("[a-z]+", word) and word.startswith(start)]
+
+
+def list_options(options: type[object]) -> dict[str, Option[Any, Any]]:
+    """Return the options that a class and its bases declare, by name."""
+    return {
+        name: option
+        for base in reversed(options.__mro__)
+        for name, option in vars(base).items()
+        if isinstance(option, Option)
+    }
+
+
+class Flag(Option[bool, bool]):
+    """True or False. On the command line it has no value: it turns the default around."""
+
+    given = bool
+    unset = False
+    wanted = "True or False"
+
+    def check(self, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise TypeError
+        return value
+
+    def spell(self, value: Any) -> list[str]:
+        return [""]
+
+
+class Text(Option[str, str]):
+    """A text; an empty one is no choice."""
+
+    unset = ""
+    wanted = "a text; '' is no choice"
+
+    def check(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise TypeError
+        return value
+
+
+class Integer(Option[Number | str, Number]):
+    """An integer of Python or numpy, or its digits."""
+
+    given = int | str
+    wanted = "an integer"
+
+    def __init__(self, help: str, default: Number | None = None, *, minimum: int | None = None, **described: str):
+        super().__init__(help, default, **described)
+        self.minimum = minimum
+
+    def parse(self, text: str) -> int:
+        if not re.fullmatch(rf"\s*-?{DIGITS}\s*", text):
+            raise UsageError("write a whole number")
+        return int(text)
+
+    def check(self, value: Any) -> int:
+        number = to_integer(value)
+        if self.minimum is not None and number < self.minimum:
+            raise UsageError(f"must be at least {self.minimum}")
+        return number
+
+
+class ListOption(Option[Given, Kept]):
+    """A list. Errors show the elements of an iterator, which is read only once."""
+
+    def __set__(self, instance: object, value: Given) -> None:
+        elements: Any = list(islice(value, MOST_ELEMENTS + 1)) if isinstance(value, Iterator) else value
+        super().__set__(instance, elements)
+
+
+class Words(ListOption[str | Iterable[str] | None, tuple[str, ...] | None]):
+    """A list of texts, typed one by one."""
+
+    given = str | Iterable[str]
+    repeats = True
+    wanted = "a list of texts"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        return (text,)
+
+    def check(self, value: Any) -> tuple[str, ...]:
+        words = tuple(list_elements(value))
+        if not all(isinstance(word, str) for word in words):
+            raise TypeError
+        return words
+
+    def spell(self, value: Any) -> list[str]:
+        return list(value)
+
+
+def to_integer(value: Any) -> int:
+    """Return an integer of Python or numpy as one of Python. Raises TypeError for others, and for bool."""
+    if isinstance(value, bool):
+        raise TypeError
+    number = index(value)
+    if abs(number) > _MOST:
+        raise UsageError("too large a number")
+    return number
+
+
+def list_elements(value: Any) -> list[Any]:
+    """Return the elements of a list. Raises TypeError for what is not one."""
+    if isinstance(value, str | bytes):
+        raise TypeError
+    elements = list(islice(value, MOST_ELEMENTS + 1))
+    if len(elements) > MOST_ELEMENTS:
+        raise UsageError("is longer than any job")
+    return elements

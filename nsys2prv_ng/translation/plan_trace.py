@@ -27,6 +27,7 @@ from nsys2prv_ng.records.gather import PlacedRun
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
+from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 from nsys2prv_ng.translation.overview import declare_types, make_overview
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount
@@ -42,7 +43,7 @@ class TranslationPlan(ReadOptions):
 
     align_report: Path | None = None
     """File for the node clocks."""
-    wait_lines: int = 100_000
+    wait_lines: int = SHORTEST_LINE_NS
     """Length of the shortest wait that gets a line (ns)."""
     stats: Path | None = None
     """File for the TranslationResult, as JSON."""

@@ -16,7 +16,6 @@ from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import collect_options, find_flag, spell
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.options import (
-    AnyPath,
     CheckOptions,
     CompareOptions,
     CutOptions,
@@ -25,9 +24,9 @@ from nsys2prv_ng.options import (
     ShardOptions,
     SummaryOptions,
     TranslateOptions,
-    list_options,
 )
-from nsys2prv_ng.options.checked import Paths
+from nsys2prv_ng.options.kinds import File, Files, WordOrFile
+from nsys2prv_ng.text.option import Flag, list_options
 from tests.cli.program_runs import run
 
 CLASSES = {
@@ -44,7 +43,7 @@ CLASSES = {
 
 
 def type_nothing(options: type) -> dict[str, object]:
-    return {name: False if kind is bool else None for name, (kind, _) in list_options(options).items()}
+    return {name: False if isinstance(option, Flag) else None for name, option in list_options(options).items()}
 
 
 @pytest.mark.parametrize("command", CLASSES)
@@ -52,8 +51,8 @@ def test_a_command_has_every_option_of_its_class(command: str) -> None:
     described = list_options(CLASSES[command])
     parameters = {parameter.name: parameter for parameter in typer.main.get_command(app).commands[command].params}
     assert set(described) <= set(parameters)
-    for name, (_, option) in described.items():
-        assert option.get_flag(name) in parameters[name].opts
+    for name, option in described.items():
+        assert option.flag in parameters[name].opts
         assert parameters[name].help == option.help
 
 
@@ -105,19 +104,19 @@ def test_errors_name_the_option_and_what_was_typed(name: str, text: object, mess
     assert spell(raised.value) == message
 
 
-PATHS = {AnyPath: "", AnyPath | None: "", Paths: ["given", ""]}
-"""Types of options that are paths, with an empty one."""
+PATHS = {File: "", WordOrFile: "", Files: ["given", ""]}
+"""Kinds of options that are paths, with an empty one."""
 
 
 @pytest.mark.parametrize("command", CLASSES)
 def test_an_empty_path_is_an_error(command: str) -> None:
     """It would be the current folder."""
     options = CLASSES[command]
-    for name, (kind, _) in list_options(options).items():
-        if kind in PATHS:
+    for name, option in list_options(options).items():
+        if type(option) in PATHS:
             with pytest.raises(UsageError) as raised:
-                collect_options(options, type_nothing(options) | {name: PATHS[kind]})
-            typed = " given " if kind == Paths else ""
+                collect_options(options, type_nothing(options) | {name: PATHS[type(option)]})
+            typed = " given " if isinstance(option, Files) else ""
             assert spell(raised.value) == f"{find_flag(name)}{typed}: must not be empty"
 
 
@@ -206,7 +205,7 @@ def test_only_the_command_line_spells_options() -> None:
 
     Pages may spell options: their readers use the command line.
     """
-    flags = {option.get_flag(name) for kind in CLASSES.values() for name, (_, option) in list_options(kind).items()}
+    flags = {option.flag for options in CLASSES.values() for option in list_options(options).values()}
     spelled = re.compile(rf"(?<![\w-])({'|'.join(sorted(flags))})(?![\w-])")
     described = {"job_script.py"}  # options of Slurm and nsys
     package = Path(nsys2prv_ng.__file__).parent

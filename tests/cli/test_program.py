@@ -379,6 +379,15 @@ def whole(tmp_path_factory):
     return reports, {path.name: path.read_bytes() for path in folder.iterdir()}, seconds
 
 
+def wait_until_handled(process):
+    """Wait until a process handles signals: before, it is Python that starts."""
+    status = Path(f"/proc/{process.pid}/status")
+    handled = 0
+    while not handled >> (signal.SIGTERM - 1) & 1 and process.poll() is None:
+        time.sleep(0.002)
+        handled = int(re.search(r"SigCgt:\s*(\w+)", status.read_text())[1], 16)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
 def test_killed_at_any_moment(whole, tmp_path, name):
@@ -394,7 +403,8 @@ def test_killed_at_any_moment(whole, tmp_path, name):
         command = [sys.executable, "-m", "nsys2prv_ng", *map(str, reports), str(folder / "out.prv"), "-j", "2"]
         command += ["--force"] if old else []
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        time.sleep(moments.uniform(0.1, seconds))
+        wait_until_handled(process)
+        time.sleep(moments.uniform(0, seconds))
         process.send_signal(getattr(signal, name))
         _, error = process.communicate(timeout=300)
         final = {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
@@ -404,6 +414,39 @@ def test_killed_at_any_moment(whole, tmp_path, name):
         if name != "SIGKILL":
             assert files(folder) == sorted(final)
             assert "internal error" not in error and "Traceback" not in error
+
+
+SIGNAL_AT_IMPORT = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["MODULE"]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), getattr(signal, os.environ["SIGNAL"]))
+
+sys.meta_path.insert(0, Finder())
+"""
+"""Sends a signal to this process when it first imports a module."""
+
+
+@pytest.mark.fast_cases(8)
+@pytest.mark.parametrize("start", [["-m", "nsys2prv_ng"], ["-c", "from nsys2prv_ng.cli.program import main; main()"]])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    "module",
+    ["nsys2prv_ng.cli.run", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds", "ctypes", "pandas"],
+)
+def test_a_signal_while_a_module_is_imported(tmp_path, module, name, start):
+    """From the first import on, an interrupt is one line."""
+    (tmp_path / "sitecustomize.py").write_text(SIGNAL_AT_IMPORT)
+    searched = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": searched, "MODULE": module, "SIGNAL": name}
+    command = [sys.executable, *start, str(SAMPLE), str(tmp_path / "out.prv")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=Path.cwd())
+    how = "interrupted" if name == "SIGINT" else "terminated"
+    assert assert_one_line(done, 128 + getattr(signal, name)).endswith(f"error: {how}; no unfinished trace is left")
+    assert not list(tmp_path.glob("out*"))
 
 
 @pytest.mark.slow
@@ -528,18 +571,18 @@ def test_a_signal_while_a_library_calls_back(tmp_path):
     """Nothing can be raised through C: what was raised there is not lost."""
     program = """
 import ctypes, sys, time
-from nsys2prv_ng.cli import program as cli
+from nsys2prv_ng.cli import program, run
 
 def call_back():
     print("called", flush=True)
     time.sleep(30)
 
-def app(*arguments, **options):
+def call_library(words):
     ctypes.CFUNCTYPE(None)(call_back)()
     time.sleep(30)
 
-cli.app = app
-cli.main()
+run.run = call_library
+program.main()
 """
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

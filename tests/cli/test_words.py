@@ -5,11 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import typer.main
 
-from nsys2prv_ng.cli.words import put_command_first
+from nsys2prv_ng.cli import words as cli_words
+from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.version import __version__
 from tests.cli.program_runs import run
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def put_command_first(words: list[str]) -> list[str]:
+    return cli_words.put_command_first(words, COMMANDS)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,13 @@ from __future__ import annotations
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options.parsing import (
-    parse_integer,
-    parse_min_durations,
-    parse_numbers,
-    parse_size,
-    parse_steps,
-    parse_time,
-    parse_window,
-)
+from nsys2prv_ng.options import JobOptions, TraceOptions
+from nsys2prv_ng.options.kinds import parse_time, parse_window
+from nsys2prv_ng.text.option import Integer, list_options
+
+DECLARED = list_options(JobOptions) | list_options(TraceOptions)
+parse_numbers, parse_size, parse_steps = (DECLARED[name].parse for name in ("ranks", "memory", "steps"))
+parse_integer = Integer("").parse
 
 
 @pytest.mark.parametrize(
@@ -40,17 +38,17 @@ def test_no_times(text):
 
 
 def test_numbers():
-    assert parse_numbers("0-3, 8") == {0, 1, 2, 3, 8}
+    assert parse_numbers("0-3, 8") == [0, 1, 2, 3, 8]
     for text in ("", "a", "3-1", "1-", "1,,2"):
         with pytest.raises(UsageError, match="is not a number"):
             parse_numbers(text)
 
 
 def test_shortest():
-    assert parse_min_durations(["nvtx=1ms"]) == {"nvtx": 10**6}
+    assert TraceOptions(min_duration="nvtx=1ms").min_duration == {"nvtx": 10**6}
     for text in ("nvtx", "nvtx=", "nvtx=1", "=1ms"):
         with pytest.raises(UsageError):
-            parse_min_durations([text])
+            TraceOptions(min_duration=text)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +66,9 @@ def test_no_sizes(text):
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "1e3", "0x1", "\u0663", "9" * 19, "1_0"])
 def test_no_integers(text):
-    assert [parse_integer(number, None) for number in ("7", " 12 ", "-3")] == [7, 12, -3]
+    assert [parse_integer(number) for number in ("7", " 12 ", "-3")] == [7, 12, -3]
     with pytest.raises(UsageError, match="write a whole number"):
-        parse_integer(text, None)
+        parse_integer(text)
 
 
 @pytest.mark.parametrize("digits", ["9" * 19, "9" * 5000, "\u0663"])

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from nsys2prv_ng.analysis.path.critical_path import find_critical_path
 from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.waits import find_waits
-from nsys2prv_ng.cli.program import app
+from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.job.open_reports import ReadOptions

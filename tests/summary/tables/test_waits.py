@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.options.parsing import parse_window
+from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.summary.compute.covered_time import CoveredTime
 from nsys2prv_ng.summary.compute.range_waits import choose_slowest
 from nsys2prv_ng.summary.numbers.job import JobSummary, RangeOfTask

@@ -1,0 +1,70 @@
+"""Runs a command line, and turns errors into a line and an exit code."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from nsys2prv_ng.cli import ending
+from nsys2prv_ng.cli.app import app
+from nsys2prv_ng.cli.ending import fail
+from nsys2prv_ng.cli.options import spell
+from nsys2prv_ng.cli.words import put_command_first
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.runtime.limits import keep_freed_memory
+
+
+def run(words: list[str]) -> int:
+    """Run the program with these words; return the exit code. Raises the exception of a signal."""
+    # Numpy's OpenBLAS would start a thread for each core. Nothing here is worth that, and sums of real numbers, as in
+    # the fit of the clocks, would depend on the number of cores.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Imports make 200,000 objects that stay: looking through them again and again takes a tenth of a second.
+    gc.set_threshold(500_000)
+    keep_freed_memory()
+    group: Any = typer.main.get_command(app)
+    try:
+        arguments = put_command_first(words, group.commands)
+    except UsageError as error:
+        return fail(str(error), error.exit_code)
+    try:
+        result = group.main(arguments, prog_name="nsys2prv-ng", standalone_mode=False)
+        sys.stdout.flush()
+    except TranslationError as error:
+        return fail(spell(error, arguments), error.exit_code)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (the reader of the output is gone)
+        return 1
+    except OSError as error:  # only the output of the program itself: all other files have errors of their own
+        return fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 1)
+    except MemoryError:
+        return fail("out of memory; translate fewer reports at once, or select fewer sources (see --sources)", 1)
+    except Exception as error:
+        if ending.received:
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+            return 2
+        if hasattr(error, "format_message"):  # typer's and click's errors of usage
+            command = arguments[0] + " " if arguments and arguments[0] in group.commands else ""
+            return fail(f"{error.format_message()} (see nsys2prv-ng {command}--help)", 2)
+        return fail(_describe_internal_error(error), 1)
+    return result if isinstance(result, int) else 0
+
+
+def _describe_internal_error(error: Exception) -> str:
+    """Return a line about an error of the program itself. Prints the traceback if a variable asks for it."""
+    if os.environ.get("NSYS2PRV_NG_TRACEBACK"):
+        traceback.print_exc()
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    return (
+        f"internal error, please report it: {what} (at {Path(where.filename).name}:{where.lineno};"
+        " NSYS2PRV_NG_TRACEBACK=1 shows more)"
+    )
