@@ -318,9 +318,10 @@ def list_spoken_names(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", DEVELOPERS_PAGES, ids=lambda page: page.name)
-def test_names_that_pages_for_developers_speak_of_are_defined(page: Path) -> None:
+def test_names_that_pages_for_developers_speak_of_are_defined(page: Path, pytestconfig: pytest.Config) -> None:
     defined, standard = list_definitions(), {"PWD", "map", "str", "int", "len", "print", "None", "Literal", "CI"}
     standard |= {path.stem.partition(".")[0] for path in REPORTS.rglob("*.sqlite")}  # real reports
+    standard |= {re.split(r"\W", marker)[0] for marker in pytestconfig.getini("markers")}
     scripts = "".join(path.read_text() for path in [*(ROOT / ".ci").iterdir(), *CODE])
     for name in list_spoken_names(page):
         if (re.fullmatch(SETTINGS, name) and name in scripts) or name.startswith("pytest."):

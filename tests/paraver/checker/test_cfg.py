@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.cli import program as cli
+from nsys2prv_ng.cli import run as program
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.trace import check_trace
@@ -43,7 +43,7 @@ def test_what_a_trace_holds(tmp_path: Path) -> None:
 
 
 def run(*arguments: object) -> int:
-    return cli._run([str(argument) for argument in arguments])
+    return program.run([str(argument) for argument in arguments])
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
