@@ -17,6 +17,7 @@ import pyarrow as pa
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.formats import find_format
+from nsys2prv_ng.report.readers import load_reader
 from nsys2prv_ng.report.table_reader import NULL, Among
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
@@ -65,7 +66,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._table_reader = find_format(path).load_reader()(path)
+        self._table_reader = load_reader(path)(path)
         self.tables = self._table_reader.tables
         if "StringIds" not in self.tables:
             self.close()
@@ -162,7 +163,7 @@ class Database:
 def load_libraries(exports: Iterable[Path]) -> None:
     """Import what reads these exports, so that processes forked later need not import it again."""
     for path in exports:
-        find_format(path).load_reader()
+        load_reader(path)
 
 
 def _choose_integers(table: Table, present: frozenset[str]) -> list[str]:

@@ -25,6 +25,7 @@ from nsys2prv_ng.report.export_errors import describe_failure, met_no_locks, wro
 from nsys2prv_ng.report.exported_times import CAPTURE, is_normalised, names_vclock
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
 from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
+from nsys2prv_ng.report.readers import load_reader
 
 # Options that make newer versions keep data that they drop by default, and the entry in the export's metadata that
 # records each option.
@@ -190,7 +191,7 @@ class _Maker:
         if target.exists() or "--tables" not in self._help:
             return
         self._export(SQLITE, apart, "--tables=META_DATA_.*", is_part=True)
-        with closing(SQLITE.load_reader()(apart)) as tables:
+        with closing(load_reader(apart)(apart)) as tables:
             is_present = CAPTURE in tables.tables
             columns = sorted(tables.list_columns(CAPTURE)) if is_present else ["name", "value"]
             values = {

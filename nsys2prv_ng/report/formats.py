@@ -1,19 +1,13 @@
-"""The formats of reports and their exports, each declared once: its names, its first bytes, and what reads it.
+"""The formats of reports and their exports, each declared once: its names and its first bytes.
 
-The module imports no library: the command line asks it for endings before it loads any.
+The module imports nothing: the command line asks it for endings before it loads anything, and readers for first bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from nsys2prv_ng.report.sqlite_file import SqliteFile
-    from nsys2prv_ng.report.table_folder import TableFolder
-    from nsys2prv_ng.report.table_reader import TableReader
+from typing import Final
 
 
 @dataclass(frozen=True)
@@ -24,8 +18,6 @@ class ExportFormat:
     """Its name in `nsys export --type`."""
     ending: str
     """What nsys adds to the name of a report to name its export."""
-    load_reader: Callable[[], Callable[[Path], TableReader]]
-    """Imports and returns what opens it; that raises ReportError for a path that is not an export, or is damaged."""
     first_bytes: tuple[bytes, ...]
     """The first bytes of its file, or of the files in its folder."""
     table_suffixes: tuple[str, ...] = ()
@@ -50,24 +42,10 @@ REPORT_ENDINGS: Final = (".nsys-rep", ".qdrep")
 """Endings of reports as nsys writes them."""
 
 
-def _load_folder_reader() -> type[TableFolder]:
-    from nsys2prv_ng.report.table_folder import TableFolder  # imports pyarrow.parquet
-
-    return TableFolder
-
-
-def _load_sqlite_reader() -> type[SqliteFile]:
-    from nsys2prv_ng.report.sqlite_file import SqliteFile
-
-    return SqliteFile
-
-
-PARQUET = ExportFormat("parquetdir", "_pqtdir", _load_folder_reader, (b"PAR1",), (".parquet",))
-ARROW = ExportFormat(
-    "arrowdir", "_arwdir", _load_folder_reader, (b"ARROW1", b"\xff\xff\xff\xff"), (".arrow", ".arrows")
-)
+PARQUET = ExportFormat("parquetdir", "_pqtdir", (b"PAR1",), (".parquet",))
+ARROW = ExportFormat("arrowdir", "_arwdir", (b"ARROW1", b"\xff\xff\xff\xff"), (".arrow", ".arrows"))
 """The first bytes are those of an Arrow file and an Arrow stream; other programs use the last suffix for streams."""
-SQLITE = ExportFormat("sqlite", ".sqlite", _load_sqlite_reader, (b"SQLite format 3\x00",))
+SQLITE = ExportFormat("sqlite", ".sqlite", (b"SQLite format 3\x00",))
 
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (PARQUET, ARROW, SQLITE)
 """Formats by preference.
@@ -101,9 +79,6 @@ def is_report_name(path: Path) -> bool:
 
 
 def find_format(export: Path) -> ExportFormat:
-    """Return the preferred format that is a folder or a file as `export` is, whatever its name.
-
-    All formats that are folders have the same reader, and there is only one format that is a file.
-    """
+    """Return the preferred format that is a folder or a file as `export` is, whatever its name."""
     is_folder = export.is_dir()
     return next(format for format in EXPORT_FORMATS if format.is_folder == is_folder)
