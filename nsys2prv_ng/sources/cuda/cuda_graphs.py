@@ -13,9 +13,10 @@ from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, select_operations
+from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 TABLE = Table(GRAPH, COLUMNS, {"graphId": NULL, "graphExecId": NULL, "correlationId": NULL})
@@ -64,19 +65,17 @@ def _add_launches(reader: ReportReader, result: Result) -> None:
         return
     rows, place, begin, end = select_operations(reader, result, GRAPH)
     labels = reader.labels
-    handle = labels.handle(types.GRAPH_LAUNCH)
     graphs, index = np.unique(columns["graphId"][rows], return_inverse=True)
     names = ["graph" if graph == NULL else f"graph {graph}" for graph in graphs]
-    opening = [Pair(handle, labels.name_ids(types.GRAPH_LAUNCH.names, names)[index])]
-    for name, event_type in (
+    launch = make_name_pair(labels, types.GRAPH_LAUNCH, index, names)
+    ids = (
         ("graphId", types.GRAPH_ID),
         ("graphExecId", types.GRAPH_EXEC_ID),
         ("correlationId", types.CORRELATION),
-    ):
-        value = columns[name][rows]
-        opening.append(Pair(labels.handle(event_type), value, value != NULL))
-    result.records.append(make_intervals(place, begin, end, opening, [handle]))
-    result.states.append(StateIntervals(place, begin, end, np.full(rows.size, types.RUNNING, np.int64)))
+    )
+    opening = [launch, *(make_number_pair(labels, event_type, columns[name][rows]) for name, event_type in ids)]
+    result.records.append(make_intervals(place, begin, end, opening, [launch.handle]))
+    result.add_states(place, begin, end, types.RUNNING)
 
 
 def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> None:
@@ -87,8 +86,7 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
         return
     labels = reader.labels
     index, names = reader.names(columns["nameId"][rows])
-    space = types.GRAPH_CREATION.names
-    pairs = [Pair(labels.handle(types.GRAPH_CREATION), labels.name_ids(space, names)[index])]
+    pairs = [make_name_pair(labels, types.GRAPH_CREATION, index, names)]
     for name, event_type in (
         ("graphId", types.GRAPH_ID),
         ("graphExecId", types.GRAPH_EXEC_ID),
@@ -98,7 +96,7 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
     ):
         value = columns.numbers.get(name)
         if value is not None and (value[rows] != NULL).any():
-            pairs.append(Pair(labels.handle(event_type), value[rows], value[rows] != NULL))
+            pairs.append(make_number_pair(labels, event_type, value[rows]))
     place = reader.places.threads(columns["globalTid"][rows], application=True)
     result.records.append(make_events(place, columns["start"][rows], pairs))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
@@ -13,8 +12,9 @@ from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, select_operations
 from nsys2prv_ng.sources.cuda.kernel_classes import classify
 from nsys2prv_ng.sources.cuda.launch_calls import compute_queue_delays
+from nsys2prv_ng.sources.shared.pairs import make_number_pair, register_used
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _ATTRIBUTES = {
@@ -54,25 +54,20 @@ def read(reader: ReportReader) -> Result:
     index, names = (demangled_index, demangled) if reader.options.demangled_names else (short_index, short)
     ids = np.zeros(rows.size, np.int64)
     for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
-        position, used = find_distinct(index[mask])
-        ids[mask] = labels.name_ids(space, [names[i] for i in used])[position]
+        ids[mask] = register_used(labels, space, names, index[mask])
     class_handle = labels.handle(types.KERNEL_CLASS)
 
     opening = [
         Pair(handles, ids),
         Pair(class_handle, classify(demangled)[demangled_index]),
-        *(
-            Pair(labels.handle(event_type), columns[name][rows], columns[name][rows] != NULL)
-            for name, event_type in _ATTRIBUTES.items()
-        ),
+        *(make_number_pair(labels, event_type, columns[name][rows]) for name, event_type in _ATTRIBUTES.items()),
         *read_graph_ids(reader, columns, rows),
     ]
     if source_names.DEVICE_ACTIVITY in reader.chosen:
-        delay = compute_queue_delays(reader, KERNEL, rows)
-        opening.append(Pair(labels.handle(types.QUEUE_DELAY), delay, delay != NULL))
+        opening.append(make_number_pair(labels, types.QUEUE_DELAY, compute_queue_delays(reader, KERNEL, rows)))
     result.records.append(make_intervals(place, begin, end, opening, [handles, class_handle]))
     state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)
-    result.states.append(StateIntervals(place, begin, end, state))
+    result.add_states(place, begin, end, state)
     return result
 
 

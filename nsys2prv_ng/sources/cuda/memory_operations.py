@@ -15,9 +15,10 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, select_operations
+from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 MEMCPY_TABLE = Table(
@@ -78,13 +79,11 @@ def _add_operations(reader: ReportReader, result: Result, table: str, source_kin
     if table == MEMCPY:
         cause = columns["migrationCause"][rows]
         opening.append(Pair(labels.handle(types.MIGRATION_CAUSE), cause + 1, np.isin(cause + 1, _CAUSES)))
-    correlation = columns["correlationId"][rows]
-    opening.append(Pair(labels.handle(types.CORRELATION), correlation, correlation != NULL))
+    opening.append(make_number_pair(labels, types.CORRELATION, columns["correlationId"][rows]))
     opening += read_graph_ids(reader, columns, rows)
 
     result.records.append(make_intervals(place, begin, end, opening, [operation, size]))
-    state = np.full(rows.size, types.MEMORY_TRANSFER, np.int64)
-    result.states.append(StateIntervals(place, begin, end, state))
+    result.add_states(place, begin, end, types.MEMORY_TRANSFER)
 
 
 SOURCE = Source(

@@ -15,6 +15,7 @@ from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources import source_names
+from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_TIME, find_unsound_times, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -52,9 +53,9 @@ def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
     value = np.where(np.isin(access + 1, list(ACCESSES)), access + 1, 1)
     pairs = [
         Pair(labels.handle(types.GPU_PAGE_FAULT), value),
-        Pair(labels.handle(types.GPU_PAGE_FAULTS), faults, faults != NULL),
+        make_number_pair(labels, types.GPU_PAGE_FAULTS, faults),
         Pair(labels.handle(types.GPU_PAGE_FAULT_TIME), end[rows] - begin[rows]),
-        Pair(labels.handle(types.GPU_PAGE_FAULT_ADDRESS), address, address != NULL),
+        make_number_pair(labels, types.GPU_PAGE_FAULT_ADDRESS, address),
     ]
     result.records.append(make_events(reader.place_gpus(get_process(pid[rows]), device[rows]), begin[rows], pairs))
 
@@ -72,11 +73,9 @@ def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
     # The instruction is the id of the function's name; if it is missing, the id of the module may be known.
     function, module, address = (columns[name][rows] for name in ("CpuInstruction", "module", "address"))
     index, names = reader.names(np.where(function == NULL, module, function))
-    labels = reader.labels
-    ids = labels.name_ids(types.CPU_PAGE_FAULT.names, names)[index]
     pairs = [
-        Pair(labels.handle(types.CPU_PAGE_FAULT), ids),
-        Pair(labels.handle(types.CPU_PAGE_FAULT_ADDRESS), address, address != NULL),
+        make_name_pair(reader.labels, types.CPU_PAGE_FAULT, index, names),
+        make_number_pair(reader.labels, types.CPU_PAGE_FAULT_ADDRESS, address),
     ]
     result.records.append(make_events(place, begin[rows], pairs))
 

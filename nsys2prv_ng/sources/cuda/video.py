@@ -19,6 +19,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import add_calls, select_sound_intervals
+from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -76,8 +77,7 @@ def _add_work(reader: ReportReader, result: Result) -> None:
         on = np.flatnonzero((kind == work_kind) & (lane == work_lane))
         if on.size:
             handle = reader.labels.handle(event_type)
-            number = Pair(reader.labels.handle(types.VIDEO_ENGINE), engine[on], engine[on] != NULL)
-            opening = [Pair(handle, value[on]), number]
+            opening = [Pair(handle, value[on]), make_number_pair(reader.labels, types.VIDEO_ENGINE, engine[on])]
             result.records.append(make_intervals(place[on], begin[on], end[on], opening, [handle]))
 
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, make_intervals
+from nsys2prv_ng.records.columns import make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
+from nsys2prv_ng.sources.shared.pairs import make_name_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 NSYS = "PROFILER_OVERHEAD"
@@ -62,13 +63,11 @@ def read(reader: ReportReader) -> Result:
     begin, end, kind = begin[rows], end[rows], kind[rows]
     place = reader.places.observed_threads(thread[rows])
     index, names = _name_rows(reader, name_id[rows], kind)
-    handle = reader.labels.handle(types.PROFILER_OVERHEAD)
-    ids = reader.labels.name_ids(types.PROFILER_OVERHEAD.names, names)[index]
-    result.records.append(make_intervals(place, begin, end, [Pair(handle, ids)], [handle]))
+    pair = make_name_pair(reader.labels, types.PROFILER_OVERHEAD, index, names)
+    result.records.append(make_intervals(place, begin, end, [pair], [pair.handle]))
 
     profiling = np.array([mark_profiling(name) for name in names], np.bool_)[index] & ~np.isin(kind, _DRIVER_TYPES)
-    state = np.full(int(profiling.sum()), types.PROFILING, np.int64)
-    result.states.append(StateIntervals(place[profiling], begin[profiling], end[profiling], state))
+    result.add_states(place, begin, end, np.where(profiling, types.PROFILING, -1))
     return result
 
 

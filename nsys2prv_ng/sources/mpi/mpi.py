@@ -33,9 +33,10 @@ from nsys2prv_ng.sources.mpi.parameters import (
     parse_rank,
 )
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
+from nsys2prv_ng.sources.shared.pairs import register_used
 from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
 _CALL = ("start", "end", "globalTid", "textId")
@@ -177,12 +178,10 @@ def _write(labels: Labels, result: Result, calls: MpiCalls, names: list[str], ke
     class_number = np.array([CLASSES.index(classify_call(text)) for text in names], np.int64)[name]
     for number in np.unique(class_number):
         here = class_number == number
-        used, position = np.unique(name[here], return_inverse=True)
-        ids = labels.name_ids(types.MPI_CALLS[CLASSES[number]].names, [names[i] for i in used])[position]
+        ids = register_used(labels, types.MPI_CALLS[CLASSES[number]].names, names, name[here])
         _write_class(labels, result, CLASSES[number], calls.take(here), ids, keys)
     state = np.array([get_state(text) for text in names], np.int64)[name]
-    place, begin, end = rows.place[calls.first], rows.begin[calls.first], rows.end[calls.last]
-    result.states.append(StateIntervals(place, begin, end, state))
+    result.add_states(rows.place[calls.first], rows.begin[calls.first], rows.end[calls.last], state)
 
 
 def _write_class(

@@ -25,13 +25,14 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
+from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
 _COLUMNS = ("start", "end", "globalTid", "textId")
 _MESSAGE = {"packedSize": NULL, "tag": NULL, "peerWorkerUid": NULL}
-CALLS = Table("UCP_EVENTS", _COLUMNS)
+CALLS = Table("UCP_EVENTS", _COLUMNS, _MESSAGE)
 SUBMISSIONS = Table("UCP_SUBMIT_EVENTS", _COLUMNS, _MESSAGE)
 TRANSFERS = Table("UCP_PROGRESS_EVENTS", _COLUMNS, _MESSAGE)
 WORKERS = Table("UCP_WORKERS", ("globalTid", "workerUid"))
@@ -51,8 +52,8 @@ def read(reader: ReportReader) -> Result:
     result = Result()
     _add_calls(reader, result)
     _add_transfers(reader, result)
-    own = reader.columns(WORKERS.name)
-    names, processes = map(_name_worker, own["workerUid"].tolist()), get_process(own["globalTid"]).tolist()
+    workers = reader.columns(WORKERS.name)
+    names, processes = map(_name_worker, workers["workerUid"].tolist()), get_process(workers["globalTid"]).tolist()
     peers = list(reader.labels.names.get(types.UCX_PEER.names, {}))
     result.join_data = Workers(peers, dict(zip(names, processes, strict=True)))
     return result
@@ -60,11 +61,9 @@ def read(reader: ReportReader) -> Result:
 
 def _add_calls(reader: ReportReader, result: Result) -> None:
     """Add an interval for each call."""
-    plain, submitting = (reader.columns(table.name) for table in (CALLS, SUBMISSIONS))
-    columns = {name: np.concatenate([plain[name], submitting[name]]) for name in _COLUMNS}
-    nothing = np.full(plain.rows, NULL, np.int64)
-    columns |= {name: np.concatenate([nothing, submitting[name]]) for name in _MESSAGE}
-    result.read += plain.rows + submitting.rows
+    tables = [reader.columns(table.name) for table in (CALLS, SUBMISSIONS)]
+    columns = {name: np.concatenate([table[name] for table in tables]) for name in (*_COLUMNS, *_MESSAGE)}
+    result.read += sum(table.rows for table in tables)
     rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
     if not rows.size:
         return
@@ -75,8 +74,8 @@ def _add_calls(reader: ReportReader, result: Result) -> None:
     handle = labels.handle(types.UCX_CALL)
     opening = [
         Pair(handle, _read_names(reader, text)),
-        Pair(labels.handle(types.UCX_BYTES), size, size != NULL),
-        Pair(labels.handle(types.UCX_TAG), tag, tag != NULL),
+        make_number_pair(labels, types.UCX_BYTES, size),
+        make_number_pair(labels, types.UCX_TAG, tag),
         Pair(labels.handle(types.UCX_PEER), _read_peers(reader, peer), peer != NULL),
     ]
     place = reader.places.threads(thread, application=True)
@@ -96,11 +95,10 @@ def _add_transfers(reader: ReportReader, result: Result) -> None:
     result.drop(f"more than {types.UCX_LANES} transfers at a time on its thread", int(beyond.sum()))
     names = _read_names(reader, text)
     place = reader.places.threads(thread, application=True)
-    bytes_handle = reader.labels.handle(types.UCX_TRANSFER_BYTES)
     for lane in np.unique(lanes[~beyond]):
         here = np.flatnonzero(lanes == lane)
         handle = reader.labels.handle(types.UCX_TRANSFERS[lane])
-        opening = [Pair(handle, names[here]), Pair(bytes_handle, size[here], size[here] != NULL)]
+        opening = [Pair(handle, names[here]), make_number_pair(reader.labels, types.UCX_TRANSFER_BYTES, size[here])]
         result.records.append(make_intervals(place[here], begin[here], end[here], opening, [handle]))
 
 

@@ -24,6 +24,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources import source_names
+from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -126,17 +127,16 @@ def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) ->
     labels = dict(zip(table["id"].tolist(), table.texts["label"].to_pylist(), strict=True))
     kind, kinds = pd.factorize(columns["congestionType"][rows])
     names = ["unknown" if code == NULL else labels.get(code) or f"type {code}" for code in kinds.tolist()]
-    ids = reader.labels.name_ids(types.IB_CONGESTION.names, names)
-    pairs = [Pair(reader.labels.handle(types.IB_CONGESTION), ids[kind])]
-    for event_type, column in (
+    numbers = (
         (types.IB_CONGESTION_FROM, "packetSLID"),
         (types.IB_CONGESTION_TO, "packetDLID"),
         (types.IB_CONGESTION_IN, "switchIngressPort"),
         (types.IB_CONGESTION_OUT, "switchEgressPort"),
-    ):
-        value = columns[column][rows]
-        pairs.append(Pair(reader.labels.handle(event_type), value, value != NULL))
-    return pairs
+    )
+    return [
+        make_name_pair(reader.labels, types.IB_CONGESTION, kind, names),
+        *(make_number_pair(reader.labels, event_type, columns[name][rows]) for event_type, name in numbers),
+    ]
 
 
 SOURCE = Source(

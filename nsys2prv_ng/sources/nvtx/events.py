@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_distinct_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import clamp_to_parents
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
@@ -17,6 +17,7 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
+from nsys2prv_ng.sources.shared.pairs import register_used
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -73,8 +74,7 @@ class Texts:
 
     def name_ids(self, labels: Labels, space: str, rows: IntArray) -> IntArray:
         """Return the ids of the rows' names; only names that occur in them are registered."""
-        position, used = find_distinct(self.name_index[self.index[rows]])
-        return labels.name_ids(space, [self.names[i] for i in used])[position]
+        return register_used(labels, space, self.names, self.name_index[self.index[rows]])
 
     def get_text(self, row: int) -> str:
         """Return the original text of one row."""

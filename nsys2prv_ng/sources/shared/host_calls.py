@@ -16,7 +16,7 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.text.formatting import format_duration
 
 
@@ -55,7 +55,10 @@ def add_calls(
     )
     sound = select_sound_calls(result, begin, end, thread)
     if system:
-        sound = _drop_short_calls(reader, result, begin, end, sound)
+        shortest = reader.options.osrt_min
+        is_long = end[sound] - begin[sound] >= shortest
+        result.drop(f"shorter than the minimum of {format_duration(shortest)}", int((~is_long).sum()))
+        sound = sound[is_long]  # the rest of nested calls nests as well
     if not sound.size:
         return
     rows = sound if rows is None else rows[sound]
@@ -77,7 +80,8 @@ def add_calls(
             opening = select(opening, calls)
             result.records.append(make_intervals(place[calls], begin[calls], end[calls], opening, [handle]))
     if choose_state is not None:
-        _add_states(result, place, begin, end, index, map(choose_state, names))
+        state = np.array([choose_state(name) for name in names], np.int64)
+        result.add_states(place, begin, end, state[index])
 
 
 def _assign_values(
@@ -95,14 +99,6 @@ def _assign_values(
     return [(numbered.event_type, is_numbered, values), (event_type, ~is_numbered, ids)]
 
 
-def _drop_short_calls(reader: ReportReader, result: Result, begin: IntArray, end: IntArray, rows: IntArray) -> IntArray:
-    """Return the rows that last as long as the user wants. The rest of nested calls nests as well."""
-    shortest = reader.options.osrt_min
-    is_long = end[rows] - begin[rows] >= shortest
-    result.drop(f"shorter than the minimum of {format_duration(shortest)}", int((~is_long).sum()))
-    return rows[is_long]
-
-
 def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
     """Return the rows of calls that have a thread, sound times (ns) and nest on their thread; drop the others."""
     rows = select_sound_intervals(result, begin, end, global_tid)
@@ -114,12 +110,3 @@ def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_ti
 def select_sound_intervals(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
     """Return the rows of intervals that have a thread and sound times (ns); drop the others."""
     return result.drop_rows({NO_THREAD: global_tid == NULL, **find_unsound_times(begin, end)})
-
-
-def _add_states(
-    result: Result, place: IntArray, begin: IntArray, end: IntArray, index: IntArray, state_of_name: Iterable[int]
-) -> None:
-    """Add what threads do within calls: the state of each distinct name, or -1, and the index of each call's name."""
-    state = np.array(list(state_of_name), np.int64)[index]
-    has_state = state >= 0
-    result.states.append(StateIntervals(place[has_state], begin[has_state], end[has_state], state[has_state]))

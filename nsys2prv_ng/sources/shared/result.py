@@ -106,6 +106,12 @@ class Result:
         if place.size:
             self.records.append(make_intervals(place, begin, end, opening, closing))
 
+    def add_states(self, place: IntArray, begin: IntArray, end: IntArray, state: IntArray | int) -> None:
+        """Add the states that n intervals ask for; -1 stands for none."""
+        states = StateIntervals(place, begin, end, np.full(place.size, state, np.int64))
+        has_state = states.state >= 0
+        self.states.append(states if has_state.all() else StateIntervals(*(column[has_state] for column in states)))
+
     def copy_records(self) -> Result:
         """Return a result with the records and counts of this one, to change them elsewhere."""
         return replace(
