@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.lanes import clamp_to_parents
+from nsys2prv_ng.intervals.lanes import assign_lanes, clamp_to_parents, mark_crossing
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.report.database import NULL, Columns, Table
@@ -94,7 +94,7 @@ class NvtxEvents:
     domain: IntArray
     """Index of the domain of each of `rows`."""
     ends: IntArray
-    """End of every row of the table (ns)."""
+    """End of every row of the table (ns): NO_END for a range without an end, unless a range around it ends."""
     domains: list[str]
     """Names of the domains, sorted; the default domain has an empty one."""
     categories: dict[tuple[int, ...], str]
@@ -115,9 +115,17 @@ class NvtxEvents:
         rows = self.rows[self.domain == self.domains.index(domain)]
         return rows[np.isin(self.columns["eventType"][rows], kinds)]
 
-    def get_ends(self, rows: IntArray) -> IntArray:
-        """Return the ends of ranges (ns); NO_END for one without an end, unless a range around it ends."""
-        return self.ends[rows]
+    def find_nesting_sets(self, domain: str) -> list[IntArray]:
+        """Return the rows of a domain's ranges in sets that nest on each thread: push/pop, then start/end by lane.
+
+        Push/pop ranges that cross another range are in no set.
+        """
+        tid, begin = self.columns["globalTid"], self.columns["start"]
+        rows = self.select_domain(domain, PUSH_POP)
+        sets = [rows[~mark_crossing(tid[rows], begin[rows], self.ends[rows])]]
+        rows = self.select_domain(domain, START_END)
+        lanes = assign_lanes(tid[rows], begin[rows], self.ends[rows])
+        return sets + [rows[lanes == lane] for lane in np.unique(lanes)]
 
 
 def read_nvtx_events(reader: ReportReader) -> NvtxEvents:

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.intervals.lanes import assign_lanes, mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
@@ -32,7 +31,6 @@ from nsys2prv_ng.sources.nvtx.events import (
     NVTX,
     PUSH_POP,
     REAL_PAYLOADS,
-    START_END,
     TABLE,
     NvtxEvents,
     read_nvtx_events,
@@ -62,7 +60,7 @@ def read(reader: ReportReader) -> Result:
     result.join_data = (reader.options.nvtx_domains, events.domains)
     if reader.options.nvtx_range:
         rows = events.find_matching(reader.options.nvtx_range)
-        result.windows = np.stack([events.columns["start"][rows], events.get_ends(rows)], axis=1)
+        result.windows = np.stack([events.columns["start"][rows], events.ends[rows]], axis=1)
     return result
 
 
@@ -88,30 +86,22 @@ class _DomainWriter:
 
     def write(self) -> None:
         """Add the domain's ranges and marks."""
-        self._write_push_pop(self.events.select_domain(self.domain, PUSH_POP))
-        self._write_start_end(self.events.select_domain(self.domain, START_END))
+        nesting, *lanes = self.events.find_nesting_sets(self.domain)
+        crossing = self.events.select_domain(self.domain, PUSH_POP).size - nesting.size
+        self.result.drop("partly overlaps another range of its thread and domain", crossing)
+        self._write_ranges(nesting, families.make_nvtx_range(self.domain))
+        beyond = sum(rows.size for rows in lanes[families.NVTX_LANES :])
+        self.result.drop(f"more than {families.NVTX_LANES} start/end ranges open on its thread", beyond)
+        for lane, rows in enumerate(lanes[: families.NVTX_LANES]):
+            self._write_ranges(rows, families.make_nvtx_lane(self.domain, lane))
         marks = self.events.select_domain(self.domain, MARK)
         if marks.size:
             pairs = [self._make_name(families.make_nvtx_mark(self.domain), marks), *self._make_attributes(marks)]
             self.result.records.append(make_events(self._get_places(marks), self.columns["start"][marks], pairs))
 
-    def _write_push_pop(self, rows: IntArray) -> None:
-        crosses = mark_crossing(
-            self.columns["globalTid"][rows], self.columns["start"][rows], self.events.get_ends(rows)
-        )
-        self.result.drop("partly overlaps another range of its thread and domain", int(crosses.sum()))
-        self._write_ranges(rows[~crosses], families.make_nvtx_range(self.domain))
-
-    def _write_start_end(self, rows: IntArray) -> None:
-        lanes = assign_lanes(self.columns["globalTid"][rows], self.columns["start"][rows], self.events.get_ends(rows))
-        beyond = lanes >= families.NVTX_LANES
-        self.result.drop(f"more than {families.NVTX_LANES} start/end ranges open on its thread", int(beyond.sum()))
-        for lane in np.unique(lanes[~beyond]):
-            self._write_ranges(rows[lanes == lane], families.make_nvtx_lane(self.domain, int(lane)))
-
     def _write_ranges(self, rows: IntArray, event_type: EventType) -> None:
         """Add intervals of rows that nest. Both ends are on the thread that started the range."""
-        end = self.events.get_ends(rows)
+        end = self.events.ends[rows]
         if not rows.size:
             return
         pairs = [self._make_name(event_type, rows), *self._make_attributes(rows)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import combine_columns, encode_rows, find_distinct
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import assign_lanes, mark_crossing
+from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.columns import Pair, make_intervals
@@ -20,7 +20,7 @@ from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, launch_calls, memory_operations
 from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
-from nsys2prv_ng.sources.nvtx.events import PUSH_POP, START_END, NvtxEvents
+from nsys2prv_ng.sources.nvtx.events import NvtxEvents
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import Source
@@ -54,19 +54,9 @@ def read(reader: ReportReader) -> Result:
         return result
     events, launched = reader.once(nvtx_events.read_nvtx_events), find_launched(reader)
     for domain in sorted(events.selected):
-        projections = [project(events, rows, launched) for rows in find_nesting_sets(events, domain)]
+        projections = [project(events, rows, launched) for rows in events.find_nesting_sets(domain)]
         _write(reader, result, events, domain, projections)
     return result
-
-
-def find_nesting_sets(events: NvtxEvents, domain: str) -> list[IntArray]:
-    """Return the rows of a domain's ranges in sets that nest on each thread: push/pop, and each start/end lane."""
-    tid, begin = events.columns["globalTid"], events.columns["start"]
-    rows = events.select_domain(domain, PUSH_POP)
-    sets = [rows[~mark_crossing(tid[rows], begin[rows], events.get_ends(rows))]]
-    rows = events.select_domain(domain, START_END)
-    lanes = assign_lanes(tid[rows], begin[rows], events.get_ends(rows))
-    return sets + [rows[lanes == lane] for lane in np.unique(lanes)]
 
 
 def find_launched(reader: ReportReader) -> LaunchedOperations:
@@ -90,10 +80,10 @@ def find_launched(reader: ReportReader) -> LaunchedOperations:
 def project(events: NvtxEvents, rows: IntArray, launched: LaunchedOperations) -> Projections:
     """Return the ranges `rows`, which nest on their threads, on each stream that they or ranges within launched on."""
     tid, begin = events.columns["globalTid"], events.columns["start"]
-    rows = rows[np.lexsort((-events.get_ends(rows), begin[rows], tid[rows]))]
+    rows = rows[np.lexsort((-events.ends[rows], begin[rows], tid[rows]))]
     order = np.lexsort((launched.called, launched.global_tid))
     innermost, parent, depth = find_innermost(
-        tid[rows], begin[rows], events.get_ends(rows), launched.global_tid[order], launched.called[order]
+        tid[rows], begin[rows], events.ends[rows], launched.global_tid[order], launched.called[order]
     )
     parts = np.stack([innermost, *(column[order] for column in (launched.place, launched.begin, launched.end))])
     parts = parts[:, innermost >= 0]
