@@ -16,7 +16,7 @@ from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
 from nsys2prv_ng.sources.nccl import payload
 from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, make_table, read_calls
-from nsys2prv_ng.sources.nccl.collectives import collect_evidence
+from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.kernels import (
     NcclKernels,
     SharedCalls,
@@ -25,7 +25,6 @@ from nsys2prv_ng.sources.nccl.kernels import (
     parse_function,
     read_kernels,
 )
-from nsys2prv_ng.sources.nccl.message_evidence import collect_messages
 from nsys2prv_ng.sources.nccl.messages import join, make_join_data
 from nsys2prv_ng.sources.nccl.payload_events import (
     PayloadOwners,
