@@ -9,8 +9,6 @@ Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from nsys2prv_ng.arrays import row_keys as keys
@@ -23,7 +21,7 @@ from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
+from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, make_typed_block, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _VALUES = "CPU counters"
@@ -61,21 +59,19 @@ def read(reader: ReportReader) -> Result:
 
 
 def _add_perf(reader: ReportReader, result: Result) -> None:
-    table = reader.columns(METRICS.name)
-    texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
-    metric_texts = dict(zip(table["id"].tolist(), texts, strict=True))
+    texts = {number: (name, unit) for number, name, unit in reader.list_rows(METRICS.name, "id", "name", "unit")}
     components = _read_components(reader)
 
     def get_component(key: Key) -> NodePart | None:
         return None if key[1] == NULL else NodePart(components.get(key[1], f"CPU {key[1]}"), key)
 
     def make_raw(key: Key) -> EventType:
-        name, unit = metric_texts.get(key[0], ("", ""))
+        name, unit = texts.get(key[0], ("", ""))
         name = name or f"CPU counter {key[0]}"
         return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=key[0])
 
     def make_metric(key: Key) -> EventType:
-        name, unit = metric_texts.get(key[0], ("", ""))
+        name, unit = texts.get(key[0], ("", ""))
         name = name or f"CPU metric {key[0]}"
         return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
 
@@ -96,9 +92,8 @@ def _make_raw_block(columns: Columns) -> Block:
 
 def _read_components(reader: ReportReader) -> dict[int, str]:
     """Return the names of components by their ids; an id without a name is the number of a core."""
-    table = reader.columns(COMPONENTS.name)
-    texts = zip(table["componentId"].tolist(), table["instance"].tolist(), table.texts["name"].to_pylist(), strict=True)
-    return {i: name if instance == NULL else f"{name} {instance}" for i, instance, name in texts if name}
+    rows = reader.list_rows(COMPONENTS.name, "componentId", "instance", "name")
+    return {number: name if instance == NULL else f"{name} {instance}" for number, instance, name in rows if name}
 
 
 # ---- counters of the performance monitoring unit ---------------------------------------------------------------------
@@ -106,8 +101,8 @@ def _read_components(reader: ReportReader) -> dict[int, str]:
 
 def _add_pmu(reader: ReportReader, result: Result) -> None:
     """Add the values of events. An event has a time, a core and several values."""
-    events, values, names = (reader.columns(table.name) for table in (PMU, PMU_VALUES, PMU_NAMES))
-    counter_names = dict(zip(names["id"].tolist(), names.texts["event_name"].to_pylist(), strict=True))
+    events, values = reader.columns(PMU.name), reader.columns(PMU_VALUES.name)
+    counter_names = dict(reader.list_rows(PMU_NAMES.name, "id", "event_name"))
     ids = events["counter_id"]
     first = np.flatnonzero((ids != NULL) & ~keys.mark_duplicates(ids))
     event = keys.find_rows([ids[first]], [values["id"]])
@@ -137,9 +132,8 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
 
 def _add_soc(reader: ReportReader, result: Result) -> None:
     """Add metrics of the system on chip, which are in a table like that of GPU metrics."""
-    table = reader.columns(SOC_NAMES.name)
-    kinds: Iterable[Key] = zip(table["typeId"].tolist(), table["metricId"].tolist(), strict=True)
-    metric_names = dict(zip(kinds, table.texts["metricName"].to_pylist(), strict=True))
+    rows = reader.list_rows(SOC_NAMES.name, "typeId", "metricId", "metricName")
+    metric_names: dict[Key, str | None] = {(type_id, metric_id): name for type_id, metric_id, name in rows}
 
     def get_device(key: Key) -> NodePart | None:
         return None if key[0] == NULL else NodePart("SoC", key)
@@ -148,13 +142,8 @@ def _add_soc(reader: ReportReader, result: Result) -> None:
         stem, unit = families.split_name_and_unit(metric_names.get(key) or f"SoC metric {key[1]}")
         return families.make_node_metric(source_names.CPU_COUNTERS, stem, unit)
 
-    blocks = reader.read_by_block(SOC.name, _make_soc_block)
+    blocks = reader.read_by_block(SOC.name, make_typed_block)
     add_node_samples(reader, result, blocks, get_device, make_metric, "SoC metrics")
-
-
-def _make_soc_block(columns: Columns) -> Block:
-    time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])
-    return make_block(time, [columns["typeId"]], [columns["typeId"], columns["metricId"]], columns["value"])
 
 
 SOURCE = Source(

@@ -19,7 +19,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.patterns import match_patterns
@@ -30,9 +30,9 @@ from nsys2prv_ng.sources.shared.samples import (
     Key,
     Samples,
     join_blocks,
-    make_block,
     make_keys,
     make_records,
+    make_typed_block,
     select_sound,
 )
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -68,7 +68,7 @@ def read(reader: ReportReader) -> Result:
         result.read = read_json_samples(reader)  # nsys exports the same report anew with a table of metrics
         result.drop(ONLY_JSON, result.read)
         return result
-    blocks = reader.read_by_block(METRICS, _make_block)
+    blocks = reader.read_by_block(METRICS, make_typed_block)
     index, names = _find_metrics(reader, blocks)
     samples = join_blocks(blocks, _find_gpus(blocks), index)
     result.read = samples.time.size
@@ -104,20 +104,10 @@ def read_json_types(reader: ReportReader) -> IntArray:
     return np.unique(np.concatenate([types["typeId"][has_metrics], reader.columns(NAMES.name)["typeId"]]))
 
 
-def _make_block(columns: Columns) -> Block:
-    type_id, time = columns["typeId"], columns["timestamp"]
-    time = np.where(time != NULL, time, columns["rawTimestamp"])
-    return make_block(time, [type_id], [type_id, columns["metricId"]], columns["value"])
-
-
 def _find_metrics(reader: ReportReader, blocks: Sequence[Block]) -> tuple[dict[Key, int], list[tuple[str, int]]]:
     """Return (index into the metrics by type and metric, -1 for no metric; their names with one of their ids)."""
-    table = reader.columns(NAMES.name)
-    named = {
-        (int(t), int(m)): name
-        for t, m, name in zip(table["typeId"], table["metricId"], table.texts["metricName"].to_pylist(), strict=True)
-        if name
-    }
+    rows = reader.list_rows(NAMES.name, "typeId", "metricId", "metricName")
+    named = {(type_id, metric_id): name for type_id, metric_id, name in rows if name}
     _, kinds = make_keys(blocks)
     # In the order in which the types, then the metrics, first occur.
     type_order, metric_order = (

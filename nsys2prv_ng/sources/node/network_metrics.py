@@ -84,25 +84,21 @@ def _make_part(names: Mapping[int, str], kind: str, device: Key) -> NodePart | N
 
 def _read_metric_names(reader: ReportReader) -> dict[Key, tuple[str, str]]:
     """Return name and unit of metrics by list and index."""
-    table = reader.columns(METRICS.name)
-    texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
-    kinds = zip(table["metricsListId"].tolist(), table["metricsIdx"].tolist(), strict=True)
-    return {kind: (name, unit or "") for kind, (name, unit) in zip(kinds, texts, strict=True) if name}
+    rows = reader.list_rows(METRICS.name, "metricsListId", "metricsIdx", "name", "unit")
+    return {(number, index): (name, unit or "") for number, index, name, unit in rows if name}
 
 
 def _read_nic_names(reader: ReportReader) -> dict[int, str]:
     """Return names of cards by the globalId of their metrics."""
-    nics, ids = reader.columns(NICS.name), reader.columns(NIC_IDS.name)
-    names = dict(zip(nics["nicId"].tolist(), nics.texts["name"].to_pylist(), strict=True))
-    pairs = zip(ids["globalId"].tolist(), ids["nicId"].tolist(), strict=True)
+    names = dict(reader.list_rows(NICS.name, "nicId", "name"))
+    pairs = reader.list_rows(NIC_IDS.name, "globalId", "nicId")
     return {global_id: name for global_id, nic in pairs if (name := names.get(nic))}
 
 
 def _read_switch_names(reader: ReportReader) -> dict[int, str]:
     """Return names of switches, or their descriptions, by GUID."""
-    table = reader.columns(SWITCHES.name)
-    texts = zip(table["guid"].tolist(), *(table.texts[column].to_pylist() for column in ("name", "des")), strict=True)
-    return {guid: name or description for guid, name, description in texts if name or description}
+    rows = reader.list_rows(SWITCHES.name, "guid", "name", "des")
+    return {guid: name or description for guid, name, description in rows if name or description}
 
 
 # ---- congestion ------------------------------------------------------------------------------------------------------
@@ -123,8 +119,7 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
 
 def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
     """Return the kind of congestion, then what is known about the packet."""
-    table = reader.columns(CONGESTION_KINDS.name)
-    labels = dict(zip(table["id"].tolist(), table.texts["label"].to_pylist(), strict=True))
+    labels = dict(reader.list_rows(CONGESTION_KINDS.name, "id", "label"))
     kind, kinds = pd.factorize(columns["congestionType"][rows])
     names = ["unknown" if code == NULL else labels.get(code) or f"type {code}" for code in kinds.tolist()]
     numbers = (

@@ -28,7 +28,7 @@ from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
+from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, get_times, make_block, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 EVENTS = Table(
@@ -116,7 +116,7 @@ def _divide_events(reader: ReportReader) -> _GenericEvents:
 
 def _add(reader: ReportReader, result: Result, rows: IntArray) -> None:
     columns, described = reader.columns(EVENTS.name), reader.once(_read_descriptions)
-    time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])[rows]
+    time = get_times(columns)[rows]
     thread = columns["globalTid"][rows]
     process = np.where(thread != NULL, thread >> 24, NULL)
     events = _Events(columns["genericEventId"][rows], time, columns["typeId"][rows], process)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,17 +17,10 @@ from nsys2prv_ng.report.nvtx_payload import Fields
 from nsys2prv_ng.report.payload_tables import PayloadEvents, has_payload_tables, read_payload_tables
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
+if TYPE_CHECKING:
+    from nsys2prv_ng.sources.shared.source import Source
+
 T = TypeVar("T")
-
-
-class DeclaredSource(Protocol):
-    """The part of a source's declaration that a reader needs."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def tables(self) -> tuple[Table, ...]: ...
 
 
 class ReportReader:
@@ -38,7 +31,7 @@ class ReportReader:
         database: Database,
         metadata: Metadata,
         strings: Strings,
-        sources: Sequence[DeclaredSource],
+        sources: Sequence[Source],
         options: SourceOptions,
     ) -> None:
         self.options = options
@@ -55,12 +48,15 @@ class ReportReader:
     def columns(self, table: str) -> Columns:
         """Return the columns of a table that a chosen source declares; without rows if none does."""
         if table not in self._columns:
-            declared = self._tables.get(table, Table(table, ()))
-            if table in self._tables:
-                self._columns[table] = self._database.read(declared, self.metadata.schema_version)
-            else:
-                self._columns[table] = Columns(0, {}, {})
+            declared = self._tables.get(table)
+            self._columns[table] = self.read(declared) if declared else Columns(0, {}, {})
         return self._columns[table]
+
+    def list_rows(self, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Return the rows of a small table as tuples of these columns, which are integers or texts."""
+        columns = self.columns(table)
+        lists = (columns.texts[n].to_pylist() if n in columns.texts else columns[n].tolist() for n in names)
+        return zip(*lists, strict=True)
 
     def read(self, table: Table) -> Columns:
         """Read columns that few reports need, and do not keep them."""
@@ -91,7 +87,7 @@ class ReportReader:
         declared = self._tables.get(table)
         return self._database.read_by_block(declared, self.metadata.schema_version, convert) if declared else []
 
-    def apart(self, source: DeclaredSource) -> ReportReader:
+    def apart(self, source: Source) -> ReportReader:
         """Return a reader of the same report for one source, with places and names apart from those of the trace."""
         reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
         for name, table in reader._tables.items():

@@ -17,7 +17,7 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import EVENT, POINT, Int32Array, Records, pack_tie
-from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.database import NULL, Columns
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -69,11 +69,22 @@ class Block(NamedTuple):
 
 def make_block(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntArray], value: IntArray) -> Block:
     """Make a block of copies of columns: time (ns), the columns that identify devices and metrics, values."""
-    first = _find_changes(time, *device)
+    first = keys.find_starts(time, *device)
     run_device, devices = keys.find_distinct_rows(*(column[first] for column in device))
     code, of_kind = _encode_metrics(metric, int(first[2] - first[1]) if first.size > 2 else 0)
     metrics = list(zip(*(column[of_kind].tolist() for column in metric), strict=True))
     return Block(time[first], run_device, first, devices, code.astype(np.int32), metrics, value.copy())
+
+
+def make_typed_block(columns: Columns) -> Block:
+    """Make a block of a table of metrics by type, in which a type stands for a device."""
+    type_id = columns["typeId"]
+    return make_block(get_times(columns), [type_id], [type_id, columns["metricId"]], columns["value"])
+
+
+def get_times(columns: Columns) -> IntArray:
+    """Return the times (ns) of a table that has some of them as raw timestamps."""
+    return np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])
 
 
 def _encode_metrics(metric: Sequence[IntArray], period: int) -> tuple[IntArray, IntArray]:
@@ -85,15 +96,6 @@ def _encode_metrics(metric: Sequence[IntArray], period: int) -> tuple[IntArray, 
         return keys.encode_rows(*metric)
     kind, of_kind = keys.encode_rows(*(column[:period] for column in metric))
     return np.resize(kind, metric[0].size), of_kind
-
-
-def _find_changes(*columns: IntArray) -> IntArray:
-    """Return the rows that differ from the one before, and the first row."""
-    differs = np.zeros(columns[0].size, np.bool_)
-    differs[:1] = True
-    for column in columns:
-        differs[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(differs)
 
 
 def make_keys(blocks: Sequence[Block]) -> tuple[list[Key], list[Key]]:
@@ -125,7 +127,7 @@ def _look_up(block_keys: Sequence[Key], index: Mapping[Key, int]) -> IntArray:
 
 def _merge_runs(time: IntArray, device: IntArray, first: IntArray, metric: Int32Array, value: IntArray) -> Samples:
     """Return the samples of runs of values; neighbouring runs may be of one sample."""
-    starts = _find_changes(time, device)
+    starts = keys.find_starts(time, device)
     return Samples(time[starts], device[starts], first[np.append(starts, time.size)], metric, value)
 
 
