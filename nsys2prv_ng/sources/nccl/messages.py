@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import MessagePairs
-from nsys2prv_ng.operations.ranks import fill_in_order
+from nsys2prv_ng.operations.ranks import fill_in_order, find_rank
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.records.columns import make_communications
@@ -101,15 +102,10 @@ class _Communicator:
         """Number of ranks; where no call records it, the number that use it or are named."""
         return self.size or max(len(self.tasks), len(self.task_of_rank), self.largest + 1)
 
-    def find_rank(self, task: int) -> int:
-        """Return the rank of a task; -1 if the task has no known rank, or several."""
-        ranks = [rank for rank, owner in self.task_of_rank.items() if owner == task]
-        return ranks[0] if len(ranks) == 1 else -1
-
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Return values for communicators, operations and ranks, and a communication for each send and its receive."""
-    reports = [(part, _get_data(part)) for part in parts]
+    reports = [(part, part.data) for part in parts]
     communicators = _find_communicators(reports, tree)
     joined = JoinResult()
     joined.assigned[types.NCCL_COMMUNICATOR.names] = {
@@ -124,11 +120,6 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     joined.assigned[RANK_NAMES] = _assign_ranks(rank_names, tree, communicators)
     joined.accounts[MESSAGES], joined.messages[source_names.NCCL] = _match_messages(reports, tree, communicators)
     return joined
-
-
-def _get_data(part: JoinInput) -> NcclJoinData:
-    assert isinstance(part.data, NcclJoinData)
-    return part.data
 
 
 # ---- communicators ---------------------------------------------------------------------------------------------------
@@ -251,20 +242,13 @@ def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[st
             table[name] = part.clock(table[name].to_numpy(np.int64))
         table["row"] = part.rows[table["place"].to_numpy(np.int64)]
         table["task"] = tree.task_of_row[part.rows[table["caller"].to_numpy(np.int64)]]
-        own = [communicators[name] for name in data.communicators]
-        callers, caller = _find_distinct(table, "communicator", "task")
-        table["rank"] = np.array([own[c].find_rank(task) for c, task in callers], np.int64)[caller]
-        peers, peer = _find_distinct(table, "communicator", "peer")
-        known = [rank in own[c].task_of_rank for c, rank in peers]
-        table["peer_known"] = np.array(known, np.int64)[peer]
-        number = np.array([communicator.number for communicator in own], np.int64)
-        table["communicator"] = number[table["communicator"].to_numpy(np.int64)]
+        used = [communicators[name] for name in data.communicators]
+        index, task, rank = (table[name].to_numpy(np.int64) for name in ("communicator", "task", "peer"))
+        caller, callers = find_distinct_rows(index, task)
+        table["rank"] = np.array([find_rank(used[c].task_of_rank, task) for c, task in callers], np.int64)[caller]
+        peer, peers = find_distinct_rows(index, rank)
+        table["peer_known"] = np.array([rank in used[c].task_of_rank for c, rank in peers], np.int64)[peer]
+        table["communicator"] = np.array([communicator.number for communicator in used], np.int64)[index]
         tables.append(table[list(columns)])
     messages: pd.DataFrame = pd.concat(tables, ignore_index=True).astype(np.int64)
     return messages
-
-
-def _find_distinct(table: pd.DataFrame, *names: str) -> tuple[list[tuple[int, int]], IntArray]:
-    """Return (distinct pairs of two columns, index of each row's pair)."""
-    codes, pairs = pd.MultiIndex.from_frame(table[list(names)]).factorize()
-    return [(int(a), int(b)) for a, b in pairs], codes
