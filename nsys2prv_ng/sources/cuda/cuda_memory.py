@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, Records, make_events
@@ -59,10 +59,18 @@ def read(reader: ReportReader) -> Result:
     columns = reader.columns(USAGE)
     result = Result(read=columns.rows)
     allocation, size = _match_frees(columns)
-    rows = _select_sound_events(result, columns, size)
+    rows = result.drop_rows(
+        {
+            NO_PROCESS: columns["globalPid"] == NULL,
+            NO_TIME: lacks_time(columns["start"]),
+            "neither allocation nor free": ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
+            NO_BYTES: size == NULL,
+        }
+    )
     if not rows.size:
         return result
-    kind = _clean_kinds(columns["memKind"])
+    is_known = (columns["memKind"] >= 0) & (columns["memKind"] < len(types.MEMORY_LEVELS))
+    kind = np.where(is_known, columns["memKind"], _UNKNOWN_KIND)
     result.join_data = _collect_changes(reader, columns, rows, kind, allocation, size)
 
     before = columns["start"][rows] == 0
@@ -77,23 +85,6 @@ def read(reader: ReportReader) -> Result:
     place = reader.places.threads(_find_threads(reader, columns, rows), application=True)
     result.records.append(make_events(place, columns["start"][rows], pairs))
     return result
-
-
-def _select_sound_events(result: Result, columns: Columns, size: IntArray) -> IntArray:
-    """Return the rows of events that can be shown, and drop the others."""
-    return result.drop_rows(
-        {
-            NO_PROCESS: columns["globalPid"] == NULL,
-            NO_TIME: lacks_time(columns["start"]),
-            "neither allocation nor free": ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
-            NO_BYTES: size == NULL,
-        }
-    )
-
-
-def _clean_kinds(kind: IntArray) -> IntArray:
-    """Return CUPTI's kinds of memory, with one value for all unknown kinds."""
-    return np.where((kind >= 0) & (kind < len(types.MEMORY_LEVELS)), kind, _UNKNOWN_KIND)
 
 
 def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
@@ -123,9 +114,7 @@ def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> Int
     main = get_main_thread(process)
     recorded = reader.once(calls.read_recorded_calls)
     call = recorded.find(process, columns["correlationId"][rows])
-    has_call: BoolArray = call >= 0
-    main[has_call] = recorded.global_tid[call[has_call]]
-    return main
+    return np.where(call >= 0, np.append(recorded.global_tid, NULL)[call], main)  # -1 is the last
 
 
 def _collect_changes(
@@ -158,8 +147,8 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     result = Result()
     rows, kinds, times, changes = [], [], [], []
     for part in parts:
-        data = part.data
-        if not isinstance(data, MemoryChanges):
+        data: MemoryChanges | None = part.data
+        if data is None:
             continue
         result.read += data.unknown + data.time.size
         result.drop("frees memory that the report does not show as allocated", data.unknown)

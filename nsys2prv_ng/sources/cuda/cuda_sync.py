@@ -91,7 +91,7 @@ def _add_events(reader: ReportReader, result: Result) -> None:
         return
     pairs = [
         Pair(reader.labels.handle(types.CUDA_EVENT_RECORD), 1),
-        *_make_id_pairs(reader, columns, rows, np.ones(rows.size, np.bool_)),
+        *_make_id_pairs(reader, columns, rows, True),
     ]
     place = reader.places.threads(thread, application=True)
     result.records.append(make_events(place, time, pairs))
@@ -106,7 +106,7 @@ def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple
     return rows, recorded.global_tid[call[rows]], recorded.begin[call[rows]]
 
 
-def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_stream: BoolArray) -> list[Pair]:
+def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_stream: BoolArray | bool) -> list[Pair]:
     """Return the ids of event, device, stream and context, where a row has one."""
     stream = columns["streamId"][rows]
     context = columns["contextId"][rows]

@@ -107,8 +107,8 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
     Time without a capture is not idle time: each captured stretch of a GPU's time is a device of its own in the sweep.
     """
-    with_operations = [part for part in parts if isinstance(part.data, np.ndarray)]
-    groups = group_by_shared_rows([part.rows[np.asarray(part.data)] for part in with_operations])
+    with_operations = [part for part in parts if part.data is not None]
+    groups = group_by_shared_rows([part.rows[part.data] for part in with_operations])
     by_group = [[with_operations[i] for i in group] for group in groups]
     compute = partial(_compute_activity, hides_nccl=may_hide_nccl(part.metadata for part in parts))
     return JoinResult(partial_results=(source_names.DEVICE_ACTIVITY, compute, by_group) if by_group else None)

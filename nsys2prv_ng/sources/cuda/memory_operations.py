@@ -28,20 +28,22 @@ MEMCPY_TABLE = Table(
 )
 MEMSET_TABLE = Table(MEMSET, (*COLUMNS, "bytes"), dict.fromkeys(("memKind", "correlationId", *GRAPH_COLUMNS), NULL))
 
-# CUPTI's copy kinds (ENUM_CUDA_MEMCPY_OPER of the export) -> values of the trace.
-_VALUE_OF_COPY_KIND = {0: 17, 1: 5, 2: 4, 3: 7, 4: 8, 5: 9, 6: 10, 7: 11, 8: 3, 9: 12, 10: 13, 11: 14, 12: 15, 13: 16}
+_KINDS = {
+    MEMCPY: {"srcKind": types.MEMORY_SOURCE_KIND, "dstKind": types.MEMORY_DESTINATION_KIND},
+    MEMSET: {"memKind": types.MEMORY_DESTINATION_KIND},
+}
+"""Event type of each column with a kind of memory, by table."""
 _UNKNOWN_COPY = 17
+_COPY_VALUES = np.array([_UNKNOWN_COPY, 5, 4, 7, 8, 9, 10, 11, 3, 12, 13, 14, 15, 16, _UNKNOWN_COPY], np.int64)
+"""Value in the trace of each of CUPTI's copy kinds (ENUM_CUDA_MEMCPY_OPER of the export), and of all other kinds."""
 _MEMSET = 6
 _UNKNOWN_KIND = 8
 _CAUSES = list(MIGRATION_CAUSES)
 
 
-def make_copy_values(kind: IntArray) -> IntArray:
+def _make_copy_values(kind: IntArray) -> IntArray:
     """Return the values of the memory operation type for CUPTI's copy kinds."""
-    table = np.full(max(_VALUE_OF_COPY_KIND) + 2, _UNKNOWN_COPY, np.int64)
-    table[list(_VALUE_OF_COPY_KIND)] = list(_VALUE_OF_COPY_KIND.values())
-    known = (kind >= 0) & (kind < table.size)
-    return table[np.where(known, kind, table.size - 1)]
+    return _COPY_VALUES[np.where((kind >= 0) & (kind < _COPY_VALUES.size), kind, -1)]
 
 
 def _make_kind_values(kind: IntArray) -> IntArray:
@@ -52,13 +54,13 @@ def _make_kind_values(kind: IntArray) -> IntArray:
 def read(reader: ReportReader) -> Result:
     """Return an interval for each copy and set. Bytes are closed too: presets divide them by the time of the burst."""
     result = Result()
-    _add_operations(reader, result, MEMCPY, source_kind="srcKind", destination_kind="dstKind")
-    _add_operations(reader, result, MEMSET, source_kind="", destination_kind="memKind")
+    for table in (MEMCPY, MEMSET):
+        _add_operations(reader, result, table)
     return result
 
 
-def _add_operations(reader: ReportReader, result: Result, table: str, source_kind: str, destination_kind: str) -> None:
-    """Add an interval for each row of a table; the kinds of memory are names of columns, empty if it has none."""
+def _add_operations(reader: ReportReader, result: Result, table: str) -> None:
+    """Add an interval for each row of a table."""
     columns = reader.columns(table)
     if not columns.rows:
         return
@@ -67,15 +69,11 @@ def _add_operations(reader: ReportReader, result: Result, table: str, source_kin
     rows, place, begin, end = (column[sound] for column in operations)
     labels = reader.labels
     operation, size = labels.handle(types.MEMORY_OPERATION), labels.handle(types.MEMORY_BYTES)
-    value = make_copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)
+    value = _make_copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)
     opening = [Pair(operation, value), Pair(size, columns["bytes"][rows])]
-    for name, event_type in (
-        (source_kind, types.MEMORY_SOURCE_KIND),
-        (destination_kind, types.MEMORY_DESTINATION_KIND),
-    ):
-        if name:
-            kind = columns[name][rows]
-            opening.append(Pair(labels.handle(event_type), _make_kind_values(kind), kind != NULL))
+    for name, event_type in _KINDS[table].items():
+        kind = columns[name][rows]
+        opening.append(Pair(labels.handle(event_type), _make_kind_values(kind), kind != NULL))
     if table == MEMCPY:
         cause = columns["migrationCause"][rows]
         opening.append(Pair(labels.handle(types.MIGRATION_CAUSE), cause + 1, np.isin(cause + 1, _CAUSES)))

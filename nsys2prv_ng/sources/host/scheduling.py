@@ -67,8 +67,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Return the value of each core: its number plus one, whichever cores the reports have."""
     values: dict[str, Value] = {}
     for part in parts:
-        if isinstance(part.data, dict):
-            values |= part.data
+        values |= part.data or {}
     return JoinResult({types.ON_CPU.names: values})
 
 

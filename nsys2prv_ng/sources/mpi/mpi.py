@@ -211,7 +211,7 @@ def _write_class(
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Return the values of calls, ranks and communicators, which need all reports, and messages from task to task."""
-    reports = [(part, part.data) for part in parts if isinstance(part.data, MpiJoinData)]
+    reports: list[tuple[JoinInput, MpiJoinData]] = [(part, part.data) for part in parts if part.data is not None]
     if not reports:
         return JoinResult()
     communicators = AllCommunicators(data.communicators for _, data in reports)

@@ -126,14 +126,14 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     owners: dict[str, set[int]] = {}
     peers: set[str] = set()
     for part in parts:
-        assert isinstance(part.data, Workers)
-        peers.update(part.data.peers)
+        workers: Workers = part.data
+        peers.update(workers.peers)
         task_of_process = {
             place.process: int(tree.task_of_row[row])
             for place, row in zip(part.places.all, part.rows.tolist(), strict=True)
             if isinstance(place, Thread) and row >= 0
         }
-        for worker, process in part.data.process.items():
+        for worker, process in workers.process.items():
             if process in task_of_process:
                 owners.setdefault(worker, set()).add(task_of_process[process])
     # Uids need not differ between nodes: one that several tasks have stands for none of them.

@@ -32,10 +32,9 @@ _ANALYSIS_HOST = 2
 
 
 class _Messages(NamedTuple):
-    """n messages: time (ns) and index of the label of each, the labels, and the place of the node."""
+    """n messages: the time (ns) and label of each, and the place of the node."""
 
     time: IntArray
-    label: IntArray
     labels: list[str]
     place: int
 
@@ -50,32 +49,29 @@ def read(reader: ReportReader) -> Result:
         return Result()
     texts = columns.texts["text"].take(rows).to_pylist()
     labels = [f"{severity[row]}: {join_text(text)}" for row, text in zip(rows.tolist(), texts, strict=True)]
-    distinct = sorted(set(labels))
-    index = {label: i for i, label in enumerate(distinct)}
-    label = np.array([index[text] for text in labels], np.int64)
     reader.labels.declare(DIAGNOSTIC)
-    reader.labels.name_ids(DIAGNOSTIC.names, distinct)
-    return Result(join_data=_Messages(columns["timestamp"][rows], label, distinct, reader.places.node()))
+    reader.labels.name_ids(DIAGNOSTIC.names, labels)
+    return Result(join_data=_Messages(columns["timestamp"][rows], labels, reader.places.node()))
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Make points of the messages in the time of the trace."""
     result = Result()
-    shared = [(part, part.data) for part in parts if isinstance(part.data, _Messages)]
-    labels = sorted({label for _, messages in shared for label in messages.labels})
+    reports: list[tuple[JoinInput, _Messages]] = [(part, part.data) for part in parts if part.data is not None]
+    labels = sorted({label for _, messages in reports for label in messages.labels})
     values = {label: Value(number, label) for number, label in enumerate(labels, 1)}
-    for part, messages in shared:
+    for part, messages in reports:
         result.read += messages.time.size
         row = part.rows[messages.place]
         known = result.drop_rows({NO_TIME: lacks_time(messages.time)})
         time = part.clock(messages.time[known])
-        value = np.array([values[label].number for label in messages.labels], np.int64)[messages.label[known]]
+        value = np.array([values[label].number for label in messages.labels], np.int64)[known]
         within = result.drop_rows({OUTSIDE_TRACE: (time < part.windows[0][0]) | (time > part.windows[-1][1])})
         time = time[within]
         pair = Pair(DIAGNOSTIC.number, value[within])
         result.records.append(make_events(np.full(time.size, row, np.int64), time, [pair]))
     return JoinResult(
-        {DIAGNOSTIC.names: values} if values else {}, accounts={source_names.DIAGNOSTICS: result} if shared else {}
+        {DIAGNOSTIC.names: values} if values else {}, accounts={source_names.DIAGNOSTICS: result} if reports else {}
     )
 
 

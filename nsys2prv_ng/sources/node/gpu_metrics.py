@@ -171,7 +171,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
     Nothing is joined. Raises UsageError for such a pattern.
     """
-    filters = [part.data for part in parts if isinstance(part.data, MetricFilter)]
+    filters: list[MetricFilter] = [part.data for part in parts]
     names = sorted({name for metric_filter in filters for name in metric_filter.names})
     patterns = sorted({pattern for metric_filter in filters for pattern in metric_filter.patterns})
     unmatched = [

@@ -35,6 +35,7 @@ from nsys2prv_ng.sources.nvtx.events import (
     NvtxEvents,
     read_nvtx_events,
 )
+from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
@@ -66,9 +67,9 @@ def read(reader: ReportReader) -> Result:
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Raise UsageError if a pattern for domains matches none in any report; nothing is joined."""
-    shared = [part.data for part in parts if isinstance(part.data, tuple)]
-    patterns = {pattern for selection, _ in shared for pattern in selection}
-    domains = sorted({name or "default" for _, names in shared for name in names})
+    reports = [part.data for part in parts if part.data is not None]
+    patterns = {pattern for selection, _ in reports for pattern in selection}
+    domains = sorted({name or "default" for _, names in reports for name in names})
     for pattern in sorted(patterns):
         if not any(match_patterns(name, pattern) for name in domains):
             message = f"no domain has this name; the domains are {', '.join(domains)}"
@@ -127,9 +128,11 @@ class _DomainWriter:
         category = self.columns["category"][rows]
         has_category = (category != NULL) & (category != 0)  # NVTX: 0 is no category
         if has_category.any():
+            process, domain = get_process(self.columns["globalTid"][rows]), self.columns["domainId"][rows]
+            codes, distinct = find_distinct_rows(process, domain, category)
+            names = [self.events.categories.get((p, d, c), f"category {c}") for p, d, c in distinct]
             event_type = families.make_nvtx_category(self.domain)
-            ids = self._register_categories(rows, category, event_type.names)
-            pairs.append(Pair(self.labels.handle(event_type), ids, has_category))
+            pairs.append(make_name_pair(self.labels, event_type, codes, names, has_category))
         tid, end_tid = self.columns["globalTid"][rows], self.columns["endGlobalTid"][rows]
         elsewhere = (end_tid != NULL) & (end_tid != tid)
         if elsewhere.any():
@@ -145,7 +148,7 @@ class _DomainWriter:
         for name in INTEGER_PAYLOADS:
             integer = np.where(integer == NULL, self.columns[name][rows], integer)
         if (integer != NULL).any():
-            pairs.append(Pair(self.labels.handle(families.make_nvtx_payload(self.domain)), integer, integer != NULL))
+            pairs.append(make_number_pair(self.labels, families.make_nvtx_payload(self.domain), integer))
         real = np.full(rows.size, np.nan)
         for name in REAL_PAYLOADS:
             real = np.where(np.isnan(real), self.columns.reals[name][rows], real)
@@ -176,16 +179,9 @@ class _DomainWriter:
             return []
         encoded = text.dictionary_encode()
         event_type = families.make_nvtx_json_payload(self.domain)
-        ids = self.labels.name_ids(event_type.names, encoded.dictionary.to_pylist())
         index = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
         present = np.asarray(text.is_valid())
-        return [Pair(self.labels.handle(event_type), ids[index], present)]
-
-    def _register_categories(self, rows: IntArray, category: IntArray, space: str) -> IntArray:
-        process, domain = get_process(self.columns["globalTid"][rows]), self.columns["domainId"][rows]
-        codes, distinct = find_distinct_rows(process, domain, category)
-        names = [self.events.categories.get((p, d, c), f"category {c}") for p, d, c in distinct]
-        return self.labels.name_ids(space, names)[codes]
+        return [make_name_pair(self.labels, event_type, index, encoded.dictionary.to_pylist(), present)]
 
 
 SOURCE = Source(

@@ -17,8 +17,9 @@ from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.sources import source_names
-from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, launch_calls, memory_operations
+from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
+from nsys2prv_ng.sources.cuda.launch_lines import LAUNCH_TABLES
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.nvtx.events import NvtxEvents
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -63,16 +64,11 @@ def find_launched(reader: ReportReader) -> LaunchedOperations:
     """Find the operations that have a place and a recorded call."""
     recorded = reader.once(launch_calls.read_recorded_calls)
     parts = []
-    for table in TABLES:
-        if not reader.has(table):
-            continue
+    for table, call in reader.once(launch_calls.find_launches).items():
         columns, place = reader.columns(table), reader.once(locate)[table].place
-        call = reader.once(launch_calls.find_launches)[table]
         rows = np.flatnonzero((place >= 0) & (call >= 0))
-        call = call[rows]
-        parts.append(
-            (recorded.global_tid[call], recorded.begin[call], place[rows], columns["start"][rows], columns["end"][rows])
-        )
+        caller = recorded.global_tid[call[rows]], recorded.begin[call[rows]]
+        parts.append((*caller, place[rows], columns["start"][rows], columns["end"][rows]))
     fields = [np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(5)]
     return LaunchedOperations(*fields)
 
@@ -155,14 +151,7 @@ def _number_lanes(place: IntArray, family: IntArray, level: IntArray) -> IntArra
 SOURCE = Source(
     source_names.NVTX_ON_GPU,
     "NVTX ranges on the streams that they launched work on",
-    (
-        nvtx_events.TABLE,
-        launch_calls.TABLE,
-        kernels.TABLE,
-        memory_operations.MEMCPY_TABLE,
-        memory_operations.MEMSET_TABLE,
-        cuda_graphs.TABLE,
-    ),
+    (nvtx_events.TABLE, *LAUNCH_TABLES),
     read,
     made_of=((nvtx_events.NVTX,), (launch_calls.TABLE.name,), TABLES),
 )

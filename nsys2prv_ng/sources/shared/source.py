@@ -32,7 +32,7 @@ class JoinInput:
     """Row of the trace by place."""
     clock: ClockMap
     """Map from the report's times (ns) to those on the common clock."""
-    data: object
+    data: Any
     """Value of `Result.join_data`."""
     load_columns: Callable[[], list[IntArray]]
     """Returns the columns of `Result.join_columns`."""
