@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.report.database import NULL
 
 ANY_SIZE = -1
 """Size of an operation that may differ between its ranks."""
@@ -143,9 +144,17 @@ def _loosen(part: Collectives) -> Collectives:
     return part._replace(kind=np.full(part.kind.size, LOOSE)) if part.in_graphs else part
 
 
-def get_kinds(operations: Sequence[str], kinds: dict[str, int]) -> IntArray:
-    """Return the kind of each operation by its name; OTHER for other names."""
-    return np.array([kinds.get(name, OTHER) for name in operations], np.int64)
+def get_kinds(
+    kinds: dict[str, int], names: Sequence[str], operation: IntArray, size: IntArray, root: IntArray, rank: IntArray
+) -> IntArray:
+    """Return the kind of each of n operations by its name (an index into the names).
+
+    It is OTHER for names that `kinds` lacks, for operations without data, which need not wait, and if a root or the
+    rank of the caller (NULL) is unknown where a root matters.
+    """
+    kind = np.array([*(kinds.get(name, OTHER) for name in names), OTHER], np.int64)[operation]
+    lacks_root = np.isin(kind, (FROM_ROOT, TO_ROOT)) & ((root == NULL) | (rank == NULL))
+    return np.where((size == 0) | lacks_root, OTHER, kind)
 
 
 class MessagePairs(NamedTuple):

@@ -14,6 +14,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
+from nsys2prv_ng.sources.shared.pairs import make_name_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -40,14 +41,12 @@ def read(reader: ReportReader) -> Result:
 
 def _find_functions(reader: ReportReader, chain: IntArray) -> list[Pair]:
     """Return function and module of each of n samples, and as many levels of callers as the user chose."""
-    chains = call_chains.read_sample_chains(reader)
+    chains = call_chains.read_chains(reader, call_chains.SAMPLE_CHAINS)
     pairs = call_chains.find_functions(reader, chains, chain, types.SAMPLED_FUNCTIONS)
-    sampled = types.SAMPLED_FUNCTIONS[0]
-    handle = reader.labels.handle(sampled)
     missing = ~chains.find(0, chain)[1]
     if missing.any():
-        no_chain = reader.labels.name_ids(sampled.names, [NO_CHAIN])[0]
-        pairs.append(Pair(handle, np.full(chain.size, no_chain), missing))
+        no_name = np.zeros(chain.size, np.int64)
+        pairs.append(make_name_pair(reader.labels, types.SAMPLED_FUNCTIONS[0], no_name, [NO_CHAIN], missing))
     return pairs + call_chains.find_modules(reader, chains, chain, types.SAMPLED_MODULE)
 
 

@@ -85,7 +85,7 @@ def read(reader: ReportReader) -> Result:
         rows=np.flatnonzero(~np.isin(reader.columns(OSRT)["eventClass"], _NO_CALLS)),
         numbered=NumberedCalls(types.PTHREAD, _PTHREAD_VALUE),
         system=True,
-        read_chains=lambda reader, _: call_chains.read_os_chains(reader),
+        read_chains=lambda reader, _: call_chains.read_chains(reader, call_chains.OS_CALL_CHAINS),
         choose_state=choose_call_state,
     )
     return result

@@ -27,7 +27,7 @@ def read(reader: ReportReader) -> Result:
         TABLE.name,
         types.SYSTEM_CALL,
         system=True,
-        read_chains=lambda reader, _: call_chains.read_system_chains(reader),
+        read_chains=lambda reader, _: call_chains.read_chains(reader, call_chains.SYSTEM_CALL_CHAINS),
         choose_state=choose_call_state,
     )
     return result

@@ -13,7 +13,6 @@ from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
-    OTHER,
     SYNCHRONISING,
     TO_ROOT,
     Collectives,
@@ -49,10 +48,7 @@ def collect_evidence(
     calls = calls.take(is_blocking[rows.name[calls.first]])
     name, process, communicator = (column[calls.first] for column in (rows.name, rows.process, rows.communicator))
     size = np.where(rows.bytes[calls.first] == NULL, ANY_SIZE, rows.bytes[calls.first])
-    root, own = rows.root[calls.first], _find_own_ranks(process, communicator, communicators, ranks)
-    kind = get_kinds(names, _KINDS)[name] if name.size else name
-    rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
-    kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
+    root, rank = rows.root[calls.first], _find_callers_ranks(process, communicator, communicators, ranks)
     member, processes = pd.factorize(process)
     sizes_agree = np.isin(name, [i for i, operation in enumerate(names) if operation in _SIZES_AGREE])
     return Collectives(
@@ -64,8 +60,8 @@ def collect_evidence(
         member=member.astype(np.int64),
         begin=rows.begin[calls.first],
         end=rows.end[calls.last],
-        kind=kind,
-        is_root=root == own,
+        kind=get_kinds(_KINDS, names, name, size, root, rank),
+        is_root=root == rank,
         has_communicator=_mark_known(communicators)[communicator],
         place=rows.place[calls.first],
         sizes=[_find_size(key, communicators) for key in communicators.keys],
@@ -90,16 +86,16 @@ def _mark_known(communicators: Communicators) -> BoolArray:
     return np.array([key != UNKNOWN for key in communicators.keys], np.bool_)
 
 
-def _find_own_ranks(
+def _find_callers_ranks(
     process: IntArray, communicator: IntArray, communicators: Communicators, ranks: Mapping[int, int]
 ) -> IntArray:
     """Return the rank of each process in each communicator; NULL where it is unknown."""
     codes, distinct = find_distinct_rows(process, communicator)
-    own = [_find_own_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
-    return np.array([*own, NULL], np.int64)[codes]
+    found = [_find_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
+    return np.array([*found, NULL], np.int64)[codes]
 
 
-def _find_own_rank(world: int | None, key: str, communicators: Communicators) -> int:
+def _find_rank(world: int | None, key: str, communicators: Communicators) -> int:
     """Return the rank in a communicator of a rank of the world; NULL where it is unknown."""
     group = communicators.groups.get(key)
     while group is not None and group.copy_of:
@@ -124,13 +120,13 @@ def collect_messages(
     sends = _make_table(messages.sends, places, communicators, ranks)
     receives = _make_table(messages.receives, places, communicators, ranks)
     is_doubtful = receives["doubtful"] | (receives["done"] == NULL)
-    doubtful = pd.MultiIndex.from_frame(receives.loc[is_doubtful, ["communicator", "own"]])
-    receives = receives[~pd.MultiIndex.from_frame(receives[["communicator", "own"]]).isin(doubtful)]
+    doubtful = pd.MultiIndex.from_frame(receives.loc[is_doubtful, ["communicator", "rank"]])
+    receives = receives[~pd.MultiIndex.from_frame(receives[["communicator", "rank"]]).isin(doubtful)]
     sends = sends[~sends["doubtful"]]
     both = pd.concat(
         [
-            sends.rename(columns={"own": "source", "partner": "target"}).assign(is_send=True, at=sends["time"]),
-            receives.rename(columns={"own": "target", "partner": "source"}).assign(is_send=False, at=receives["done"]),
+            sends.rename(columns={"rank": "source", "partner": "target"}).assign(is_send=True, at=sends["time"]),
+            receives.rename(columns={"rank": "target", "partner": "source"}).assign(is_send=False, at=receives["done"]),
         ],
         ignore_index=True,
     )
@@ -156,17 +152,17 @@ def _make_table(
     used, position = np.unique(ends.posted_at, return_inverse=True)
     threads = [places.all[number] for number in used.tolist()]
     processes = [thread.process if isinstance(thread, Thread) else -1 for thread in threads]
-    own = _find_own_ranks(np.array(processes, np.int64)[position], ends.communicator, communicators, ranks)
+    rank = _find_callers_ranks(np.array(processes, np.int64)[position], ends.communicator, communicators, ranks)
     known = _mark_known(communicators)[ends.communicator]
     return pd.DataFrame(
         {
             "communicator": ends.communicator,
-            "own": own,
+            "rank": rank,
             "partner": ends.partner,
             "tag": ends.tag,
             "time": ends.time,
             "done": ends.done,
             "bytes": ends.bytes,
-            "doubtful": ~known | (own == NULL) | (ends.partner < 0) | (ends.tag == NULL),
+            "doubtful": ~known | (rank == NULL) | (ends.partner < 0) | (ends.tag == NULL),
         }
     )

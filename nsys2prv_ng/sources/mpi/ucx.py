@@ -25,7 +25,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
-from nsys2prv_ng.sources.shared.pairs import make_number_pair
+from nsys2prv_ng.sources.shared.pairs import make_number_pair, make_partial_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -76,7 +76,7 @@ def _add_calls(reader: ReportReader, result: Result) -> None:
         Pair(handle, _read_names(reader, text)),
         make_number_pair(labels, types.UCX_BYTES, size),
         make_number_pair(labels, types.UCX_TAG, tag),
-        Pair(labels.handle(types.UCX_PEER), _read_peers(reader, peer), peer != NULL),
+        _make_peer_pair(reader, peer),
     ]
     place = reader.places.threads(thread, application=True)
     result.records.append(make_intervals(place, begin, end, opening, [handle]))
@@ -108,13 +108,12 @@ def _read_names(reader: ReportReader, text: IntArray) -> IntArray:
     return reader.labels.name_ids(types.UCX_CALL.names, names)[index]
 
 
-def _read_peers(reader: ReportReader, peer: IntArray) -> IntArray:
-    """Return the ids of the workers that messages go to or come from; 0 where they are not recorded."""
-    ids = np.zeros(peer.size, np.int64)
+def _make_peer_pair(reader: ReportReader, peer: IntArray) -> Pair:
+    """Make the pair for the workers that messages go to or come from, if they are recorded."""
     known = peer != NULL
     index, uids = find_distinct(peer[known])
-    ids[known] = reader.labels.name_ids(types.UCX_PEER.names, map(_name_worker, uids.tolist()))[index]
-    return ids
+    ids = reader.labels.name_ids(types.UCX_PEER.names, map(_name_worker, uids.tolist()))[index]
+    return make_partial_pair(reader.labels, types.UCX_PEER, ids, known)
 
 
 def _name_worker(uid: int) -> str:

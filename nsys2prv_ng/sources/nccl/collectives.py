@@ -16,7 +16,6 @@ from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
     LOOSE,
-    OTHER,
     SYNCHRONISING,
     TO_ROOT,
     Collectives,
@@ -91,22 +90,19 @@ def _collect_by_call(
     at: IntArray,
 ) -> Collectives:
     """Return kernels (indices `at`) with the payloads of the calls that they carry out, one call each."""
-    root, own = call["root"].to_numpy(np.int64), _find_own_ranks(table, call)
-    size = call["bytes"].to_numpy(np.int64)
-    kind = get_kinds(names, _KINDS)[call["name"].to_numpy(np.int64)]
-    rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
-    kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
+    root, rank = call["root"].to_numpy(np.int64), _find_callers_ranks(table, call)
+    operation, size = call["name"].to_numpy(np.int64), call["bytes"].to_numpy(np.int64)
     return Collectives(
         communicators=[f"nccl {name}" for name in communicators],
         operations=names,
         communicator=call["communicator"].to_numpy(np.int64),
-        operation=call["name"].to_numpy(np.int64),
+        operation=operation,
         bytes=np.where(size == NULL, ANY_SIZE, size),
         member=member[at],
         begin=kernel.begin[at],
         end=kernel.end[at],
-        kind=kind,
-        is_root=root == own,
+        kind=get_kinds(_KINDS, names, operation, size, root, rank),
+        is_root=root == rank,
         has_communicator=np.ones(at.size, np.bool_),
         place=kernel.place[at],
         sizes=find_sizes(table, len(communicators)),
@@ -124,7 +120,7 @@ def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
     return process[position], device[position]
 
 
-def _find_own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
+def _find_callers_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
     """Return the caller's rank in the communicator of each call, as any call of the process records it; else NULL."""
     known = table.loc[table["rank"] != NULL, ["process", "communicator", "rank"]].drop_duplicates()
     known = known[~known.duplicated(["process", "communicator"], keep=False)]

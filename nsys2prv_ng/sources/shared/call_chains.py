@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources.shared.pairs import make_partial_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 
@@ -49,8 +51,8 @@ class Frames(NamedTuple):
     unnamed: BoolArray
 
     def select(self, rows: IntArray | BoolArray) -> Frames:
-        """Return the frames at these indices, or where this mask is set."""
-        return Frames(self.chain[rows], self.level[rows], self.module[rows], self.name[rows], self.unnamed[rows])
+        """Return the frames at these indices, or those that a mask selects."""
+        return Frames._make(column[rows] for column in self)
 
 
 class Chains:
@@ -74,19 +76,21 @@ class Chains:
 # ---- frames of the tables --------------------------------------------------------------------------------------------
 
 
-def read_sample_chains(reader: ReportReader) -> Chains:
-    """Read the chains of samples: at level 0 the function that ran, above it its callers."""
-    return _read_depths(reader, SAMPLE_CHAINS, 0)
+_FIRST_DEPTH = {SAMPLE_CHAINS.name: 0, OS_CALL_CHAINS.name: 1, SYSTEM_CALL_CHAINS.name: 0}
+"""Depth of the frame at level 0: the function that ran in a sample, the caller of a call. The innermost frame of an OS
+runtime call is the call itself; a system call is in the kernel and has no frame."""
 
 
-def read_os_chains(reader: ReportReader) -> Chains:
-    """Read the chains of OS runtime calls: at level 0 the caller. The innermost frame, the call itself, is skipped."""
-    return _read_depths(reader, OS_CALL_CHAINS, 1)
+def read_chains(reader: ReportReader, table: Table) -> Chains:
+    """Read the chains of samples, OS runtime calls or system calls."""
+    first = _FIRST_DEPTH[table.name]
+    end = first + reader.options.stack_depth
 
+    def find_within(block: Columns) -> IntArray:
+        depth = block["stackDepth"]
+        return np.flatnonzero((depth >= first) & (depth < end) & (block["id"] != NULL))
 
-def read_system_chains(reader: ReportReader) -> Chains:
-    """Read the chains of system calls: at level 0 the caller. The call itself is in the kernel and has no frame."""
-    return _read_depths(reader, SYSTEM_CALL_CHAINS, 0)
+    return Chains([part._replace(level=part.level - first) for part in _read(reader, table, find_within)])
 
 
 def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> Chains:
@@ -111,17 +115,6 @@ def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> Chains:
     frames = _concatenate(_read(reader, CUDA_CALL_CHAINS, find_outside_cuda))
     rows, level = _take_innermost(frames.chain, frames.level, count)  # again, for chains that are in two blocks
     return Chains([frames.select(rows)._replace(level=level)])
-
-
-def _read_depths(reader: ReportReader, table: Table, first: int) -> Chains:
-    """Read the frames of a table from the depth `first` on, which is level 0."""
-    end = first + reader.options.stack_depth
-
-    def find_within(block: Columns) -> IntArray:
-        depth = block["stackDepth"]
-        return np.flatnonzero((depth >= first) & (depth < end) & (block["id"] != NULL))
-
-    return Chains([part._replace(level=part.level - first) for part in _read(reader, table, find_within)])
 
 
 def _read(reader: ReportReader, table: Table, choose: Callable[[Columns], IntArray]) -> list[Frames]:
@@ -154,17 +147,14 @@ def _find_ids(reader: ReportReader, table: Table, pattern: re.Pattern[str]) -> l
 def _concatenate(parts: Sequence[Frames]) -> Frames:
     none = np.zeros(0, np.int64)
     columns = zip(Frames(none, none, none, none, np.zeros(0, np.bool_)), *parts, strict=True)
-    chain, level, module, name, unnamed = map(np.concatenate, columns)
-    return Frames(chain, level, module, name, unnamed)
+    return Frames(*map(np.concatenate, columns))
 
 
 def _take_innermost(chain: IntArray, depth: IntArray, count: int) -> tuple[IntArray, IntArray]:
     """Return (rows, levels) of the innermost `count` frames of each chain, whatever their depths are."""
     order = np.lexsort((depth, chain))
-    starts, differs = (_mark_changes(column[order]) for column in (chain, depth))
-    order, starts = order[starts | differs], starts[starts | differs]  # the first frame of each depth
-    number = np.arange(order.size)
-    level = number - np.maximum.accumulate(np.where(starts, number, 0))
+    order = order[find_starts(chain[order], depth[order])]  # the first frame of each depth
+    level = np.arange(order.size) - _find_group_starts(chain[order])
     return order[level < count], level[level < count]
 
 
@@ -173,16 +163,16 @@ def _mark_after_first_run(group: IntArray, within: BoolArray) -> BoolArray:
 
     The rows of a group are side by side.
     """
-    number = np.arange(group.size)
-    start = np.maximum.accumulate(np.where(_mark_changes(group), number, 0))
+    start = _find_group_starts(group)
     outside = np.cumsum(~within)
     before: IntArray = outside[start] - ~within[start]
     return np.asarray(outside > before)
 
 
-def _mark_changes(values: IntArray) -> BoolArray:
-    """Return a mask of the values that differ from the one before, and of the first value."""
-    return np.append([True] * (values.size > 0), values[1:] != values[:-1]).astype(np.bool_)
+def _find_group_starts(group: IntArray) -> IntArray:
+    """Return the index of the first row of each row's group. The rows of a group are side by side."""
+    starts = find_starts(group)
+    return np.repeat(starts, np.diff(starts, append=group.size))
 
 
 # ---- names that events show ------------------------------------------------------------------------------------------
@@ -194,9 +184,8 @@ def find_functions(reader: ReportReader, chains: Chains, chain: IntArray, by_lev
     for level, event_type in enumerate(by_level[: reader.options.stack_depth]):
         frames, present = chains.find(level, chain)
         if present.any():
-            ids = np.zeros(chain.size, np.int64)
-            ids[present] = _name_ids(reader, frames, event_type.names)
-            pairs.append(Pair(reader.labels.handle(event_type), ids, present))
+            ids = _name_ids(reader, frames, event_type.names)
+            pairs.append(make_partial_pair(reader.labels, event_type, ids, present))
     return pairs
 
 
@@ -215,9 +204,8 @@ def find_modules(reader: ReportReader, chains: Chains, chain: IntArray, event_ty
     if not present.any():
         return []
     index, names = reader.names(frames.module)
-    ids = np.zeros(chain.size, np.int64)
-    ids[present] = reader.labels.name_ids(event_type.names, map(label_module, names))[index]
-    return [Pair(reader.labels.handle(event_type), ids, present)]
+    ids = reader.labels.name_ids(event_type.names, map(label_module, names))[index]
+    return [make_partial_pair(reader.labels, event_type, ids, present)]
 
 
 # Histograms of Paraver do not show a label that is in brackets, unless a user asks for long labels.

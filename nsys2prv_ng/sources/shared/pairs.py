@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver.event_type import EventType
@@ -22,6 +24,13 @@ def make_name_pair(
 ) -> Pair:
     """Make the pair that shows a name at each event, given the index of each into distinct names."""
     return Pair(labels.handle(event_type), labels.name_ids(event_type.names, names)[index], present)
+
+
+def make_partial_pair(labels: Labels, event_type: EventType, value: IntArray, present: BoolArray) -> Pair:
+    """Make the pair for the events in a mask of n, given the values of these events alone."""
+    values = np.zeros(present.size, np.int64)
+    values[present] = value
+    return Pair(labels.handle(event_type), values, present)
 
 
 def register_used(labels: Labels, space: str, names: Sequence[str], index: IntArray) -> IntArray:
