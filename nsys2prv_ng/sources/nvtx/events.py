@@ -10,8 +10,9 @@ import pyarrow as pa
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes, clamp_to_parents, mark_crossing
-from nsys2prv_ng.paraver.families import NCCL_DOMAIN
+from nsys2prv_ng.paraver.families import NCCL_DOMAIN, make_nvtx_number
 from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources import source_names
@@ -76,6 +77,14 @@ class Texts:
         """Return the ids of the rows' names; only names that occur in them are registered."""
         return register_used(labels, space, self.names, self.name_index[self.index[rows]])
 
+    def make_number_pairs(self, labels: Labels, domain: str, rows: IntArray) -> list[Pair]:
+        """Make the pair for the rows of a domain that have a number; none if no row has one."""
+        text = self.index[rows]
+        has_number = self.has_number[text]
+        if not has_number.any():
+            return []
+        return [Pair(labels.handle(make_nvtx_number(domain)), self.number[text], has_number)]
+
     def get_text(self, row: int) -> str:
         """Return the original text of one row."""
         return str(self.original[int(self.index[row])].as_py() or "")
@@ -138,14 +147,12 @@ def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
     reasons = _mark_unsound(columns)
     dropped = {reason: int((mask & is_event).sum()) for reason, mask in reasons.items()}
     rows = np.flatnonzero(is_event & ~np.logical_or.reduce(list(reasons.values())))
-    names = _read_domain_names(columns, texts, rows)
-    process = get_process(columns["globalTid"][rows])
-    index, pairs = find_distinct_rows(process, columns["domainId"][rows])
-    pair_names = [names[p, d] for p, d in pairs]
-    domains = sorted(set(pair_names))
-    domain = np.array([domains.index(name) for name in pair_names], np.int64)[index]
-    categories = _read_category_names(columns, texts)
-    selected = frozenset(name for name in domains if _is_selected(name, reader.options.nvtx_domains))
+    index, names = _name_domains(columns, texts, rows)
+    domains = sorted(set(names))
+    domain = np.array([domains.index(name) for name in names], np.int64)[index]
+    categories = _read_names(columns, texts, _CATEGORY_NAME, columns["domainId"], columns["category"])
+    patterns = reader.options.nvtx_domains or ("*",)  # the default domain is called `default` in patterns
+    selected = frozenset(d for d in domains if any(match_patterns(d or "default", pattern) for pattern in patterns))
     ends = _find_ends(columns, rows, domain)
     read = int(is_event.sum())
     return NvtxEvents(columns, texts, read, rows, domain, ends, domains, categories, selected, dropped)
@@ -159,11 +166,6 @@ def _find_ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
     group, _ = encode_rows(columns["globalTid"][nesting], domain[push_pop])
     end[nesting] = clamp_to_parents(group, columns["start"][nesting], end[nesting], NO_END)
     return end
-
-
-def _is_selected(domain: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether the user selected a domain; the default domain is called `default` in patterns."""
-    return not patterns or any(match_patterns(domain or "default", pattern) for pattern in patterns)
 
 
 def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
@@ -186,25 +188,21 @@ def read_created_domains(columns: Columns, texts: Texts) -> dict[tuple[int, ...]
     return _read_names(columns, texts, (_DOMAIN_CREATE,), columns["domainId"])
 
 
-def _read_domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[tuple[int, ...], str]:
-    """Return the name of each (process, domain id). Ids are per process; the default domain is 0, its name ''."""
-    process, domain = get_process(columns["globalTid"]), columns["domainId"]
-    names = read_created_domains(columns, texts)
-    codes, pairs = find_distinct_rows(process[rows], domain[rows])
-    for code, (owner, number) in enumerate(pairs):
-        if number == 0:
-            names[owner, number] = ""
-        elif not names.get((owner, number)):
-            # A capture that began after the domain was made lacks its name; NCCL's is known by its calls.
+def _name_domains(columns: Columns, texts: Texts, rows: IntArray) -> tuple[IntArray, list[str]]:
+    """Return (index into the names for each row, names of its domains); the default domain is 0, its name ''.
+
+    Ids are per process, so the domains of two processes may have the same name.
+    """
+    codes, domains = find_distinct_rows(get_process(columns["globalTid"][rows]), columns["domainId"][rows])
+    created = read_created_domains(columns, texts)
+    names = ["" if key[1] == 0 else created.get(key, "") for key in domains]
+    for code, (_, number) in enumerate(domains):
+        if number != 0 and not names[code]:
+            # A capture that started after the domain was created lacks its name; NCCL's is known by its calls.
             used = np.unique(texts.name_index[texts.index[rows[codes == code]]])
             is_nccl = all(texts.names[i].startswith("nccl") for i in used)
-            names[owner, number] = NCCL_DOMAIN if is_nccl else f"domain {number}"
-    return names
-
-
-def _read_category_names(columns: Columns, texts: Texts) -> dict[tuple[int, ...], str]:
-    """Return the name of each (process, domain id, category)."""
-    return _read_names(columns, texts, _CATEGORY_NAME, columns["domainId"], columns["category"])
+            names[code] = NCCL_DOMAIN if is_nccl else f"domain {number}"
+    return codes, names
 
 
 def _read_names(columns: Columns, texts: Texts, kinds: tuple[int, ...], *ids: IntArray) -> dict[tuple[int, ...], str]:

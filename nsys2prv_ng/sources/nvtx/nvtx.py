@@ -119,12 +119,7 @@ class _DomainWriter:
 
     def _make_attributes(self, rows: IntArray) -> list[Pair]:
         """Make pairs for number, category, ending thread and payload, where a row has them."""
-        pairs = []
-        index = self.texts.index[rows]
-        has_number = self.texts.has_number[index]
-        if has_number.any():
-            handle = self.labels.handle(families.make_nvtx_number(self.domain))
-            pairs.append(Pair(handle, self.texts.number[index], has_number))
+        pairs = self.texts.make_number_pairs(self.labels, self.domain, rows)
         category = self.columns["category"][rows]
         has_category = (category != NULL) & (category != 0)  # NVTX: 0 is no category
         if has_category.any():

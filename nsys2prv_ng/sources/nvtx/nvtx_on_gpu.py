@@ -119,12 +119,8 @@ def _write(reader: ReportReader, result: Result, events: NvtxEvents, domain: str
         here = lane == value
         event_type = families.make_nvtx_on_gpu(domain, int(value))
         handle = labels.handle(event_type)
-        opening = [Pair(handle, events.texts.name_ids(labels, event_type.names, row[here]))]
-        text = events.texts.index[row[here]]
-        has_number = events.texts.has_number[text]
-        if has_number.any():
-            number = labels.handle(families.make_nvtx_number(domain))
-            opening.append(Pair(number, events.texts.number[text], has_number))
+        name = Pair(handle, events.texts.name_ids(labels, event_type.names, row[here]))
+        opening = [name, *events.texts.make_number_pairs(labels, domain, row[here])]
         result.records.append(make_intervals(place[here], begin[here], end[here], opening, [handle]))
 
 
