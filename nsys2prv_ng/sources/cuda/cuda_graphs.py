@@ -21,25 +21,22 @@ from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 TABLE = Table(GRAPH, COLUMNS, {"graphId": NULL, "graphExecId": NULL, "correlationId": NULL})
 
-_GRAPHS = "CUDA_GRAPH_EVENTS"
-_NODES = "CUDA_GRAPH_NODE_EVENTS"
 _CREATION = ("start", "globalTid", "nameId")
 GRAPHS_TABLE = Table(
-    _GRAPHS,
+    "CUDA_GRAPH_EVENTS",
     _CREATION,
     # Up to 2023 this table held nodes: the ids of graphs came with the table of nodes.
     dict.fromkeys(("graphId", "originalGraphId", "graphExecId", "graphNodeId", "originalGraphNodeId"), NULL),
 )
-NODES_TABLE = Table(_NODES, _CREATION, dict.fromkeys(("graphNodeId", "originalGraphNodeId"), NULL))
+NODES_TABLE = Table("CUDA_GRAPH_NODE_EVENTS", _CREATION, dict.fromkeys(("graphNodeId", "originalGraphNodeId"), NULL))
 
 
 def read(reader: ReportReader) -> Result:
     """Return an interval for each launch of a graph, and a point for each graph, executable graph and node created."""
     result = Result()
     _add_launches(reader, result)
-    for table in (_GRAPHS, _NODES):
-        if reader.has(table):
-            _add_creations(reader, result, reader.columns(table))
+    for table in (GRAPHS_TABLE, NODES_TABLE):
+        _add_creations(reader, result, reader.columns(table.name))
     return result
 
 
@@ -108,8 +105,8 @@ SOURCE = Source(
     read,
     counted_tables=(
         EventRows(GRAPH, "globalPid", device="deviceId"),
-        EventRows(_GRAPHS, "globalTid"),
-        EventRows(_NODES, "globalTid"),
+        EventRows(GRAPHS_TABLE.name, "globalTid"),
+        EventRows(NODES_TABLE.name, "globalTid"),
     ),
     noun="launches, creations",
 )

@@ -102,15 +102,10 @@ def name_table(what: str) -> str:
     return f"OPENMP_EVENT_KIND_{what}"
 
 
+_OPTIONAL = {"kind": _ANY, "taskId": NULL, "newTaskId": NULL}
 TABLES = (
-    *(
-        Table(name_table(what), ("start", "end", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
-        for what in INTERVALS
-    ),
-    *(
-        Table(name_table(what), ("start", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
-        for what in POINTS
-    ),
+    *(Table(name_table(what), ("start", "end", "globalTid"), _OPTIONAL) for what in INTERVALS),
+    *(Table(name_table(what), ("start", "globalTid"), _OPTIONAL) for what in POINTS),
 )
 
 _WAITS = {(types.OMP_BARRIER, kind) for kind in _BARRIERS} | {

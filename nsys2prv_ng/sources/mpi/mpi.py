@@ -75,7 +75,10 @@ def read(reader: ReportReader) -> Result:
     messages = read_messages(calls)
     initialised, finalised = (_find_places(rows, names, function) for function in ("MPI_Init", "MPI_Finalize"))
 
-    _add_evidence(reader, result, calls, names, messages, communicators, initialised.size > 0)
+    ranks = reader.metadata.ranks
+    result.evidence.collectives.append(collect_evidence(calls, names, communicators, ranks))
+    if initialised.size:  # otherwise the first messages may be missing, and the k-th sent is not the k-th received
+        result.evidence.messages.append(collect_messages(messages, reader.places, communicators, ranks))
     if result.dropped:
         initialised = initialised[:0]
     result.drop(_MERGED, name.size - calls.first.size)
@@ -151,25 +154,6 @@ def _find_places(rows: MpiRows, names: list[str], function: str) -> IntArray:
     """Return the places of the rows of a function of MPI, under any name that has its value."""
     is_function = np.array([VALUES.get(name) == VALUES[function] for name in names], np.bool_)
     return rows.place[is_function[rows.name]]
-
-
-def _add_evidence(
-    reader: ReportReader,
-    result: Result,
-    calls: MpiCalls,
-    names: list[str],
-    messages: MpiMessages,
-    communicators: Communicators,
-    from_init: bool,
-) -> None:
-    """Add collectives and, if the capture has them from MPI_Init on, messages to the evidence on clocks.
-
-    Otherwise the first messages may be missing, and the k-th sent is not the k-th received.
-    """
-    ranks = reader.metadata.ranks
-    result.evidence.collectives.append(collect_evidence(calls, names, communicators, ranks))
-    if from_init:
-        result.evidence.messages.append(collect_messages(messages, reader.places, communicators, ranks))
 
 
 def _write(labels: Labels, result: Result, calls: MpiCalls, names: list[str], keys: list[str]) -> None:

@@ -68,15 +68,17 @@ def collect_evidence(
         counted[at] = True
     sizes = _find_call_sizes(kernel, table, only)
     kinds = ("stream", ~in_graph & ~usable.any(), False), ("graph stream", in_graph, True)
-    for name, chosen, are_of_graphs in kinds:
+    for name, chosen, are_in_graphs in kinds:
         at = _choose_by_sequence(kernel, sizes, chosen)
         if at.size:
-            own = _collect_by_sequence(kernel, member, sizes, at, name)
-            tables.append(own._replace(in_graphs=are_of_graphs))
+            by_sequence = _collect_by_sequence(kernel, member, sizes, at, name)
+            tables.append(by_sequence._replace(in_graphs=are_in_graphs))
             counted[at] = True
+    # No operation can be matched by the other kernels.
     loose = np.flatnonzero(~counted & (kernel.place >= 0))
     if loose.size:
-        tables.append(_collect_loose(kernel, member, loose))
+        no_communicator, any_size = np.zeros(loose.size, np.int64), np.full(loose.size, ANY_SIZE, np.int64)
+        tables.append(_make_table(kernel, member, loose, ["nccl"], no_communicator, any_size, LOOSE))
     return Evidence([rows._replace(owners=owners) for rows in tables])
 
 
@@ -151,12 +153,6 @@ def _collect_by_sequence(kernel: NcclKernels, member: IntArray, size: IntArray, 
     stream = streams.merge(distinct, on=["member", "place"], how="left")["stream"].to_numpy(np.int64)
     names = [f"nccl {name} {number}" for number in range(int(stream.max(initial=-1)) + 1)]
     return _make_table(kernel, member, at, names, stream, size[at], SYNCHRONISING)
-
-
-def _collect_loose(kernel: NcclKernels, member: IntArray, at: IntArray) -> Collectives:
-    """Return kernels (indices `at`) by which no operation can be matched."""
-    communicator, size = np.zeros(at.size, np.int64), np.full(at.size, ANY_SIZE, np.int64)
-    return _make_table(kernel, member, at, ["nccl"], communicator, size, LOOSE)
 
 
 def _make_table(

@@ -9,6 +9,9 @@ Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 import numpy as np
 
 from nsys2prv_ng.arrays import row_keys as keys
@@ -60,10 +63,6 @@ def read(reader: ReportReader) -> Result:
 
 def _add_perf(reader: ReportReader, result: Result) -> None:
     texts = {number: (name, unit) for number, name, unit in reader.list_rows(METRICS.name, "id", "name", "unit")}
-    components = _read_components(reader)
-
-    def get_component(key: Key) -> NodePart | None:
-        return None if key[1] == NULL else NodePart(components.get(key[1], f"CPU {key[1]}"), key)
 
     def make_raw(key: Key) -> EventType:
         name, unit = texts.get(key[0], ("", ""))
@@ -75,6 +74,7 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
         name = name or f"CPU metric {key[0]}"
         return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
 
+    get_component = partial(_get_component, _read_components(reader))
     for raw_table in RAW:
         blocks = reader.read_by_block(raw_table.name, _make_raw_block)
         add_node_samples(reader, result, blocks, get_component, make_raw, _VALUES)
@@ -85,13 +85,18 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
         add_node_samples(reader, result, [block], get_component, make_metric, _VALUES)
 
 
+def _get_component(names: Mapping[int, str], key: Key) -> NodePart | None:
+    """Return the component of a virtual machine and id; an id without a name is the number of a core."""
+    return None if key[1] == NULL else NodePart(names.get(key[1], f"CPU {key[1]}"), key)
+
+
 def _make_raw_block(columns: Columns) -> Block:
     device = [columns["vmId"], columns["componentId"]]
     return make_block(columns["start"], device, [columns["eventId"]], columns["count"])
 
 
 def _read_components(reader: ReportReader) -> dict[int, str]:
-    """Return the names of components by their ids; an id without a name is the number of a core."""
+    """Return the names of components by their ids."""
     rows = reader.list_rows(COMPONENTS.name, "componentId", "instance", "name")
     return {number: name if instance == NULL else f"{name} {instance}" for number, instance, name in rows if name}
 
@@ -117,14 +122,11 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
     device = [take_by_value("globalVm"), take_by_value("cpu")]
     block = make_block(take_by_value("start"), device, [values["idx"]], values["value"])
 
-    def get_core(key: Key) -> NodePart | None:
-        return None if key[1] == NULL else NodePart(f"CPU {key[1]}", key)
-
     def make_counter(key: Key) -> EventType:
         name = counter_names.get(key[0]) or f"PMU counter {key[0]}"
         return families.make_node_metric(source_names.CPU_COUNTERS, name)
 
-    add_node_samples(reader, result, [block], get_core, make_counter, _VALUES)
+    add_node_samples(reader, result, [block], partial(_get_component, {}), make_counter, _VALUES)
 
 
 # ---- metrics of the system on chip -----------------------------------------------------------------------------------

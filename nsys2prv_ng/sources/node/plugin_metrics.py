@@ -228,27 +228,20 @@ def _read_reals(
 
 def _read_descriptions(reader: ReportReader) -> _Descriptions:
     """Read the descriptions in the tables of sources, types and fields, or in the JSON there."""
-    sources, types, fields = (reader.columns(table.name) for table in (SOURCES, TYPES, FIELDS))
+    source_texts, type_texts, field_texts = (
+        reader.strings.get_names(reader.columns(table.name)[name])
+        for table, name in ((SOURCES, "nameId"), (TYPES, "nameId"), (FIELDS, "fieldNameId"))
+    )
     name_of_source, tracer_sources = {}, set()
-    for source, name, group, text in zip(
-        sources["sourceId"].tolist(),
-        reader.strings.get_names(sources["nameId"]),
-        sources["sourceGroupId"].tolist(),
-        sources.texts["data"].to_pylist(),
-        strict=True,
-    ):
+    sources = reader.list_rows(SOURCES.name, "sourceId", "sourceGroupId", "data")
+    for name, (source, group, text) in zip(source_texts, sources, strict=True):
         members = _parse_json(text)
         name_of_source[source] = name or _get_text(members.get("Name"))
         if group in _TRACERS or members.get("SourceGroup") in _TRACERS.values():
             tracer_sources.add(source)
     described = _Descriptions({}, {}, {}, {}, set())
-    for type_id, source, name, text in zip(
-        types["typeId"].tolist(),
-        types["sourceId"].tolist(),
-        reader.strings.get_names(types["nameId"]),
-        types.texts["data"].to_pylist(),
-        strict=True,
-    ):
+    types = reader.list_rows(TYPES.name, "typeId", "sourceId", "data")
+    for name, (type_id, source, text) in zip(type_texts, types, strict=True):
         members = _parse_json(text)
         described.name[type_id] = name or _get_text(members.get("Name"))
         described.source[type_id] = name_of_source.get(source, "")
@@ -257,12 +250,11 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
         listed = members.get("Fields")
         for index, field in enumerate(listed if isinstance(listed, list) else []):
             described.fields[type_id, index] = _get_text(field.get("Name")) if isinstance(field, dict) else ""
-    names = reader.strings.get_names(fields["fieldNameId"])
-    kinds = zip(fields["typeId"].tolist(), fields["fieldIdx"].tolist(), strict=True)
-    for kind, name, type_of_field in zip(kinds, names, fields["type"].tolist(), strict=True):
-        described.fields[kind] = name or described.fields.get(kind, "")
-        if type_of_field in _KINDS:
-            described.kinds[kind] = _KINDS[type_of_field]
+    fields = reader.list_rows(FIELDS.name, "typeId", "fieldIdx", "type")
+    for name, (type_id, index, field_type) in zip(field_texts, fields, strict=True):
+        described.fields[type_id, index] = name or described.fields.get((type_id, index), "")
+        if field_type in _KINDS:
+            described.kinds[type_id, index] = _KINDS[field_type]
     return described
 
 
