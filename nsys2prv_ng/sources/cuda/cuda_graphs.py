@@ -1,6 +1,6 @@
-"""CUDA graphs: launches traced as a whole on their stream, and the creation of graphs and nodes on host threads.
+"""Reads CUDA graphs: launches traced as a whole on their stream, and the creation of graphs and nodes on host threads.
 
-Where nsys traced the nodes of graphs instead, the nodes are kernels, copies and sets with the id of their node.
+If nsys traced the nodes of graphs instead, the nodes are kernels, copies and sets with the id of their node.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _CREATION = ("start", "globalTid", "nameId")
 GRAPHS_TABLE = Table(
     "CUDA_GRAPH_EVENTS",
     _CREATION,
-    # Up to 2023 this table held nodes: the ids of graphs came with the table of nodes.
+    # Up to 2023 this table contained nodes: the ids of graphs came with the table of nodes.
     dict.fromkeys(("graphId", "originalGraphId", "graphExecId", "graphNodeId", "originalGraphNodeId"), NULL),
 )
 NODES_TABLE = Table("CUDA_GRAPH_NODE_EVENTS", _CREATION, dict.fromkeys(("graphNodeId", "originalGraphNodeId"), NULL))
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each launch of a graph, and a point for each graph, executable graph and node created."""
+    """Return an interval for each launch of a graph, and a point for each created graph, executable graph and node."""
     result = Result()
     _add_launches(reader, result)
     for table in (GRAPHS_TABLE, NODES_TABLE):
@@ -41,22 +41,22 @@ def read(reader: ReportReader) -> Result:
 
 
 GRAPH_COLUMNS = ("graphNodeId", "graphId")
-"""Columns of device operations with the graph that an operation belongs to."""
+"""Columns of device operations with the node and graph of an operation."""
 
 
 def read_graph_ids(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
-    """Return the ids of the node and, where the export has it, of the graph that these device operations belong to."""
+    """Return the ids of the node and, if the export has them, of the graph of these device operations."""
     pairs = []
     for name, event_type in zip(GRAPH_COLUMNS, (types.GRAPH_NODE_ID, types.GRAPH_ID), strict=True):
         value = columns[name][rows]
-        known = (value != NULL) & (value != 0)  # CUPTI: 0 stands for no graph
+        known = (value != NULL) & (value != 0)  # CUPTI writes 0 if there is no graph
         if known.any():
             pairs.append(Pair(reader.labels.handle(event_type), value, known))
     return pairs
 
 
 def _add_launches(reader: ReportReader, result: Result) -> None:
-    """Add an interval for each graph that was traced as a whole."""
+    """Add an interval for each launch of a graph that was traced as a whole."""
     columns = reader.columns(GRAPH)
     if not columns.rows:
         return

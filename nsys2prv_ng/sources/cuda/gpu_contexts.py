@@ -1,7 +1,7 @@
-"""Turns of the contexts that a GPU works for, also between processes.
+"""Reads the turns of the contexts that a GPU works for, also across processes.
 
-A context is restored, works, and is saved. (The User Guide pairs the first start with the end that follows; the other
-tags, which describe the switch itself, are not shown.)
+A context is restored, works, and is saved. (The User Guide pairs the first start with the end that follows. The other
+tags describe the switch itself and are not shown.)
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _SAVE_END, _RESTORE_START = 7, 8
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each turn of a context; turns are what counts as read."""
+    """Return an interval for each turn of a context. `read` counts turns."""
     columns = reader.columns(TABLE.name)
     result = Result()
     tag, context, time, gpu, pid = (columns[name] for name in ("tag", "contextId", "timestamp", "gpuId", "globalPid"))
     is_limit = np.isin(tag, (_SAVE_END, _RESTORE_START))
     unknown = is_limit & ((context == NULL) | lacks_time(time) | (gpu == NULL))
     rows = result.drop_rows({"no context, GPU or time": unknown, "a step of the switch itself": ~is_limit})
-    # The numbers that the GPU gave order what happened at one time.
+    # The sequence numbers of the GPU order events of the same time.
     rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], gpu[rows]))]
     owner, _ = encode_rows(gpu[rows], context[rows])
     switches = pair_switches(owner, tag[rows] == _RESTORE_START, time[rows])
@@ -59,7 +59,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _name_context(reader: ReportReader, process: int, context: int) -> str:
-    """Return the name of a context, with its process if that is known."""
+    """Return the name of a context, with its process if the process is known."""
     if process == get_process(np.int64(NULL)) or process & PID_MASK == 0:
         return f"context {context}"
     return f"{reader.metadata.get_process_name(process)} ({process & PID_MASK}), context {context}"

@@ -1,4 +1,4 @@
-"""CUDA kernels: name, class, launch attributes; those of NCCL under a type of their own."""
+"""Reads CUDA kernels: name, class and launch attributes. NCCL kernels have a separate event type."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TABLE = Table(KERNEL, (*COLUMNS, "shortName", "demangledName"), dict.fromkeys((*
 
 
 def mark_nccl(short_name: str) -> bool:
-    """Return whether a kernel is NCCL's: its short name starts with nccl (NVIDIA's recipes recognise them so)."""
+    """Return whether a kernel belongs to NCCL: its short name starts with nccl, as NVIDIA's recipes assume."""
     return short_name.startswith("nccl")
 
 

@@ -1,4 +1,4 @@
-"""Lines from the call that launched a kernel, a copy or a graph to the operation itself."""
+"""Draws lines from the calls that launched kernels, copies and graphs to the operations themselves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COP
 
 
 def read(reader: ReportReader) -> Result:
-    """Return a communication for each operation that a recorded call launched; one per stream for nodes of a graph."""
+    """Return a communication for each operation that a recorded call launched; one per stream for a graph's nodes."""
     result = Result()
     launches = reader.once(calls.find_launches)
     operations = [_stack_operations(reader, result, table, call) for table, call in launches.items()]
@@ -37,7 +37,7 @@ def read(reader: ReportReader) -> Result:
     start, place, call, device, context, stream, size, tag = np.concatenate(operations, axis=1)
     result.drop(calls.NO_CALL, int((call < 0).sum()))
     rows = np.flatnonzero(call >= 0)
-    # All nodes of a graph have the id of its launch, whatever their kind: the first on each stream has the line.
+    # All nodes of a graph have the id of its launch, whatever their kind: the first node on each stream gets the line.
     rows = rows[np.argsort(start[rows], kind="stable")]
     later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows])
     result.drop("later operation of the same launch and stream", int(later.sum()))

@@ -1,6 +1,6 @@
-"""Memory copies and sets on CUDA streams: direction, bytes, and the kinds of memory copied from and to.
+"""Reads memory copies and sets on CUDA streams: direction, bytes, and the kinds of memory copied from and to.
 
-Migrations of unified memory are copies with values of their own, on the row of stream 0, which the program cannot use.
+Migrations of unified memory are copies with separate values, on the row of stream 0, which the program cannot use.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ def _make_copy_values(kind: IntArray) -> IntArray:
 
 
 def _make_kind_values(kind: IntArray) -> IntArray:
-    """Return CUPTI's memory kinds 0 .. 7 as values 1 .. 8; others are unknown."""
+    """Return CUPTI's memory kinds 0 .. 7 as values 1 .. 8; other kinds are unknown."""
     return np.where((kind >= 0) & (kind < _UNKNOWN_KIND), kind + 1, _UNKNOWN_KIND)
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each copy and set. Bytes are closed too: presets divide them by the time of the burst."""
+    """Return an interval for each copy and set. Bytes are closed too, because presets divide them by the time of the
+    burst."""
     result = Result()
     for table in (MEMCPY, MEMSET):
         _add_operations(reader, result, table)

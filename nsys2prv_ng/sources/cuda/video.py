@@ -1,8 +1,8 @@
-"""Video: calls of NVIDIA's encoder, decoder and JPEG libraries on host threads, and the work of the GPU's engines.
+"""Reads calls of NVIDIA's video encoder, decoder and JPEG libraries on host threads, and the work of GPU engines.
 
-Work of an engine is shown on the thread that made the call, or else on the main thread of its process. Several engines
-work for a thread at a time, so each kind of engine has lanes. No capture was at hand: the tables are those of NVIDIA's
-documentation of the export.
+The work of an engine is shown on the thread that made the call; without a call, on the main thread of its process.
+Several engines may work for a thread at the same time, so each kind of engine has lanes. No capture was available: the
+tables follow NVIDIA's documentation of the export.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CALLS = {
     "NVVIDEO_JPEG_API": types.VIDEO_JPEG_CALL,
 }
 _ENGINES = (1, 0, 2)
-"""Kind of engine that each of these libraries uses."""
+"""The kind of engine that each of these libraries uses."""
 _CALL_TABLES = tuple(Table(table, _COLUMNS, {"apiId": NULL}) for table in CALLS)
 WORK = Table(
     "GPU_VIDEO_ENGINE_WORKLOAD",
@@ -42,7 +42,7 @@ MISSING = Table("GPU_VIDEO_ENGINE_MISSING", ("rangeCount",))
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each call, nested as the calls of its library were, and one for each work of an engine."""
+    """Return an interval for each call, nested as the calls of its library were, and each work item of an engine."""
     result = Result()
     for table, event_type in CALLS.items():
         add_calls(reader, result, table, event_type)
@@ -55,7 +55,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _add_work(reader: ReportReader, result: Result) -> None:
-    """Add an interval for each work of an engine."""
+    """Add an interval for each work item of an engine."""
     columns = reader.columns(WORK.name)
     result.read += columns.rows
     unknown = ~np.isin(columns["engineType"], list(VIDEO_ENGINES))
@@ -70,7 +70,7 @@ def _add_work(reader: ReportReader, result: Result) -> None:
     lane = assign_lanes(keys.encode_rows(thread, kind)[0], begin, end)
     beyond = int((lane >= types.VIDEO_LANES).sum())
     result.drop(f"more than {types.VIDEO_LANES} works of a kind of engine at a time", beyond)
-    # Work alone does not make its process a task: nsys sees all processes that use the engines.
+    # Work alone does not make its process a task, because nsys records all processes that use the engines.
     place = reader.places.observed_threads(thread)
     value = np.where(np.isin(codec + 1, list(VIDEO_CODECS)), codec + 1, VIDEO_CODEC_UNKNOWN)
     for (work_kind, work_lane), event_type in types.VIDEO_WORK.items():
@@ -82,7 +82,7 @@ def _add_work(reader: ReportReader, result: Result) -> None:
 
 
 def _find_threads(reader: ReportReader) -> IntArray:
-    """Return the thread of each work: the one with the call of its id, else the process's main thread."""
+    """Return the thread of each work item: the thread of the call with its id, else the main thread of the process."""
     work = reader.columns(WORK.name)
     process = get_process(work["globalPid"])
     calls = [reader.columns(table) for table in CALLS]

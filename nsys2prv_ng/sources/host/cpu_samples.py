@@ -1,6 +1,6 @@
-"""CPU samples: the function that a thread was in, and its callers.
+"""Reads CPU samples: the function that a thread was in, and its callers.
 
-Like time on a core, a sample is an observation of a thread: it is shown if the thread also made calls.
+Like time on a core, a sample only observes a thread: it is shown if the thread also made calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAMPLES = "COMPOSITE_EVENTS"
 TABLE = Table(SAMPLES, ("start", "globalTid"), {"id": NULL})
 
 NO_CHAIN = "(no call chain)"
-"""Label for samples without a call chain, which nsys did not take or lost: they still count."""
+"""Label for samples without a call chain, because nsys took none or lost it. These samples still count."""
 
 
 def read(reader: ReportReader) -> Result:
@@ -31,7 +31,7 @@ def read(reader: ReportReader) -> Result:
     columns = reader.columns(SAMPLES)
     result = Result(read=columns.rows)
     time, thread = columns["start"], columns["globalTid"]
-    # A sample at time 0 is sound: only for intervals do start and end at 0 mean that there is no time.
+    # A sample at time 0 is sound: start and end at 0 mean a missing time only for intervals.
     rows = select_sound_intervals(result, time, np.where(time == 0, 1, time), thread)
     if rows.size:
         place = reader.places.observed_threads(thread[rows])
@@ -40,7 +40,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _find_functions(reader: ReportReader, chain: IntArray) -> list[Pair]:
-    """Return function and module of each of n samples, and as many levels of callers as the user chose."""
+    """Return the function and module of each of n samples, and as many levels of callers as the user chose."""
     chains = call_chains.read_chains(reader, call_chains.SAMPLE_CHAINS)
     pairs = call_chains.find_functions(reader, chains, chain, types.SAMPLED_FUNCTIONS)
     missing = ~chains.find(0, chain)[1]

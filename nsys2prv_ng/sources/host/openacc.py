@@ -1,8 +1,8 @@
-"""Events of the OpenACC runtime on host threads: launches of compute constructs, data clauses, and the rest.
+"""Reads events of the OpenACC runtime on host threads: launches of compute constructs, data clauses, and the rest.
 
-Each of CUPTI's three kinds of activity has a type of its own, with the numbers of nsys2prv, so that a launch within
-a data region is visible together with it; source line and function last as long. No capture was at hand: the tables are
-those of real exports without events, and as NVIDIA's documentation of the export describes them.
+Each of CUPTI's three kinds of activity has a separate type, with the numbers of nsys2prv, so that a launch within a
+data region and the region are both visible. The source line and function last as long as the event. No capture was
+available: the tables follow real exports without events, and NVIDIA's documentation of the export.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _add_events(reader: ReportReader, result: Result, columns: Columns, rows: In
         (types.OPENACC_FUNCTION[i], reader.names(columns["funcName"][rows]), columns["funcName"][rows] != NULL),
     ):
         if known.any():
-            # An event without a name still has a value, which hides the name of an outer event.
+            # An event without a name still gets a value, which hides the name of an outer event.
             opening.append(make_name_pair(labels, event_type, index, names))
     closing: list[int | IntArray] = [pair.handle for pair in opening]
     if TABLES[i] is DATA:
@@ -81,7 +81,7 @@ def _add_events(reader: ReportReader, result: Result, columns: Columns, rows: In
 
 
 def _name_source_lines(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
-    """Return (index of each row, names) as `file:line`, without the folders, which may differ between ranks."""
+    """Return (index of each row, names `file:line`), without the folders, which may differ between ranks."""
     codes, pairs = find_distinct_rows(columns["srcFile"][rows], columns["lineNo"][rows])
     files = reader.strings(np.array([file for file, _ in pairs], np.int64))
     lines = ["" if file == NULL else f":{line}" for file, line in pairs]

@@ -1,8 +1,8 @@
-"""Cost of tracing for the traced threads, as nsys and CUPTI report it.
+"""Reads the cost of tracing for the traced threads, as nsys and CUPTI report it.
 
-Overhead is state Profiling and hides all other states of a thread, so that nobody takes it for the program's own time.
-CUPTI also reports time that the driver takes with or without a profiler, for example when it waits for room to queue a
-launch or loads a module: that is an event of the same type, but not that state.
+Overhead has the state Profiling, which hides all other states of a thread, so that nobody takes it for time of the
+program. CUPTI also reports time that the driver takes with or without a profiler, for example when it waits for room to
+queue a launch or loads a module. That is an event of the same type, but without the state.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DRIVER_NAMES = re.compile(
 
 
 def mark_profiling(name: str) -> bool:
-    """Return whether the profiler causes the overhead with this name, and not the CUDA driver."""
+    """Return whether the profiler, and not the CUDA driver, causes the overhead with this name."""
     return not _DRIVER_NAMES.match(name)
 
 
@@ -72,8 +72,8 @@ def read(reader: ReportReader) -> Result:
 
 
 def _name_rows(reader: ReportReader, name_id: IntArray, kind: IntArray) -> tuple[IntArray, list[str]]:
-    """Return (index into the names for each row, names); a row without a name has that of its type."""
-    # Negative keys stand for types: neither ids nor known types are negative.
+    """Return (index into the names for each row, names); a row without a name has the name of its type."""
+    # Negative keys stand for types, because neither ids nor known types are negative.
     distinct, index = np.unique(np.where(name_id == NULL, -1 - np.maximum(kind, 0), name_id), return_inverse=True)
     names = reader.strings(distinct)
     return index, [

@@ -1,6 +1,6 @@
-"""Time of threads on cores, and the core, from the context switches that nsys traced.
+"""Reads when threads were on which core, from the context switches that nsys traced.
 
-A thread has a row for this only if it made calls: a process has dozens of threads that never do.
+This is shown only for threads that made calls: a process has dozens of threads that never do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read(reader: ReportReader) -> Result:
     if not rows.size:
         result.read = columns.rows
         return result
-    # Switches of the same time happened in the order of the table.
+    # Switches at the same time happened in the order of the table.
     rows = rows[np.lexsort((time[rows], thread[rows]))]
     time, core, thread = time[rows], core[rows], thread[rows]
     switches = pair_switches(thread, is_in[rows] != 0, time)
@@ -64,7 +64,7 @@ def _label_core(core: int) -> str:
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Return the value of each core: its number plus one, whichever cores the reports have."""
+    """Return the value of each core: its number plus one, whatever cores the reports contain."""
     values: dict[str, Value] = {}
     for part in parts:
         values |= part.data or {}

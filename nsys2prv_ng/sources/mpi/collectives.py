@@ -1,4 +1,5 @@
-"""Evidence for the alignment of clocks in MPI's calls: collectives, which all ranks leave together, and messages."""
+"""Collects evidence for the alignment of clocks from MPI calls: collectives, which all ranks leave together, and
+messages."""
 
 from __future__ import annotations
 
@@ -39,9 +40,9 @@ _SIZES_AGREE = ("MPI_Allreduce", "MPI_Alltoall", "MPI_Allgather", "MPI_Reduce_sc
 def collect_evidence(
     calls: MpiCalls, names: Sequence[str], communicators: Communicators, ranks: Mapping[int, int]
 ) -> Collectives:
-    """Return the blocking collectives among some calls. `ranks`: rank in the world of each process.
+    """Return the blocking collectives among some calls. `ranks`: the rank in the world of each process.
 
-    An operation on no data need not wait for anything. All calls on unknown communicators count as one communicator's.
+    All unknown communicators count as one communicator.
     """
     rows = calls.rows
     is_blocking = np.array([classify_call(name) == COLLECTIVE and _is_blocking(name) for name in names], np.bool_)
@@ -70,7 +71,7 @@ def collect_evidence(
 
 
 def _find_size(key: str, communicators: Communicators) -> int:
-    """Return the number of ranks of a communicator; 0 where it is unknown."""
+    """Return the number of ranks of a communicator; 0 if it is unknown."""
     group = communicators.groups.get(key)
     while group is not None and not group.size and group.copy_of:
         group = communicators.groups.get(group.copy_of)
@@ -82,21 +83,21 @@ def _is_blocking(name: str) -> bool:
 
 
 def _mark_known(communicators: Communicators) -> BoolArray:
-    """Mark the keys that stand for a known communicator."""
+    """Mark the keys of known communicators."""
     return np.array([key != UNKNOWN for key in communicators.keys], np.bool_)
 
 
 def _find_callers_ranks(
     process: IntArray, communicator: IntArray, communicators: Communicators, ranks: Mapping[int, int]
 ) -> IntArray:
-    """Return the rank of each process in each communicator; NULL where it is unknown."""
+    """Return the rank of each process in each communicator; NULL if it is unknown."""
     codes, distinct = find_distinct_rows(process, communicator)
     found = [_find_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
     return np.array([*found, NULL], np.int64)[codes]
 
 
 def _find_rank(world: int | None, key: str, communicators: Communicators) -> int:
-    """Return the rank in a communicator of a rank of the world; NULL where it is unknown."""
+    """Return the rank in a communicator for a rank of the world; NULL if it is unknown."""
     group = communicators.groups.get(key)
     while group is not None and group.copy_of:
         key = group.copy_of
@@ -115,7 +116,7 @@ def collect_messages(
     """Return the sends and receives that can be matched by their order alone.
 
     A receive from any source, with any tag or without a recorded end excludes all receives of its rank in its
-    communicator: channels with fewer receives than sends are not compared.
+    communicator, because channels with fewer receives than sends are not compared.
     """
     sends = _make_table(messages.sends, places, communicators, ranks)
     receives = _make_table(messages.receives, places, communicators, ranks)
@@ -148,7 +149,7 @@ def collect_messages(
 def _make_table(
     ends: MessageEnds, places: Places, communicators: Communicators, ranks: Mapping[int, int]
 ) -> pd.DataFrame:
-    """Make a table of sends or receives: communicator, own rank, partner, tag, times, and whether any is unknown."""
+    """Make a table of sends or receives: communicator, rank, partner, tag, times, and whether any is unknown."""
     used, position = np.unique(ends.posted_at, return_inverse=True)
     threads = [places.all[number] for number in used.tolist()]
     processes = [thread.process if isinstance(thread, Thread) else -1 for thread in threads]

@@ -1,9 +1,10 @@
-"""Communicators of MPI: which one a handle of a process means at a time, and which are the same in several processes.
+"""Finds the MPI communicator that a handle of a process means at a given time, and identifies communicators across
+processes.
 
-Handles are addresses or small integers of a process and are reused once a communicator is freed. What is the same in
-all processes is (world rank of its root, the root's count of communicators, size). nsys writes a copy (MPI_Comm_dup)
-without these. The key of a copy is the communicator that was copied and the number of the copy among its copies: all
-members make copies in the same order.
+Handles are addresses or small integers of a process, and are reused once a communicator is freed. The key that all
+processes share is (world rank of the root, the root's count of communicators, size). nsys writes a copy (MPI_Comm_dup)
+without these values. The key of a copy is the original communicator and the number of the copy among its copies,
+because all members make copies in the same order.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TABLE = Table(COMMUNICATORS, (), dict.fromkeys(_NUMBERS, NULL), text=("members",
 
 WORLD = "world"
 UNKNOWN = "unknown"
-"""Key of the communicator of a handle without a row."""
+"""The key for handles without a row."""
 
 MPICH_WORLD = 0x44000000
 """Handle of MPI_COMM_WORLD in MPICH and its derivatives; in Open MPI handles are addresses."""
@@ -48,28 +49,28 @@ _NAMED_MEMBERS = 16
 
 @dataclass
 class Group:
-    """What is known of a communicator."""
+    """The known facts about a communicator."""
 
     size: int = 0
     copy_of: str = ""
-    """Key of the communicator that was copied; '' if this is no copy."""
+    """Key of the original communicator; '' if this is not a copy."""
     members: dict[int, int] = field(default_factory=dict)
-    """World rank of each rank that is recorded."""
+    """World rank of each recorded rank."""
 
 
 @dataclass
 class Communicators:
-    """The communicators of one report: keys, what is known of each, and the meaning of handles."""
+    """The communicators of one report: keys, known facts, and the meaning of handles."""
 
     keys: list[str] = field(default_factory=lambda: [UNKNOWN])
     groups: dict[str, Group] = field(default_factory=dict)
     mpich: set[int] = field(default_factory=set)
     """Processes whose MPI numbers its constants as MPICH does."""
     handles: IntArray = field(default_factory=lambda: np.zeros((4, 0), np.int64))
-    """Process, handle, time since when the handle means this communicator (ns), index into `keys`: 4 x n."""
+    """Process, handle, time (ns) from which the handle means this communicator, index into `keys`: 4 x n."""
 
     def resolve(self, process: IntArray, handle: IntArray, time: IntArray) -> IntArray:
-        """Return the index into `keys` of the communicator that each handle of a process meant at a time (ns)."""
+        """Return the index into `keys` of the communicator that each handle of a process meant at a given time (ns)."""
         process_columns, known, since, key = self.handles
         codes, _ = encode_rows(np.concatenate([process_columns, process]), np.concatenate([known, handle]))
         row = find_latest(codes[: known.size], since, codes[known.size :], time)
@@ -99,7 +100,7 @@ def read_communicators(reader: ReportReader) -> Communicators:
         meaning[process, handle] = key
         if key == WORLD and handle == MPICH_WORLD:
             communicators.mpich.add(process)
-        # A communicator that is not freed before the capture begins is known from the start of the capture on.
+        # A communicator that is not freed before the capture starts is known from the start of the capture.
         since = NULL if key == WORLD else int(columns["timestamp"][row])
         handles.append((process, handle, since, key_index.setdefault(key, len(key_index))))
         if key != UNKNOWN:
@@ -116,7 +117,7 @@ def _make_key(
     meaning: Mapping[tuple[int, int], str],
     copies: dict[tuple[int, str], int],
 ) -> str:
-    """Return the key of a row: that of the world, a group with a root, or a copy of an earlier row's communicator."""
+    """Return the key of a row: the world, a group with a root, or a copy of the communicator of an earlier row."""
     parent, size, root = (int(columns[name][row]) for name in ("parentHandle", "size", "groupRoot"))
     if root != NULL:
         return f"{root}:{int(columns['groupRootUid'][row])}:{size}"
@@ -130,7 +131,7 @@ def _make_key(
 
 
 def _add_member(groups: dict[str, Group], key: str, columns: Columns, row: int, members: str | None) -> None:
-    """Add the size of a row's communicator, the row's rank and, where they are listed, the other members."""
+    """Add the size of a row's communicator, the rank of the row and, if they are listed, the other members."""
     group = groups.setdefault(key, Group())
     rank, local, size = (int(columns[name][row]) for name in ("rank", "localRank", "size"))
     group.copy_of = key.rpartition(" copy ")[0]
@@ -163,7 +164,7 @@ class AllCommunicators:
             if key == WORLD:
                 group.members = {rank: rank for rank in range(group.size)}
             original = self.groups.get(group.copy_of)
-            if original is not None:  # Keys of copies sort after the key of their original.
+            if original is not None:  # keys of copies sort after the key of their original
                 group.size, group.members = original.size, original.members
 
     def get_world_rank(self, key: str, local: int) -> int | None:
@@ -172,7 +173,7 @@ class AllCommunicators:
         return None if group is None else group.members.get(local)
 
     def make_values(self) -> dict[str, Value]:
-        """Return the value and label of each communicator by its key, and those of an unknown one."""
+        """Return the value and label of each communicator by its key, and also for unknown communicators."""
         values = {key: Value(number, self._make_label(key)) for key, number in self.number.items()}
         return values | {UNKNOWN: Value(len(values) + 1, "unknown communicator")}
 
@@ -188,7 +189,7 @@ class AllCommunicators:
         return f"communicator {number}: ranks {' '.join(shown)}{more}"
 
     def make_header(self, task_of_rank: Mapping[int, int]) -> list[Communicator]:
-        """Return lines of the header with the tasks of the trace (from 1) in the order of the communicator's ranks."""
+        """Return lines of the header: the tasks of the trace (from 1) in the order of the communicator's ranks."""
         lines = []
         for key in self.keys:
             members = self.groups[key].members

@@ -1,4 +1,4 @@
-"""MPI: calls on host threads with their parameters, communicators, and a line for each message with two known ends."""
+"""Reads MPI calls on host threads with their parameters, communicators, and messages with two known ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _MERGED = "merged into another row of the same call"
 
 @dataclass(frozen=True)
 class MpiJoinData:
-    """What `join` needs of one report."""
+    """The data of one report for `join`."""
 
     communicators: Communicators
     messages: MpiMessages
@@ -56,13 +56,13 @@ class MpiJoinData:
     """Names of ranks in the space RANK_NAMES."""
     call_names: list[str]
     initialised: IntArray
-    """Places of calls that initialised MPI; none if unsound rows were dropped, as calls since then may be missing."""
+    """Places of the calls that initialised MPI; none if unsound rows were dropped, because later calls may be lost."""
     finalised: IntArray
-    """Places of calls that finalised it."""
+    """Places of the calls that finalised MPI."""
 
 
 def read(reader: ReportReader) -> Result:
-    """Write an interval for each call, with its parameters. The rows of one call are merged into one interval."""
+    """Return an interval for each call, with its parameters. The rows of one call are merged into one interval."""
     columns, name, names = _gather(reader)
     result = Result(read=name.size)
     if not name.size:
@@ -91,7 +91,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _gather(reader: ReportReader) -> tuple[dict[str, IntArray], IntArray, list[str]]:
-    """Return all rows of a report's calls, whatever table they are in: columns, index of each name, distinct names."""
+    """Return the rows of a report's calls from all tables: columns, index of each name, distinct names."""
     tables = [reader.columns(table.name) for table in TABLES]
     columns = {name: np.concatenate([table[name] for table in tables]) for name in (*_CALL, *_PARAMETERS)}
     index, names = reader.names(columns["textId"])
@@ -107,7 +107,7 @@ def _gather(reader: ReportReader) -> tuple[dict[str, IntArray], IntArray, list[s
 def _make_rows(
     reader: ReportReader, communicators: Communicators, columns: dict[str, IntArray], name: IntArray, names: list[str]
 ) -> MpiRows:
-    """Make rows with places, roles, communicators and partners from columns as nsys writes them."""
+    """Make rows with places, roles, communicators and partners from nsys's columns."""
     tid, begin, handle = columns["globalTid"], columns["start"], columns["commHandle"]
     process, role = get_process(tid), np.array([get_role(name) for name in names], np.int64)[name]
     return MpiRows(
@@ -130,14 +130,14 @@ def _make_rows(
 
 
 def _translate_partners(remote: IntArray, role: IntArray, process: IntArray, mpich: set[int]) -> IntArray:
-    """Return partners with ANY_SOURCE and NOBODY for MPI's constants, which differ between implementations."""
+    """Return the partners, with ANY_SOURCE and NOBODY for MPI's constants, which differ between implementations."""
     any_source = np.where(np.isin(process, list(mpich)), -2, -1)
     is_any = (remote == any_source) & (role & SENDS == 0)
     return np.where((remote == NULL) | (remote >= 0), remote, np.where(is_any, ANY_SOURCE, NOBODY))
 
 
 def _find_calls(rows: MpiRows) -> MpiCalls:
-    """Return the first and last row of each call. A Sendrecv has two rows, first the send, then the receive."""
+    """Return the first and last row of each call. A Sendrecv has two rows: first the send, then the receive."""
     order = np.lexsort((rows.end, rows.name, rows.begin, rows.thread))
     same = np.ones(order.size, np.bool_)
     for column in (rows.thread, rows.begin, rows.name):
@@ -151,13 +151,13 @@ def _find_calls(rows: MpiRows) -> MpiCalls:
 
 
 def _find_places(rows: MpiRows, names: list[str], function: str) -> IntArray:
-    """Return the places of the rows of a function of MPI, under any name that has its value."""
+    """Return the places of the rows of an MPI function, under any name with the same value."""
     is_function = np.array([VALUES.get(name) == VALUES[function] for name in names], np.bool_)
     return rows.place[is_function[rows.name]]
 
 
 def _write(labels: Labels, result: Result, calls: MpiCalls, names: list[str], keys: list[str]) -> None:
-    """Add records and states of calls. `keys`: those of communicators."""
+    """Add records and states of calls. `keys`: the keys of communicators."""
     rows, name = calls.rows, calls.rows.name[calls.first]
     class_number = np.array([CLASSES.index(classify_call(text)) for text in names], np.int64)[name]
     for number in np.unique(class_number):
@@ -173,7 +173,7 @@ def _write_class(
 ) -> None:
     """Add the records of the calls of one class.
 
-    Amounts end with their call, so calls that have the same kinds of amounts are written together.
+    Amounts are reset at the end of their call, so calls with the same kinds of amounts are written together.
     """
     handle = labels.handle(types.MPI_CALLS[call_class])
     make_pairs = make_collective_pairs if call_class == COLLECTIVE else make_message_pairs
@@ -194,7 +194,7 @@ def _write_class(
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Return the values of calls, ranks and communicators, which need all reports, and messages from task to task."""
+    """Return the values of calls, ranks and communicators, which depend on all reports, and messages between tasks."""
     reports: list[tuple[JoinInput, MpiJoinData]] = [(part, part.data) for part in parts if part.data is not None]
     if not reports:
         return JoinResult()
@@ -222,7 +222,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 def _map_ranks_to_tasks(tree: ObjectTree) -> dict[int, int]:
-    """Return the index of the task of each rank that only one task claims."""
+    """Return the index of the task of each rank, for ranks that only one task claims."""
     claimed: dict[int, list[int]] = {}
     for task, rank in enumerate(tree.ranks):
         if rank is not None:
@@ -233,7 +233,7 @@ def _map_ranks_to_tasks(tree: ObjectTree) -> dict[int, int]:
 def _assign_ranks(names: Iterable[str], communicators: AllCommunicators, tree: ObjectTree) -> dict[str, Value]:
     """Return the value of each rank of a communicator: its rank in the world plus one.
 
-    The values above those of ranks stand for an unknown rank, no process and any source.
+    Higher values stand for an unknown rank, no process and any source.
     """
     world = communicators.groups.get(WORLD)
     above = max([world.size if world else 0, *(rank + 1 for rank in tree.ranks if rank is not None)])
@@ -251,7 +251,7 @@ def _assign_ranks(names: Iterable[str], communicators: AllCommunicators, tree: O
 
 
 def _find_captured_time(reports: Sequence[tuple[JoinInput, MpiJoinData]], tree: ObjectTree) -> CapturedTime:
-    """Find the tasks that are in one report only, with every call since MPI_Init, and perhaps until MPI_Finalize."""
+    """Find the tasks in only one report that have every call since MPI_Init, and among them, until MPI_Finalize."""
     report_count: Counter[int] = Counter()
     initialised: set[int] = set()
     finalised: set[int] = set()

@@ -1,9 +1,8 @@
-"""UCX: calls of its protocol layer UCP on host threads, and the transfers that some of them start.
+"""Reads calls of UCX's protocol layer UCP on host threads, and the transfers that some of these calls start.
 
-A call that submits a transfer is short; the transfer lasts until UCP calls back that it is complete (the User Guide's
+A call that submits a transfer is short. The transfer lasts until UCP calls back that it is complete (User Guide,
 chapter on UCX). Transfers of a thread overlap, so they have lanes. Reports do not record which receive meets which
-send, so there are no lines. No capture with UCX events was at hand: the tables are those of real exports without
-events.
+send, so there are no lines. No capture with UCX events was available: the tables follow real exports without events.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ WORKERS = Table("UCP_WORKERS", ("globalTid", "workerUid"))
 
 
 class Workers(NamedTuple):
-    """Workers of UCP in one report, by name."""
+    """UCP workers in one report, by name."""
 
     peers: list[str]
-    """Workers that the report's calls have as peers."""
+    """Workers that are peers of the report's calls."""
     process: dict[str, int]
-    """Process of each worker of the report's own processes."""
+    """Process of each worker in this report."""
 
 
 def read(reader: ReportReader) -> Result:
-    """Write an interval for each call, nested as calls are, and one on a lane for each transfer."""
+    """Return an interval for each call, nested as calls are, and one on a lane for each transfer."""
     result = Result()
     _add_calls(reader, result)
     _add_transfers(reader, result)
@@ -103,13 +102,13 @@ def _add_transfers(reader: ReportReader, result: Result) -> None:
 
 
 def _read_names(reader: ReportReader, text: IntArray) -> IntArray:
-    """Return the ids of the names of calls and transfers, which share them."""
+    """Return the ids of the names of calls and transfers, which share a name space."""
     index, names = reader.names(text)
     return reader.labels.name_ids(types.UCX_CALL.names, names)[index]
 
 
 def _make_peer_pair(reader: ReportReader, peer: IntArray) -> Pair:
-    """Make the pair for the workers that messages go to or come from, if they are recorded."""
+    """Make the pair for the recorded workers that messages go to or come from."""
     known = peer != NULL
     index, uids = find_distinct(peer[known])
     ids = reader.labels.name_ids(types.UCX_PEER.names, map(_name_worker, uids.tolist()))[index]
@@ -121,7 +120,7 @@ def _name_worker(uid: int) -> str:
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Return the values of workers: the number and name of the task that has the worker, where a report records it."""
+    """Return the values of workers: the number and name of the task with the worker, if a report records it."""
     owners: dict[str, set[int]] = {}
     peers: set[str] = set()
     for part in parts:
@@ -135,7 +134,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         for worker, process in workers.process.items():
             if process in task_of_process:
                 owners.setdefault(worker, set()).add(task_of_process[process])
-    # Uids need not differ between nodes: one that several tasks have stands for none of them.
+    # Uids may be the same on two nodes: a uid of several tasks stands for none of them.
     task_of_worker = {worker: min(tasks) for worker, tasks in owners.items() if len(tasks) == 1}
     values = {worker: Value(task + 1, tree.model.tasks[task].name) for worker, task in task_of_worker.items()}
     others = sorted(peers - set(values))

@@ -1,7 +1,8 @@
-"""Evidence for the alignment of clocks: a collective ends on the GPUs of all its ranks at about the same time.
+"""Collects evidence for the alignment of clocks from NCCL's kernels.
 
-A receive ends when its data has arrived, a while after its send has handed it to the network. Calls on the host are no
-evidence: they return when the kernel has been launched.
+A collective ends on the GPUs of all its ranks at about the same time. A receive ends when its data has arrived, a while
+after its send has handed the data to the network. Calls on the host are not evidence, because they return when the
+kernel has been launched.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _KINDS = {
     **dict.fromkeys(("ncclReduce", "ncclGather"), TO_ROOT),
 }
 _SYNCHRONISING_FUNCTIONS = [parse_function(name) for name in ("ncclAllReduce", "ncclAllGather", "ncclReduceScatter")]
-"""ncclAlltoAll runs in kernels of sends and receives."""
+"""Not ncclAlltoAll, which runs in kernels of sends and receives."""
 
 
 def collect_evidence(
@@ -47,10 +48,10 @@ def collect_evidence(
 ) -> Evidence:
     """Return the collectives of one report, with the times of their kernels.
 
-    `table` has the calls: process, name as an index into `names`, communicator as one into `communicators` or -1,
-    bytes, root, and the caller's rank where a call records it. `pairs` has indices of kernels and of the calls that
-    they carry out. Where no call records its communicator, kernels count in the order in which they ran on each stream,
-    as do those that CUDA graphs launch. Kernels that are in no collective are in a table of their own.
+    `table` contains the calls: process, name (index into `names`), communicator (index into `communicators`, or -1),
+    bytes, root, and the caller's rank if a call records it. `pairs` contains indices of kernels and of the calls that
+    they carry out. If no call records its communicator, kernels are compared in the order in which they ran on each
+    stream, and so are kernels that CUDA graphs launch. Kernels outside collectives are in a separate table.
     """
     process, device = _find_owners(places, kernel.place)
     member, first = encode_rows(process, device)
@@ -74,7 +75,7 @@ def collect_evidence(
             by_sequence = _collect_by_sequence(kernel, member, sizes, at, name)
             tables.append(by_sequence._replace(in_graphs=are_in_graphs))
             counted[at] = True
-    # No operation can be matched by the other kernels.
+    # The other kernels match no operation.
     loose = np.flatnonzero(~counted & (kernel.place >= 0))
     if loose.size:
         no_communicator, any_size = np.zeros(loose.size, np.int64), np.full(loose.size, ANY_SIZE, np.int64)
@@ -91,7 +92,7 @@ def _collect_by_call(
     call: pd.DataFrame,
     at: IntArray,
 ) -> Collectives:
-    """Return kernels (indices `at`) with the payloads of the calls that they carry out, one call each."""
+    """Return kernels (indices `at`) with the payloads of the calls that they carry out, one for each kernel."""
     root, rank = call["root"].to_numpy(np.int64), _find_callers_ranks(table, call)
     operation, size = call["name"].to_numpy(np.int64), call["bytes"].to_numpy(np.int64)
     return Collectives(
@@ -112,7 +113,7 @@ def _collect_by_call(
 
 
 def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the process and device of each kernel; -1 for one without a place."""
+    """Return the process and device of each kernel; -1 for a kernel without a place."""
     used, position = np.unique(place, return_inverse=True)
     owners = []
     for number in used.tolist():
@@ -123,7 +124,7 @@ def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _find_callers_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
-    """Return the caller's rank in the communicator of each call, as any call of the process records it; else NULL."""
+    """Return the caller's rank in the communicator of each call, if any call of the process records it, else NULL."""
     known = table.loc[table["rank"] != NULL, ["process", "communicator", "rank"]].drop_duplicates()
     known = known[~known.duplicated(["process", "communicator"], keep=False)]
     ranks = call[["process", "communicator"]].merge(known, on=["process", "communicator"], how="left")["rank"]
@@ -131,7 +132,7 @@ def _find_callers_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
 
 
 def _find_call_sizes(kernel: NcclKernels, table: pd.DataFrame, pairs: pd.DataFrame) -> IntArray:
-    """Return the bytes of the call of each kernel, or ANY_SIZE."""
+    """Return the bytes of the call of each kernel; ANY_SIZE if they are unknown."""
     size = np.full(kernel.begin.size, ANY_SIZE, np.int64)
     call_size = table["bytes"].to_numpy(np.int64)[pairs["call"].to_numpy(np.int64)]
     size[pairs["kernel"].to_numpy(np.int64)] = np.where(call_size == NULL, ANY_SIZE, call_size)
@@ -139,14 +140,14 @@ def _find_call_sizes(kernel: NcclKernels, table: pd.DataFrame, pairs: pd.DataFra
 
 
 def _choose_by_sequence(kernel: NcclKernels, size: IntArray, chosen: BoolArray) -> IntArray:
-    """Return the indices of chosen kernels that all ranks of a communicator run, in order of time."""
+    """Return the indices of the chosen kernels that all ranks of a communicator run, in order of time."""
     synchronises = np.isin(kernel.function, _SYNCHRONISING_FUNCTIONS) & (size != 0)
     at = np.flatnonzero((kernel.place >= 0) & synchronises & chosen)
     return at[np.argsort(kernel.begin[at], kind="stable")]
 
 
 def _collect_by_sequence(kernel: NcclKernels, member: IntArray, size: IntArray, at: IntArray, name: str) -> Collectives:
-    """Return kernels (indices `at`) by stream; streams of a rank are numbered by their first kernels."""
+    """Return kernels (indices `at`) by stream. The streams of a rank are numbered by their first kernels."""
     streams = pd.DataFrame({"member": member[at], "place": kernel.place[at]})
     distinct = streams.drop_duplicates()
     distinct = distinct.assign(stream=distinct.groupby("member").cumcount())
@@ -190,8 +191,8 @@ def collect_messages(
 ) -> RankMessages:
     """Return the sends and receives of one report, with the times of their kernels.
 
-    `table` has the calls, `pairs` indices of kernels and of the calls that they carry out. A kernel that carries out
-    several messages ends with the last: it does not show when each handed its data over.
+    `table` contains the calls, `pairs` the indices of kernels and of the calls that they carry out. A kernel that
+    carries out several messages ends with the last, so it does not show when each message handed over its data.
     """
     used = table.loc[table["communicator"] >= 0, ["communicator", "process", "rank"]].drop_duplicates()
     processes = [int(process) for process in used["process"].unique()]

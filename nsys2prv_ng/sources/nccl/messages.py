@@ -1,8 +1,8 @@
-"""NCCL over all reports: communicators, the tasks of their ranks, and messages between ranks.
+"""Joins NCCL over all reports: communicators, the tasks of their ranks, and messages between ranks.
 
-A communicator has a 64-bit id that all its ranks agree on. Its ranks need not be those of the job: the calls that make
-or end it record which task is its rank r. The ranks that no such call in the reports records go to the members left
-over, in the order of tasks, if no member is missing.
+All ranks of a communicator use the same 64-bit id. Its ranks may differ from the ranks of the job: the calls that
+create or end it record which task is its rank r. If the reports contain no such call for some ranks, these ranks go to
+the remaining members, in the order of tasks, provided that no member is missing.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ MESSAGES = "nccl_messages"
 
 @dataclass(frozen=True)
 class NcclJoinData:
-    """What `join` needs of one report.
+    """The data of one report for `join`.
 
-    Communicators are indices into `communicators`; times in ns; NULL for what is not recorded.
+    Communicators are indices into `communicators`, times are in ns, and NULL stands for an unrecorded value.
     """
 
     communicators: list[str]
     operations: list[str]
     rank_names: list[str]
-    """Names of ranks of communicators in the space RANK_NAMES."""
+    """Names of communicator ranks in the space RANK_NAMES."""
     uses: pd.DataFrame
-    """communicator, place, rank, ranks, devices, begin: what calls on each thread record, and when first."""
+    """communicator, place, rank, ranks, devices, begin: values that calls on each thread record, and when first."""
     messages: pd.DataFrame
-    """communicator, caller (place of the thread), peer, receives, bytes, order (time of the call); place, begin, end:
-    of the kernel that carries it out, else of the call."""
+    """communicator, caller (place of the thread), peer, receives, bytes, order (time of the call); place, begin and end
+    of the kernel that carries out the message, else of the call."""
 
 
 def make_join_data(
     labels: Labels, payload: Payloads, table: pd.DataFrame, kernels: NcclKernels, pairs: pd.DataFrame
 ) -> NcclJoinData:
-    """Make the data of one report from its table of calls. `pairs`: indices of kernels and of the calls of each."""
+    """Make the data of one report from its table of calls. `pairs`: indices of kernels and of their calls."""
     uses = table.loc[table["communicator"] >= 0, ["communicator", "place", "rank", "ranks", "devices", "begin"]]
     uses = uses.groupby(["communicator", "place", "rank", "ranks", "devices"], as_index=False)["begin"].min()
 
-    # A message is drawn from and to its kernel, where that is known; of several, the first.
+    # A message is drawn from and to its kernel, if it is known; if it has several, the first.
     order = np.argsort(kernels.begin[pairs["kernel"]], kind="stable")
     first = pairs.iloc[order].drop_duplicates("call")
     kernel_of_call = np.full(len(table), -1, np.int64)
@@ -85,7 +85,7 @@ _Reports = Sequence[tuple[JoinInput, NcclJoinData]]
 
 @dataclass
 class _Communicator:
-    """A communicator: its number in the trace, the tasks that use it, and the task of each rank that is known."""
+    """A communicator: its number in the trace, the tasks that use it, and the task of each known rank."""
 
     name: str
     number: int = 0
@@ -99,7 +99,7 @@ class _Communicator:
 
     @property
     def ranks(self) -> int:
-        """Number of ranks; where no call records it, the number that use it or are named."""
+        """Number of ranks; if no call records it, the number of ranks that use the communicator or are named."""
         return self.size or max(len(self.tasks), len(self.task_of_rank), self.largest + 1)
 
 
@@ -126,7 +126,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 def _find_communicators(reports: _Reports, tree: ObjectTree) -> dict[str, _Communicator]:
-    """Return all communicators by their ids, numbered from 1: by size, largest first, then tasks, then first use."""
+    """Return all communicators by id, numbered from 1: the largest first, then by tasks, then by first use."""
     communicators: dict[str, _Communicator] = {}
     for part, data in reports:
         columns = (data.uses[name].tolist() for name in ("communicator", "place", "rank", "ranks", "devices", "begin"))
@@ -144,7 +144,7 @@ def _find_communicators(reports: _Reports, tree: ObjectTree) -> dict[str, _Commu
             if devices != NULL:
                 communicator.task_of_rank |= dict.fromkeys(range(devices), task)
         for name in data.communicators:
-            communicators.setdefault(name, _Communicator(name))  # all its calls were dropped
+            communicators.setdefault(name, _Communicator(name))  # its calls were all dropped
         for name, rank in map(parse_rank, data.rank_names):
             if name:
                 communicators[name].largest = max(communicators[name].largest, rank)
@@ -165,7 +165,7 @@ def _is_complete(reports: _Reports, tree: ObjectTree) -> bool:
 
 
 def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[str, _Communicator]) -> dict[str, Value]:
-    """Return the value of each rank: the number of its task, with the task's name. Ranks without a task follow."""
+    """Return the value of each rank: the number and name of its task. Ranks without a task follow."""
     values: dict[str, Value] = {}
     without_task = []
     for name in names:
@@ -186,9 +186,9 @@ def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[st
 def _match_messages(
     reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]
 ) -> tuple[Result, MessagePairs]:
-    """Make a communication of the n-th send of a rank to another and the other's n-th receive from it.
+    """Make a communication from the n-th send of a rank to another rank, and the n-th receive of that rank from it.
 
-    Returns the messages as well, with the kernels at both their ends: a call on the host shows no arrival.
+    Also return the messages with kernels at both ends, because a call on the host does not show when data arrives.
     """
     calls = _gather_messages(reports, tree, communicators)
     result = Result()
@@ -202,7 +202,7 @@ def _match_messages(
     sends, receipts = known[~receives], known[receives]
     pairs = sends.merge(receipts, on=[*route, "number"], suffixes=("", "_received"))
 
-    # A message is read once, whether one of its ends is in the reports or both.
+    # A message counts as read once, whether the reports contain one of its ends or both.
     result.read = len(calls) - len(pairs)
     result.drop("rank of its process in the communicator is unknown", int(unknown.sum()))
     for ends, reason in ((sends, "send without its receive"), (receipts, "receive without its send")):
@@ -226,8 +226,8 @@ def _match_messages(
 def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]) -> pd.DataFrame:
     """Return the sends and receives of all reports, on the common clock, with rows of the trace.
 
-    `communicator` is its number in the trace, `rank` the caller's rank in it or -1; `peer_known` is set where the task
-    of the peer is known.
+    `communicator` is its number in the trace, `rank` the caller's rank in it or -1. `peer_known` is set if the task of
+    the peer is known.
     """
     columns = (
         *("communicator", "peer", "receives", "bytes", "order", "begin", "end", "has_kernel"),

@@ -1,10 +1,10 @@
-"""Hardware counters of CPU cores and of the system on chip, and the metrics that nsys makes of them.
+"""Reads hardware counters of CPU cores and of the system on chip, and the metrics that nsys derives from them.
 
-A row of a table holds what was counted from `start` to `end`, and is shown from `start` on. Each core, or other
-component with counters, has a row with the node's own task.
+A row of a table contains the counts from `start` to `end`, and is shown from `start`. Each core, or other component
+with counters, has a row in the task of the node.
 
-No capture with such rows was at hand. The columns are those of NVIDIA's schema reference (User Guide, "SQLite Schema
-Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. Raw counters have nsys2prv's numbers.
+No capture with such rows was available. The columns follow NVIDIA's schema reference (User Guide, "SQLite Schema
+Reference", of 2024 and 2026) and the empty tables that nsys 2023.4 exports. Raw counters have the numbers of nsys2prv.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _VALUES = "CPU counters"
 
-# Up to 2024.2 without SOC_OR in their names.
+# Up to 2024.2 the names lack SOC_OR.
 RAW = tuple(
     Table(f"PERF_EVENT_{what}_RAW_EVENT", ("start", "componentId", "eventId", "count"), {"vmId": NULL})
     for what in ("CPU", "SOC_OR_CPU")
@@ -50,7 +50,7 @@ SOC_NAMES = Table("TARGET_INFO_SOC_METRICS", ("typeId", "metricId"), text=("type
 
 
 def read(reader: ReportReader) -> Result:
-    """Read a line for each sample of each core or other component."""
+    """Return a line for each sample of each core or other component."""
     result = Result()
     _add_perf(reader, result)
     _add_pmu(reader, result)
@@ -86,7 +86,7 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
 
 
 def _get_component(names: Mapping[int, str], key: Key) -> NodePart | None:
-    """Return the component of a virtual machine and id; an id without a name is the number of a core."""
+    """Return the component for (virtual machine, id); an id without a name is the number of a core."""
     return None if key[1] == NULL else NodePart(names.get(key[1], f"CPU {key[1]}"), key)
 
 
@@ -105,7 +105,7 @@ def _read_components(reader: ReportReader) -> dict[int, str]:
 
 
 def _add_pmu(reader: ReportReader, result: Result) -> None:
-    """Add the values of events. An event has a time, a core and several values."""
+    """Add the values of PMU events. Each event has a time, a core and several values."""
     events, values = reader.columns(PMU.name), reader.columns(PMU_VALUES.name)
     counter_names = dict(reader.list_rows(PMU_NAMES.name, "id", "event_name"))
     ids = events["counter_id"]
@@ -133,7 +133,7 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
 
 
 def _add_soc(reader: ReportReader, result: Result) -> None:
-    """Add metrics of the system on chip, which are in a table like that of GPU metrics."""
+    """Add metrics of the system on chip, whose table is like the table of GPU metrics."""
     rows = reader.list_rows(SOC_NAMES.name, "typeId", "metricId", "metricName")
     metric_names: dict[Key, str | None] = {(type_id, metric_id): name for type_id, metric_id, name in rows}
 

@@ -1,8 +1,8 @@
-"""Warnings and errors of nsys, as points on the row of the node.
+"""Reads warnings and errors of nsys, as points on the row of the node.
 
-Only messages with a time of the capture are read: the others came afterwards, when the report was made. The result of
-the translation counts all of them. Messages of lower severity are not read. Messages before or after everything else
-that the trace shows are dropped, since they would make it longer.
+Only messages with a time within the capture are read. The others came later, when the report was made; the result of
+the translation counts all of them. Messages of lower severity are not read. Messages before or after everything else in
+the trace are dropped, because they would make it longer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
 MESSAGES = Table(TABLE, (), {"timestamp": NULL, "timestampType": NULL, "severity": NULL}, text=("text",))
 
 _ANALYSIS_HOST = 2
-"""ENUM_DIAGNOSTIC_TIMESTAMP_SOURCE: a time of the machine that made the report, at which it made it."""
+"""ENUM_DIAGNOSTIC_TIMESTAMP_SOURCE: the time at which a machine made the report, on the clock of that machine."""
 
 
 class _Messages(NamedTuple):
@@ -40,7 +40,7 @@ class _Messages(NamedTuple):
 
 
 def read(reader: ReportReader) -> Result:
-    """Leave the messages for `join`, which knows when the trace starts and ends."""
+    """Leave the messages for `join`, because only the join gets the start and end of the trace."""
     columns = reader.columns(MESSAGES.name)
     severity = [SEVERITIES.get(code, "") for code in columns["severity"].tolist()]
     is_shown = np.array([text in (WARNING, ERROR) for text in severity], np.bool_)
@@ -55,7 +55,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Make points of the messages in the time of the trace."""
+    """Return a point for each message within the time of the trace."""
     result = Result()
     reports: list[tuple[JoinInput, _Messages]] = [(part, part.data) for part in parts if part.data is not None]
     labels = sorted({label for _, messages in reports for label in messages.labels})

@@ -1,12 +1,12 @@
-"""Metrics of the network: of each card of the node, and of the InfiniBand switches that nsys observed.
+"""Reads network metrics of the node's cards and of the InfiniBand switches that nsys observed.
 
-A row of a table holds one metric of a port from `start` to `end`, mostly as a rate per ms (of bytes, packets, ticks:
-the unit is in the label). It is shown from `start` on. Each card and switch has a row with the node's own task, and so
-has each of its ports, except the first of a card.
+A row of a table contains one metric of a port from `start` to `end`, mostly as a rate per ms (of bytes, packets, ticks:
+the unit is in the label). It is shown from `start`. Each card and switch has a row in the task of the node, and so has
+each port, except the first port of a card.
 
-No capture with such rows was at hand. The columns are those of NVIDIA's schema reference (User Guide, "SQLite Schema
-Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. nsys's own report network_congestion
-shows that NIC_ID_MAP identifies cards, that the globalId of a switch is its GUID and that values are rates per ms.
+No capture with such rows was available. The columns follow NVIDIA's schema reference (User Guide, "SQLite Schema
+Reference", of 2024 and 2026) and the empty tables that nsys 2023.4 exports. nsys's report network_congestion shows that
+NIC_ID_MAP identifies cards, that the globalId of a switch is its GUID and that values are rates per ms.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, mak
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 NIC, SWITCH = "NIC", "IB switch"
-"""How the names of rows begin."""
+"""The first words of the rows' names."""
 
 _COLUMNS = ("start", "globalId", "metricsListId", "metricsIdx", "value")
 NIC_METRIC = Table("NET_NIC_METRIC", _COLUMNS, {"portId": NULL})
@@ -51,7 +51,7 @@ CONGESTION_KINDS = Table("ENUM_NET_IB_CONGESTION_EVENT_TYPE", ("id",), text=("la
 
 
 def read(reader: ReportReader) -> Result:
-    """Read a line for each sample of each port, and a point for each packet that a switch reported as held up."""
+    """Return a line for each sample of each port, and a point for each packet that a switch reported as congested."""
     result = Result()
     metrics = _read_metric_names(reader)
     nics, switches = _read_nic_names(reader), _read_switch_names(reader)
@@ -73,7 +73,7 @@ def _make_block(columns: Columns) -> Block:
 
 
 def _make_part(names: Mapping[int, str], kind: str, device: Key) -> NodePart | None:
-    """Return the part with a globalId and port. Cards mostly have one port, 1 in InfiniBand, which their names lack."""
+    """Return the part with a globalId and port. Most cards have one port (1 in InfiniBand), which their names omit."""
     global_id, port = device
     if global_id == NULL:
         return None
@@ -83,20 +83,20 @@ def _make_part(names: Mapping[int, str], kind: str, device: Key) -> NodePart | N
 
 
 def _read_metric_names(reader: ReportReader) -> dict[Key, tuple[str, str]]:
-    """Return name and unit of metrics by list and index."""
+    """Return the name and unit of metrics by list and index."""
     rows = reader.list_rows(METRICS.name, "metricsListId", "metricsIdx", "name", "unit")
     return {(number, index): (name, unit or "") for number, index, name, unit in rows if name}
 
 
 def _read_nic_names(reader: ReportReader) -> dict[int, str]:
-    """Return names of cards by the globalId of their metrics."""
+    """Return the names of cards by the globalId of their metrics."""
     names = dict(reader.list_rows(NICS.name, "nicId", "name"))
     pairs = reader.list_rows(NIC_IDS.name, "globalId", "nicId")
     return {global_id: name for global_id, nic in pairs if (name := names.get(nic))}
 
 
 def _read_switch_names(reader: ReportReader) -> dict[int, str]:
-    """Return names of switches, or their descriptions, by GUID."""
+    """Return the names of switches, or else their descriptions, by GUID."""
     rows = reader.list_rows(SWITCHES.name, "guid", "name", "des")
     return {guid: name or description for guid, name, description in rows if name or description}
 
@@ -118,7 +118,7 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
 
 
 def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
-    """Return the kind of congestion, then what is known about the packet."""
+    """Return pairs for the kind of congestion and for the known facts about the packet."""
     labels = dict(reader.list_rows(CONGESTION_KINDS.name, "id", "label"))
     kind, kinds = pd.factorize(columns["congestionType"][rows])
     names = ["unknown" if code == NULL else labels.get(code) or f"type {code}" for code in kinds.tolist()]

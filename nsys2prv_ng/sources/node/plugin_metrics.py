@@ -1,7 +1,7 @@
-"""Samples of nsys's plugins, such as the bytes that passed a network interface: generic events of a type with fields.
+"""Reads samples of nsys's plugins, such as the bytes through a network interface: generic events of a type with fields.
 
-Each type of each plugin's process is a row with the node's own task; a field is a metric by its name. Only the names of
-a plugin and of its fields show what it samples and in which unit; its values are shown as they are.
+Each type of each plugin process is a row in the task of the node; a field is a metric, identified by its name. Only the
+names of a plugin and its fields show what it samples and in which unit, so values are shown as they are.
 
 Exports from 2024 on contain the values as numbers. Older exports contain them only as JSON: their events are dropped,
 because a newer nsys exports the same report with numbers. Generic events with metrics of GPUs or of the system on chip
@@ -56,26 +56,26 @@ class _Descriptions:
     """The report's descriptions of types of generic events."""
 
     name: dict[int, str]
-    """Name of each type; empty for a type without a name."""
+    """The name of each type; empty if a type has none."""
     source: dict[int, str]
-    """Name of the source of each type; empty for a source without a name."""
+    """The name of the source of each type; empty if a source has none."""
     fields: dict[Key, str]
-    """Names of fields by type and index."""
+    """The names of fields by type and index."""
     kinds: dict[Key, str]
-    """Whether fields are integers or real, as far as this is described."""
+    """Whether fields are integer or real, if the report describes this."""
     tracers: set[int]
     """Types whose events are not metrics."""
 
 
 class _GenericEvents(NamedTuple):
-    """Masks of n generic events: values of plugins, and events of tracers; other sources read or report the rest."""
+    """Masks of n generic events: values of plugins, and events of tracers. Other sources read or report the rest."""
 
     plugin: BoolArray
     tracer: BoolArray
 
 
 def read(reader: ReportReader) -> Result:
-    """Read a line for each event of a plugin."""
+    """Return a line for each event of a plugin."""
     result = Result()
     if not reader.columns(EVENTS.name).rows:
         return result
@@ -92,12 +92,12 @@ def read(reader: ReportReader) -> Result:
 
 
 def count_plugin_rows(reader: ReportReader) -> int:
-    """Return the number of generic events that are values of plugins and are read."""
+    """Return the number of plugin values that are read."""
     return int(reader.once(_divide_events).plugin.sum()) if reader.has(DATA.name) else 0
 
 
 def count_json_rows(reader: ReportReader) -> int:
-    """Return the number of generic events that are values of plugins, which the export contains only as JSON."""
+    """Return the number of plugin values that the export contains only as JSON."""
     return 0 if reader.has(DATA.name) else int(reader.once(_divide_events).plugin.sum())
 
 
@@ -133,7 +133,7 @@ def _add(reader: ReportReader, result: Result, rows: IntArray) -> None:
 
 
 def _name_row(reader: ReportReader, described: _Descriptions, type_id: int, process: int) -> str:
-    """Return the name of the plugin's process if it is known, else of its source, and the name of the type."""
+    """Return the name of the plugin's process if it is known, else of its source, followed by the name of the type."""
     metadata = reader.metadata
     name = described.source.get(type_id) or "plugin"
     if process in metadata.processes or get_main_thread(process) in metadata.threads:
@@ -145,7 +145,7 @@ def _name_row(reader: ReportReader, described: _Descriptions, type_id: int, proc
 
 
 class _Events(NamedTuple):
-    """n events of plugins: id, time (ns), type and process (NULL: unknown)."""
+    """n events of plugins: id, time (ns), type and process (NULL if it is unknown)."""
 
     id: IntArray
     time: IntArray
@@ -153,7 +153,7 @@ class _Events(NamedTuple):
     process: IntArray
 
     def make_block(self, event: IntArray, field: IntArray, value: IntArray) -> Block:
-        """Make a block of values by the index of their event, skipping values that have no event of a plugin (-1)."""
+        """Make a block of values, given the index of their event; skip values that belong to no plugin event (-1)."""
         if (event < 0).any():
             known = np.flatnonzero(event >= 0)
             event, field, value = event[known], field[known], value[known]
@@ -164,7 +164,7 @@ class _Events(NamedTuple):
 def _read_values(
     reader: ReportReader, result: Result, events: _Events, described: _Descriptions
 ) -> tuple[list[Block], set[Key]]:
-    """Return the values of events, and the fields with real numbers. Events without values are dropped."""
+    """Return the values of events, and the fields with real numbers; drop events without values."""
     order = np.argsort(events.id, kind="stable")
     ids = events.id[order]
     has_values = np.zeros(ids.size, np.bool_)
@@ -200,7 +200,7 @@ def _merge_integers(columns: Columns) -> IntArray:
 def _read_reals(
     reader: ReportReader, columns: Columns, events: _Events, event: IntArray, described: _Descriptions
 ) -> tuple[Block, set[Key]]:
-    """Read all values. A field is real by its type, or because some value is."""
+    """Read all values. A field is real if its type is, or, without a type, if one of its values is."""
     value = _merge_integers(columns)
     reals = reader.read(_REALS).reals
     given = np.where(np.isnan(reals["doubleVal"]), reals["floatVal"], reals["doubleVal"])
@@ -227,7 +227,7 @@ def _read_reals(
 
 
 def _read_descriptions(reader: ReportReader) -> _Descriptions:
-    """Read the descriptions in the tables of sources, types and fields, or in the JSON there."""
+    """Read the descriptions from the columns, or else the JSON, of the tables of sources, types and fields."""
     source_texts, type_texts, field_texts = (
         reader.strings.get_names(reader.columns(table.name)[name])
         for table, name in ((SOURCES, "nameId"), (TYPES, "nameId"), (FIELDS, "fieldNameId"))
@@ -259,7 +259,7 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
 
 
 def _parse_json(text: str | None) -> dict[str, object]:
-    """Return an object of JSON; an empty one for anything else."""
+    """Return the object in a JSON text; an empty one for any other text."""
     try:
         parsed = json.loads(text or "")
     except (ValueError, RecursionError):

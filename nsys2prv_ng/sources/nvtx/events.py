@@ -1,4 +1,4 @@
-"""The rows of NVTX_EVENTS as events: those that can be shown, with their texts, domains and categories."""
+"""Reads the rows of NVTX_EVENTS that can be shown, with their texts, domains and categories."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TABLE = Table(
     real=REAL_PAYLOADS,
 )
 
-# ENUM_NSYS_EVENT_TYPE: NVTX's own events and those of nvtxt. The other rows name things and have no time.
+# ENUM_NSYS_EVENT_TYPE: events of NVTX and of nvtxt. The other rows name things and have no time.
 PUSH_POP = (59, 70)
 START_END = (60, 71)
 MARK = (34, 65)
@@ -55,9 +55,9 @@ NAMING = (*_CATEGORY_NAME, 39, 72, 73, 74, _DOMAIN_CREATE, 76, 97, 98, 99)
 
 
 class Texts:
-    """Texts of the rows. A name is a text without its number.
+    """The texts of the rows. A name is a text without its number.
 
-    `index` has the distinct text of each row; `name_index`, `number` and `has_number` are by distinct text.
+    `index` is the distinct text of each row; `name_index`, `number` and `has_number` are by distinct text.
     """
 
     def __init__(self, reader: ReportReader, columns: Columns) -> None:
@@ -74,11 +74,11 @@ class Texts:
         self.name_index = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def name_ids(self, labels: Labels, space: str, rows: IntArray) -> IntArray:
-        """Return the ids of the rows' names; only names that occur in them are registered."""
+        """Return the ids of the rows' names; only names that occur in these rows are registered."""
         return register_used(labels, space, self.names, self.name_index[self.index[rows]])
 
     def make_number_pairs(self, labels: Labels, domain: str, rows: IntArray) -> list[Pair]:
-        """Make the pair for the rows of a domain that have a number; none if no row has one."""
+        """Make the pair for the rows of a domain with a number; none if no row has one."""
         text = self.index[rows]
         has_number = self.has_number[text]
         if not has_number.any():
@@ -113,14 +113,14 @@ class NvtxEvents:
     dropped: dict[str, int] = field(default_factory=dict)
 
     def find_matching(self, pattern: str) -> IntArray:
-        """Return the rows of ranges with a text that matches a pattern with * and ?: the whole text of the program."""
+        """Return the rows of ranges whose whole text, as the program wrote it, matches a pattern with * and ?."""
         texts = self.texts.original.to_pylist()
         matches = np.array([match_patterns(str(text or ""), pattern) for text in texts], np.bool_)
         is_range = np.isin(self.columns["eventType"][self.rows], (*PUSH_POP, *START_END))
         return self.rows[is_range & matches[self.texts.index[self.rows]]]
 
     def select_domain(self, domain: str, kinds: tuple[int, ...]) -> IntArray:
-        """Return the rows of a domain that are of some kinds."""
+        """Return the rows of a domain with some event types."""
         rows = self.rows[self.domain == self.domains.index(domain)]
         return rows[np.isin(self.columns["eventType"][rows], kinds)]
 
@@ -138,11 +138,11 @@ class NvtxEvents:
 
 
 def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
-    """Read the NVTX events of a report; call it through `ReportReader.once`."""
+    """Read the NVTX events of a report. Call it through `ReportReader.once`."""
     columns = reader.columns(NVTX)
     texts = Texts(reader, columns)
     is_event = ~np.isin(columns["eventType"], NAMING)
-    if source_names.MPI in reader.chosen:  # Reports before nsys 2023.4 have the calls of MPI in this table.
+    if source_names.MPI in reader.chosen:  # reports before nsys 2023.4 have the MPI calls in this table
         is_event[reader.once(find_mpi_ranges).rows] = False
     reasons = _mark_unsound(columns)
     dropped = {reason: int((mask & is_event).sum()) for reason, mask in reasons.items()}
@@ -169,14 +169,14 @@ def _find_ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
 
 
 def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
-    """Mark the rows that cannot be shown, by reason; the masks do not overlap."""
+    """Mark the rows that cannot be shown, by reason. The masks do not overlap."""
     kind, begin, end = columns["eventType"], columns["start"], columns["end"]
     reasons = {NO_THREAD: columns["globalTid"] == NULL}
     is_sound = ~reasons[NO_THREAD]
     for value in np.setdiff1d(kind, (*PUSH_POP, *START_END, *MARK, *NAMING)):
         reasons[f"unknown event type {value}"] = is_sound & (kind == value)
         is_sound = is_sound & (kind != value)
-    # Marks, and ranges without an end, have only a begin to check.
+    # Marks, and ranges without an end, have only a start to check.
     has_end = np.isin(kind, (*PUSH_POP, *START_END)) & (end != NULL)
     for reason, mask in find_unsound_times(begin, np.where(has_end, end, np.maximum(begin, 1))).items():
         reasons[reason] = is_sound & mask
@@ -184,12 +184,12 @@ def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
 
 
 def read_created_domains(columns: Columns, texts: Texts) -> dict[tuple[int, ...], str]:
-    """Return the name of each (process, domain id) whose creation the report contains."""
+    """Return the name of each (process, domain id) that was created during the capture."""
     return _read_names(columns, texts, (_DOMAIN_CREATE,), columns["domainId"])
 
 
 def _name_domains(columns: Columns, texts: Texts, rows: IntArray) -> tuple[IntArray, list[str]]:
-    """Return (index into the names for each row, names of its domains); the default domain is 0, its name ''.
+    """Return (index of the domain of each row, names of the domains); the default domain is 0, its name ''.
 
     Ids are per process, so the domains of two processes may have the same name.
     """
@@ -206,7 +206,7 @@ def _name_domains(columns: Columns, texts: Texts, rows: IntArray) -> tuple[IntAr
 
 
 def _read_names(columns: Columns, texts: Texts, kinds: tuple[int, ...], *ids: IntArray) -> dict[tuple[int, ...], str]:
-    """Return the texts of the rows of some kinds by process and ids."""
+    """Return the texts of the rows with some event types, by process and ids."""
     rows = np.flatnonzero(np.isin(columns["eventType"], kinds)).tolist()
     keys = zip(*(column[rows].tolist() for column in (get_process(columns["globalTid"]), *ids)), strict=True)
     return {key: texts.get_text(row) for key, row in zip(keys, rows, strict=True)}

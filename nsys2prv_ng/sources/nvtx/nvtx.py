@@ -1,6 +1,6 @@
-"""NVTX ranges and marks of all domains, with categories and payloads.
+"""Reads NVTX ranges and marks of all domains, with categories and payloads.
 
-Push/pop ranges nest on their thread. Start/end ranges need not, so they have lanes: each lane is an event type, and a
+Push/pop ranges nest on their thread. Start/end ranges may not, so they have lanes: each lane is an event type, and a
 range takes the first lane that is free on its thread. PyTorch writes a number into each text; the number is cut off and
 becomes an event.
 """
@@ -41,12 +41,12 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
-_OWN_PAYLOADS = (families.NCCL_DOMAIN, python_samples.DOMAIN)
-"""Domains with JSON that is not shown as a label: NCCL's has its own source, nsys's Python samples become functions."""
+_NO_JSON_LABELS = (families.NCCL_DOMAIN, python_samples.DOMAIN)
+"""Domains whose JSON is not shown as labels: the source `nccl` reads NCCL's, and Python samples become functions."""
 
 
 def read(reader: ReportReader) -> Result:
-    """Write the ranges and marks of each domain; a range without an end lasts until the trace ends."""
+    """Return the ranges and marks of each domain; a range without an end lasts until the trace ends."""
     if not reader.columns(NVTX).rows:
         return Result()
     events = reader.once(read_nvtx_events)
@@ -66,7 +66,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Raise UsageError if a pattern for domains matches none in any report; nothing is joined."""
+    """Raise UsageError for a pattern that matches no domain in any report. Nothing is joined."""
     reports = [part.data for part in parts if part.data is not None]
     patterns = {pattern for selection, _ in reports for pattern in selection}
     domains = sorted({name or "default" for _, names in reports for name in names})
@@ -101,14 +101,14 @@ class _DomainWriter:
             self.result.records.append(make_events(self._get_places(marks), self.columns["start"][marks], pairs))
 
     def _write_ranges(self, rows: IntArray, event_type: EventType) -> None:
-        """Add intervals of rows that nest. Both ends are on the thread that started the range."""
+        """Add intervals of rows that nest. A range ends on the thread that started it."""
         end = self.events.ends[rows]
         if not rows.size:
             return
         pairs = [self._make_name(event_type, rows), *self._make_attributes(rows)]
         closing = [self.labels.handle(event_type)]
         self.result.add_intervals(self._get_places(rows), self.columns["start"][rows], end, pairs, closing)
-        # The program did not close a range either that has no end and ends with the range around it.
+        # The program also did not close a range that has no end and ends with the range around it.
         self.result.closed += int(((self.columns["end"][rows] == NULL) & (end != NO_END)).sum())
 
     def _make_name(self, event_type: EventType, rows: IntArray) -> Pair:
@@ -118,7 +118,7 @@ class _DomainWriter:
         return self.places.threads(self.columns["globalTid"][rows], application=self.domain == families.NCCL_DOMAIN)
 
     def _make_attributes(self, rows: IntArray) -> list[Pair]:
-        """Make pairs for number, category, ending thread and payload, where a row has them."""
+        """Make pairs for the number, category, ending thread and payload of the rows that have them."""
         pairs = self.texts.make_number_pairs(self.labels, self.domain, rows)
         category = self.columns["category"][rows]
         has_category = (category != NULL) & (category != 0)  # NVTX: 0 is no category
@@ -137,7 +137,7 @@ class _DomainWriter:
         return pairs + self._make_payloads(rows)
 
     def _make_payloads(self, rows: IntArray) -> list[Pair]:
-        """Make pairs for payloads: integers as they are, reals with six decimals, JSON as a label (not NCCL's)."""
+        """Make pairs for payloads: integers as they are, reals with six decimals, JSON as a label (except NCCL's)."""
         pairs = []
         integer = np.full(rows.size, NULL, np.int64)
         for name in INTEGER_PAYLOADS:
@@ -155,7 +155,7 @@ class _DomainWriter:
             pairs.append(Pair(self.labels.handle(event_type), value, fits))
         if self.domain == python_samples.DOMAIN:
             pairs += python_samples.read_functions(self.reader, self._read_json(rows))
-        elif self.domain not in _OWN_PAYLOADS:
+        elif self.domain not in _NO_JSON_LABELS:
             pairs += self._make_json_labels(rows)
         return pairs
 

@@ -1,7 +1,7 @@
-"""NVTX ranges on the GPU: each range on the streams that it launched work on, from the first operation to the last.
+"""Projects NVTX ranges to the streams that they launched work on, from the first operation to the last.
 
 An operation belongs to the ranges that were open on the thread of its call when the call started (the definition of
-NVIDIA's nvtx_gpu_proj_trace), so that the kernels of PyTorch's autograd threads belong to those threads' ranges.
+NVIDIA's nvtx_gpu_proj_trace). So the kernels of PyTorch's autograd threads belong to ranges on these threads.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from nsys2prv_ng.sources.shared.source import Source
 
 
 class LaunchedOperations(NamedTuple):
-    """n operations with a recorded call: place, begin and end of the operation. Times in ns."""
+    """n operations with a recorded call: place, start and end of the operation. Times in ns."""
 
     global_tid: IntArray
-    """Thread of the call."""
+    """The thread of the call."""
     called: IntArray
-    """Begin of the call."""
+    """The start of the call."""
     place: IntArray
     begin: IntArray
     end: IntArray
 
 
 class Projections(NamedTuple):
-    """n ranges on streams: row of the range, place of the stream, begin and end there (ns)."""
+    """n ranges on streams: row of the range, place of the stream, start and end there (ns)."""
 
     row: IntArray
     place: IntArray
@@ -49,7 +49,7 @@ class Projections(NamedTuple):
 
 
 def read(reader: ReportReader) -> Result:
-    """Write an interval for each range and stream."""
+    """Return an interval for each range and stream."""
     result = Result()
     if not reader.columns(nvtx_events.NVTX).rows or not reader.columns(launch_calls.TABLE.name).rows:
         return result
@@ -61,7 +61,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def find_launched(reader: ReportReader) -> LaunchedOperations:
-    """Find the operations that have a place and a recorded call."""
+    """Find the operations with a place and a recorded call."""
     recorded = reader.once(launch_calls.read_recorded_calls)
     parts = []
     for table, call in reader.once(launch_calls.find_launches).items():
@@ -74,7 +74,7 @@ def find_launched(reader: ReportReader) -> LaunchedOperations:
 
 
 def project(events: NvtxEvents, rows: IntArray, launched: LaunchedOperations) -> Projections:
-    """Return the ranges `rows`, which nest on their threads, on each stream that they or ranges within launched on."""
+    """Return the ranges `rows`, which nest on their threads, on each stream that they, or ranges within, used."""
     tid, begin = events.columns["globalTid"], events.columns["start"]
     rows = rows[np.lexsort((-events.ends[rows], begin[rows], tid[rows]))]
     order = np.lexsort((launched.called, launched.global_tid))
@@ -83,7 +83,8 @@ def project(events: NvtxEvents, rows: IntArray, launched: LaunchedOperations) ->
     )
     parts = np.stack([innermost, *(column[order] for column in (launched.place, launched.begin, launched.end))])
     parts = parts[:, innermost >= 0]
-    # From the deepest ranges outwards, each passes its limits to the range around it: once per operation and level.
+    # From the deepest ranges outwards, each range passes its limits to the range around it: one step for each operation
+    # and level.
     levels = [parts[:, :0]]
     for level in range(int(depth.max(initial=0)), -1, -1):
         here = depth[parts[0]] == level
@@ -97,7 +98,7 @@ def project(events: NvtxEvents, rows: IntArray, launched: LaunchedOperations) ->
 
 
 def _find_limits(parts: IntArray) -> IntArray:
-    """Return range, place, first begin and last end of each range and place among parts of ranges, 4 x n."""
+    """Return range, place, first start and last end for each range and place among parts of ranges, 4 x n."""
     codes, first = encode_rows(parts[0], parts[1])
     limits = parts[:, first]
     np.minimum.at(limits[2], codes, parts[2])
@@ -106,7 +107,7 @@ def _find_limits(parts: IntArray) -> IntArray:
 
 
 def _write(reader: ReportReader, result: Result, events: NvtxEvents, domain: str, projected: list[Projections]) -> None:
-    """Add intervals on lanes: those of one host thread and set share a lane as long as they nest on the stream."""
+    """Add intervals on lanes. Ranges of one host thread and set share a lane if they nest on the stream."""
     row, place, begin, end = (np.concatenate(columns) for columns in zip(*projected, strict=True))
     nesting_set = np.repeat(np.arange(len(projected)), [projections.row.size for projections in projected])
     result.read += row.size
@@ -125,7 +126,7 @@ def _write(reader: ReportReader, result: Result, events: NvtxEvents, domain: str
 
 
 def _find_levels(place: IntArray, family: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Return the level of each interval, such that those of one place, family and level nest. Most are on level 0."""
+    """Return the level of each interval. Intervals of one place, family and level nest; most are on level 0."""
     level = np.zeros(place.size, np.int64)
     group, _ = encode_rows(place, family)
     left = np.arange(place.size)

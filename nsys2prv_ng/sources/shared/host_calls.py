@@ -1,4 +1,4 @@
-"""Calls on host threads, whatever they call: each is an interval on the row of its thread, nested as the calls were."""
+"""Adds calls on host threads: each call is an interval on the row of its thread, nested as the calls were."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nsys2prv_ng.text.formatting import format_duration
 
 
 class NumberedCalls(NamedTuple):
-    """Calls that have a type of their own, with a fixed value for each name."""
+    """Calls with a separate event type, and a fixed value for each name."""
 
     event_type: EventType
     values: Mapping[str, int]
@@ -44,9 +44,9 @@ def add_calls(
 
     The table has the columns start, end, globalTid and nameId, and callchainId if `read_chains` is given.
     `clean_name` returns the label for the name of a call. Labels in `numbered` have the type and values given there.
-    Calls of the `system` do not make their process part of the application, and short ones are dropped (--osrt-min).
-    `read_chains` returns the call chains, given the labels: each call shows its callers where it starts.
-    `choose_state` returns the state of the thread within a call, given its label, or -1.
+    Calls of the `system` do not make their process part of the application, and short calls are dropped (--osrt-min).
+    `read_chains` returns the call chains, given the labels: each call shows its callers at its start. `choose_state`
+    returns the state of the thread within a call, given its label, or -1 for none.
     """
     columns = reader.columns(table)
     result.read += columns.rows if rows is None else rows.size
@@ -70,8 +70,8 @@ def add_calls(
     if read_chains is not None:
         chains = read_chains(reader, names)
         callers = call_chains.find_functions(reader, chains, columns["callchainId"][rows], types.CALLERS)
-    for own_type, has_type, values in _assign_values(reader, event_type, numbered, names):
-        handle = reader.labels.handle(own_type)
+    for call_type, has_type, values in _assign_values(reader, event_type, numbered, names):
+        handle = reader.labels.handle(call_type)
         opening = [Pair(handle, values[index]), *callers]
         if has_type.all():
             result.records.append(make_intervals(place, begin, end, opening, [handle]))
@@ -87,7 +87,7 @@ def add_calls(
 def _assign_values(
     reader: ReportReader, event_type: EventType, numbered: NumberedCalls | None, names: list[str]
 ) -> list[tuple[EventType, BoolArray, IntArray]]:
-    """Return (type, mask of the names that are of the type, value of each name) for each type of calls."""
+    """Return (type, mask of the names of that type, value of each name) for each type of call."""
     if numbered is None:
         return [(event_type, np.ones(len(names), np.bool_), reader.labels.name_ids(event_type.names, names))]
     is_numbered = np.array([name in numbered.values for name in names], np.bool_)
@@ -100,7 +100,7 @@ def _assign_values(
 
 
 def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
-    """Return the rows of calls that have a thread, sound times (ns) and nest on their thread; drop the others."""
+    """Return the rows of calls that have a thread and sound times (ns) and nest on their thread; drop the others."""
     rows = select_sound_intervals(result, begin, end, global_tid)
     crosses = mark_crossing(global_tid[rows], begin[rows], end[rows])
     result.drop(OVERLAPS_CALL, int(crosses.sum()))

@@ -1,4 +1,4 @@
-"""Pairs switches of threads or contexts: each is put on a core or GPU, and taken off it later."""
+"""Pairs the switches that put a thread on a core, or a context on a GPU, and take it off again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsys2prv_ng.sources.shared.result import NO_END
 
 
 class Switches(NamedTuple):
-    """n switches in the order of owner (a thread or context) and time, and masks by their effect on the owner."""
+    """n switches, sorted by owner (a thread or context) and time: masks by their effect on the owner, and ends."""
 
     shown: BoolArray
     """It puts the owner on, and the next switch of the owner takes it off, or there is no next switch."""
@@ -24,7 +24,7 @@ class Switches(NamedTuple):
 
 
 def pair_switches(owner: IntArray, on: BoolArray, time: IntArray) -> Switches:
-    """Pair n switches in the order of owner and time (ns), given whether each puts its owner on."""
+    """Pair n switches, sorted by owner and time (ns), given whether each switch puts its owner on."""
     same = owner[1:] == owner[:-1]
     followed = np.append(same, False)[: on.size]
     next_on = followed & np.append(on[1:], False)[: on.size]
