@@ -94,7 +94,7 @@ def _classify(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
     """Return the kind of each operation: compute, communication (NCCL), memory, or a whole graph (not known yet)."""
     if table == KERNEL:
         index, names = reader.names(reader.columns(table)["shortName"][rows])
-        kinds = [COMMUNICATION if kernels.mark_nccl(name) else COMPUTE for name in names]
+        kinds = [COMMUNICATION if kernels.is_nccl(name) else COMPUTE for name in names]
         return np.array(kinds, np.int64)[index]
     return np.full(rows.size, WHOLE_GRAPH if table == GRAPH else MEMORY, np.int64)
 
@@ -195,5 +195,5 @@ SOURCE = Source(
     read,
     join,
     accounted_in_join=True,
-    made_of=((KERNEL, MEMCPY, MEMSET, GRAPH),),
+    needed_tables=((KERNEL, MEMCPY, MEMSET, GRAPH),),
 )

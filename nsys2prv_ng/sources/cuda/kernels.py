@@ -34,7 +34,7 @@ _ATTRIBUTES = {
 TABLE = Table(KERNEL, (*COLUMNS, "shortName", "demangledName"), dict.fromkeys((*_ATTRIBUTES, *GRAPH_COLUMNS), NULL))
 
 
-def mark_nccl(short_name: str) -> bool:
+def is_nccl(short_name: str) -> bool:
     """Return whether a kernel belongs to NCCL: its short name starts with nccl, as NVIDIA's recipes assume."""
     return short_name.startswith("nccl")
 
@@ -49,7 +49,7 @@ def read(reader: ReportReader) -> Result:
     labels = reader.labels
     short_index, short = reader.names(columns["shortName"][rows])
     demangled_index, demangled = reader.names(columns["demangledName"][rows])
-    nccl = np.array([mark_nccl(name) for name in short], np.bool_)[short_index]
+    nccl = np.array([is_nccl(name) for name in short], np.bool_)[short_index]
     handles = np.where(nccl, labels.handle(types.NCCL_KERNEL), labels.handle(types.KERNEL))
     index, names = (demangled_index, demangled) if reader.options.demangled_names else (short_index, short)
     ids = np.zeros(rows.size, np.int64)

@@ -77,5 +77,5 @@ SOURCE = Source(
     "Lines from launch calls to kernels, copies and graphs",
     LAUNCH_TABLES,
     read,
-    made_of=((calls.TABLE.name,), TABLES),
+    needed_tables=((calls.TABLE.name,), TABLES),
 )

@@ -44,7 +44,7 @@ _DRIVER_NAMES = re.compile(
 )
 
 
-def mark_profiling(name: str) -> bool:
+def is_profiling(name: str) -> bool:
     """Return whether the profiler, and not the CUDA driver, causes the overhead with this name."""
     return not _DRIVER_NAMES.match(name)
 
@@ -66,7 +66,7 @@ def read(reader: ReportReader) -> Result:
     pair = make_name_pair(reader.labels, types.PROFILER_OVERHEAD, index, names)
     result.records.append(make_intervals(place, begin, end, [pair], [pair.handle]))
 
-    profiling = np.array([mark_profiling(name) for name in names], np.bool_)[index] & ~np.isin(kind, _DRIVER_TYPES)
+    profiling = np.array([is_profiling(name) for name in names], np.bool_)[index] & ~np.isin(kind, _DRIVER_TYPES)
     result.add_states(place, begin, end, np.where(profiling, types.PROFILING, -1))
     return result
 

@@ -73,8 +73,8 @@ def collect_evidence(
 def _find_size(key: str, communicators: Communicators) -> int:
     """Return the number of ranks of a communicator; 0 if it is unknown."""
     group = communicators.groups.get(key)
-    while group is not None and not group.size and group.copy_of:
-        group = communicators.groups.get(group.copy_of)
+    while group is not None and not group.size and group.original:
+        group = communicators.groups.get(group.original)
     return group.size if group is not None else 0
 
 
@@ -99,8 +99,8 @@ def _find_callers_ranks(
 def _find_rank(world: int | None, key: str, communicators: Communicators) -> int:
     """Return the rank in a communicator for a rank of the world; NULL if it is unknown."""
     group = communicators.groups.get(key)
-    while group is not None and group.copy_of:
-        key = group.copy_of
+    while group is not None and group.original:
+        key = group.original
         group = communicators.groups.get(key)
     if world is None or (key != WORLD and group is None):
         return NULL

@@ -52,7 +52,7 @@ class Group:
     """The known facts about a communicator."""
 
     size: int = 0
-    copy_of: str = ""
+    original: str = ""
     """Key of the original communicator; '' if this is not a copy."""
     members: dict[int, int] = field(default_factory=dict)
     """World rank of each recorded rank."""
@@ -134,7 +134,7 @@ def _add_member(groups: dict[str, Group], key: str, columns: Columns, row: int, 
     """Add the size of a row's communicator, the rank of the row and, if they are listed, the other members."""
     group = groups.setdefault(key, Group())
     rank, local, size = (int(columns[name][row]) for name in ("rank", "localRank", "size"))
-    group.copy_of = key.rpartition(" copy ")[0]
+    group.original = key.rpartition(" copy ")[0]
     if size < MOST_RANKS:
         group.size = max(group.size, size)
     if 0 <= local < MOST_RANKS:
@@ -154,7 +154,7 @@ class AllCommunicators:
         self.groups: dict[str, Group] = {}
         for report in reports:
             for key, group in report.groups.items():
-                known = self.groups.setdefault(key, Group(copy_of=group.copy_of))
+                known = self.groups.setdefault(key, Group(original=group.original))
                 known.size = max(known.size, group.size)
                 known.members.update(group.members)
         self.keys = sorted(self.groups, key=lambda key: (key != WORLD, _parse_numbers(key), key))
@@ -163,7 +163,7 @@ class AllCommunicators:
             group = self.groups[key]
             if key == WORLD:
                 group.members = {rank: rank for rank in range(group.size)}
-            original = self.groups.get(group.copy_of)
+            original = self.groups.get(group.original)
             if original is not None:  # keys of copies sort after the key of their original
                 group.size, group.members = original.size, original.members
 
@@ -181,8 +181,8 @@ class AllCommunicators:
         if key == WORLD:
             return "MPI_COMM_WORLD"
         group, number = self.groups[key], self.number[key]
-        if group.copy_of:
-            original = "MPI_COMM_WORLD" if group.copy_of == WORLD else f"communicator {self.number[group.copy_of]}"
+        if group.original:
+            original = "MPI_COMM_WORLD" if group.original == WORLD else f"communicator {self.number[group.original]}"
             return f"communicator {number}: copy of {original}"
         shown = [str(group.members.get(local, "?")) for local in range(min(group.size, _NAMED_MEMBERS))]
         more = f" and {group.size - _NAMED_MEMBERS} more" if group.size > _NAMED_MEMBERS else ""

@@ -25,7 +25,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
-from nsys2prv_ng.sources.cuda.kernels import mark_nccl
+from nsys2prv_ng.sources.cuda.kernels import is_nccl
 from nsys2prv_ng.sources.nccl.calls import NcclRanges
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
@@ -73,7 +73,7 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
         none = np.zeros(0, np.int64)
         return NcclKernels(none, none, none, none, none, none, np.zeros(0, np.bool_), none)
     index, names = reader.names(columns["shortName"])
-    rows = np.flatnonzero(np.array([mark_nccl(name) for name in names], np.bool_)[index])
+    rows = np.flatnonzero(np.array([is_nccl(name) for name in names], np.bool_)[index])
     recorded = reader.once(launch_calls.read_recorded_calls)
     call = reader.once(launch_calls.find_launches)[KERNEL][rows]
     known = np.flatnonzero(call >= 0)

@@ -123,7 +123,7 @@ def _add(reader: ReportReader, result: Result, rows: IntArray) -> None:
     blocks, real = _read_values(reader, result, events, described)
 
     def make_row(device: Key) -> NodePart | None:
-        return None if device[0] == NULL else NodePart(_name_row(reader, described, *device), device, is_own=True)
+        return None if device[0] == NULL else NodePart(_name_row(reader, described, *device), device, is_local=True)
 
     def make_metric(kind: Key) -> EventType:
         name, unit = families.split_name_and_unit(described.fields.get(kind) or f"field {kind[1]}")

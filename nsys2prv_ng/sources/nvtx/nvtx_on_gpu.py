@@ -150,5 +150,5 @@ SOURCE = Source(
     "NVTX ranges on the streams that they launched work on",
     (nvtx_events.TABLE, *LAUNCH_TABLES),
     read,
-    made_of=((nvtx_events.NVTX,), (launch_calls.TABLE.name,), TABLES),
+    needed_tables=((nvtx_events.NVTX,), (launch_calls.TABLE.name,), TABLES),
 )

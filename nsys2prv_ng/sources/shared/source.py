@@ -111,5 +111,5 @@ class Source:
     """The tables with one row for each of its events."""
     noun: str = ""
     """The plural noun for these rows."""
-    made_of: tuple[tuple[str, ...], ...] = ()
+    needed_tables: tuple[tuple[str, ...], ...] = ()
     """For a source without such tables: groups of tables of other sources, each with a table that must have rows."""
