@@ -8,6 +8,7 @@ from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.report.metadata import PID_MASK
+from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 TABLE = Table("TARGET_INFO_CUDA_CONTEXT_INFO", ("processId", "contextId", "deviceId"))
@@ -27,10 +28,7 @@ def find_devices(reader: ReportReader, process: IntArray, context: IntArray, dev
     known = np.flatnonzero(~mark_duplicates(pids, contexts["contextId"]))
     at = find_rows([pids[known], contexts["contextId"][known]], [pid, context])
 
-    devices_by_pid: dict[int, set[int]] = {}
-    for one_pid, one_device in zip(pids.tolist(), context_devices.tolist(), strict=True):
-        devices_by_pid.setdefault(one_pid, set()).add(one_device)
-    single = {one_pid: min(devices) for one_pid, devices in devices_by_pid.items() if len(devices) == 1}
+    single = map_unambiguous(zip(pids.tolist(), context_devices.tolist(), strict=True))
     single_at = find_rows([np.array([*single], np.int64)], [pid])
     single_devices = np.array([*single.values()], np.int64)
 

@@ -95,6 +95,7 @@ POINTS: Mapping[str, Mapping[int, Meaning]] = {
     "MUTEX_RELEASED": _map_locks(_LEAVING),
 }
 """The meaning of each kind, by table of points."""
+_MEANINGS = {**INTERVALS, **POINTS}
 
 
 def name_table(what: str) -> str:
@@ -129,8 +130,7 @@ class _Rows(NamedTuple):
 def read(reader: ReportReader) -> Result:
     """Return an interval or a point for each row, according to its table."""
     result = Result()
-    tables = (*INTERVALS.values(), *POINTS.values())
-    meanings = list(dict.fromkeys(meaning for kinds in tables for meaning in kinds.values()))
+    meanings = list(dict.fromkeys(meaning for kinds in _MEANINGS.values() for meaning in kinds.values()))
     rows = _read_rows(reader, meanings)
     result.read = int(rows.begin.size)
     number = {event_type: i for i, event_type in enumerate(dict.fromkeys(m.event_type for m in meanings))}
@@ -159,7 +159,7 @@ def read(reader: ReportReader) -> Result:
 def _read_rows(reader: ReportReader, meanings: list[Meaning]) -> _Rows:
     """Return the rows of all tables, one table after the other."""
     parts = []
-    for what, kinds in (*INTERVALS.items(), *POINTS.items()):
+    for what, kinds in _MEANINGS.items():
         columns = reader.columns(name_table(what))
         kind = columns["kind"] & _TASK_TYPE if what == "TASK" else columns["kind"]
         meaning = np.full(columns.rows, meanings.index(kinds[_ANY]), np.int64)

@@ -22,6 +22,7 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import MOST_RANKS
+from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 COMMUNICATORS = "MPI_COMMUNICATORS"
@@ -83,19 +84,16 @@ def read_communicators(reader: ReportReader) -> Communicators:
     communicators = Communicators()
     if not columns.rows:
         return communicators
-    process_of_rank: dict[int, list[int]] = {}
-    for process, rank in reader.metadata.ranks.items():
-        process_of_rank.setdefault(rank, []).append(process)
+    process_of_rank = map_unambiguous((rank, process) for process, rank in reader.metadata.ranks.items())
     members = columns.texts["members"].to_pylist()
     handles: list[tuple[int, int, int, int]] = []
     meaning: dict[tuple[int, int], str] = {}
     copies: dict[tuple[int, str], int] = {}
     key_index = {UNKNOWN: 0}
     for row in np.lexsort((np.arange(columns.rows), columns["timestamp"])).tolist():
-        processes = process_of_rank.get(int(columns["rank"][row]), [])
-        if len(processes) != 1:
+        process, handle = process_of_rank.get(int(columns["rank"][row])), int(columns["commHandle"][row])
+        if process is None:
             continue
-        process, handle = processes[0], int(columns["commHandle"][row])
         key = _make_key(columns, row, process, meaning, copies)
         meaning[process, handle] = key
         if key == WORLD and handle == MPICH_WORLD:

@@ -33,6 +33,7 @@ from nsys2prv_ng.sources.mpi.parameters import (
     parse_rank,
 )
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
+from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.pairs import register_used
 from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -199,7 +200,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     if not reports:
         return JoinResult()
     communicators = AllCommunicators(data.communicators for _, data in reports)
-    task_of_rank = _map_ranks_to_tasks(tree)
+    task_of_rank = map_unambiguous((rank, task) for task, rank in enumerate(tree.ranks) if rank is not None)
     call_names = {name for _, data in reports for name in data.call_names}
     calls = {name: Value(*value) for name, value in assign_values(call_names).items()}
     rank_names = {name for _, data in reports for name in data.rank_names}
@@ -219,15 +220,6 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     if result.read:
         joined.accounts["mpi_messages"] = result
     return joined
-
-
-def _map_ranks_to_tasks(tree: ObjectTree) -> dict[int, int]:
-    """Return the index of the task of each rank, for ranks that only one task claims."""
-    claimed: dict[int, list[int]] = {}
-    for task, rank in enumerate(tree.ranks):
-        if rank is not None:
-            claimed.setdefault(rank, []).append(task)
-    return {rank: tasks[0] for rank, tasks in claimed.items() if len(tasks) == 1}
 
 
 def _assign_ranks(names: Iterable[str], communicators: AllCommunicators, tree: ObjectTree) -> dict[str, Value]:

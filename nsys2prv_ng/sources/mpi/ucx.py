@@ -24,6 +24,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
+from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.pairs import make_number_pair, make_partial_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -121,7 +122,7 @@ def _name_worker(uid: int) -> str:
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Return the values of workers: the number and name of the task with the worker, if a report records it."""
-    owners: dict[str, set[int]] = {}
+    owners: list[tuple[str, int]] = []
     peers: set[str] = set()
     for part in parts:
         workers: Workers = part.data
@@ -133,9 +134,9 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         }
         for worker, process in workers.process.items():
             if process in task_of_process:
-                owners.setdefault(worker, set()).add(task_of_process[process])
+                owners.append((worker, task_of_process[process]))
     # Uids may be the same on two nodes: a uid of several tasks stands for none of them.
-    task_of_worker = {worker: min(tasks) for worker, tasks in owners.items() if len(tasks) == 1}
+    task_of_worker = map_unambiguous(owners)
     values = {worker: Value(task + 1, tree.model.tasks[task].name) for worker, task in task_of_worker.items()}
     others = sorted(peers - set(values))
     values |= {name: Value(len(tree.model.tasks) + i, name) for i, name in enumerate(others, 1)}

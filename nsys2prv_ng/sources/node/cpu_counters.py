@@ -74,7 +74,9 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
         name = name or f"CPU metric {key[0]}"
         return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
 
-    get_component = partial(_get_component, _read_components(reader))
+    rows = reader.list_rows(COMPONENTS.name, "componentId", "instance", "name")
+    names = {number: name if instance == NULL else f"{name} {instance}" for number, instance, name in rows if name}
+    get_component = partial(_get_component, names)
     for raw_table in RAW:
         blocks = reader.read_by_block(raw_table.name, _make_raw_block)
         add_node_samples(reader, result, blocks, get_component, make_raw, _VALUES)
@@ -93,12 +95,6 @@ def _get_component(names: Mapping[int, str], key: Key) -> NodePart | None:
 def _make_raw_block(columns: Columns) -> Block:
     device = [columns["vmId"], columns["componentId"]]
     return make_block(columns["start"], device, [columns["eventId"]], columns["count"])
-
-
-def _read_components(reader: ReportReader) -> dict[int, str]:
-    """Return the names of components by their ids."""
-    rows = reader.list_rows(COMPONENTS.name, "componentId", "instance", "name")
-    return {number: name if instance == NULL else f"{name} {instance}" for number, instance, name in rows if name}
 
 
 # ---- counters of the performance monitoring unit ---------------------------------------------------------------------

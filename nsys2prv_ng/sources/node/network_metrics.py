@@ -53,8 +53,12 @@ CONGESTION_KINDS = Table("ENUM_NET_IB_CONGESTION_EVENT_TYPE", ("id",), text=("la
 def read(reader: ReportReader) -> Result:
     """Return a line for each sample of each port, and a point for each packet that a switch reported as congested."""
     result = Result()
-    metrics = _read_metric_names(reader)
-    nics, switches = _read_nic_names(reader), _read_switch_names(reader)
+    rows = reader.list_rows(METRICS.name, "metricsListId", "metricsIdx", "name", "unit")
+    metrics: dict[Key, tuple[str, str]] = {(number, i): (name, unit or "") for number, i, name, unit in rows if name}
+    nic_names = dict(reader.list_rows(NICS.name, "nicId", "name"))
+    nics = {i: name for i, nic in reader.list_rows(NIC_IDS.name, "globalId", "nicId") if (name := nic_names.get(nic))}
+    devices = reader.list_rows(SWITCHES.name, "guid", "name", "des")
+    switches = {guid: name or description for guid, name, description in devices if name or description}
 
     def make_metric(key: Key) -> EventType:
         name, unit = metrics.get(key, (f"Network metric {key[0]}.{key[1]}", ""))
@@ -80,25 +84,6 @@ def _make_part(names: Mapping[int, str], kind: str, device: Key) -> NodePart | N
     name = f"{kind} {names.get(global_id) or format(global_id & (1 << 64) - 1, 'x')}"
     suffix = "" if port == NULL or (kind == NIC and port in (0, 1)) else f" port {port}"
     return NodePart(name, (global_id,), port, suffix)
-
-
-def _read_metric_names(reader: ReportReader) -> dict[Key, tuple[str, str]]:
-    """Return the name and unit of metrics by list and index."""
-    rows = reader.list_rows(METRICS.name, "metricsListId", "metricsIdx", "name", "unit")
-    return {(number, index): (name, unit or "") for number, index, name, unit in rows if name}
-
-
-def _read_nic_names(reader: ReportReader) -> dict[int, str]:
-    """Return the names of cards by the globalId of their metrics."""
-    names = dict(reader.list_rows(NICS.name, "nicId", "name"))
-    pairs = reader.list_rows(NIC_IDS.name, "globalId", "nicId")
-    return {global_id: name for global_id, nic in pairs if (name := names.get(nic))}
-
-
-def _read_switch_names(reader: ReportReader) -> dict[int, str]:
-    """Return the names of switches, or else their descriptions, by GUID."""
-    rows = reader.list_rows(SWITCHES.name, "guid", "name", "des")
-    return {guid: name or description for guid, name, description in rows if name or description}
 
 
 # ---- congestion ------------------------------------------------------------------------------------------------------

@@ -205,21 +205,18 @@ def _read_reals(
     reals = reader.read(_REALS).reals
     given = np.where(np.isnan(reals["doubleVal"]), reals["floatVal"], reals["doubleVal"])
     known = np.flatnonzero(event >= 0)
-    code, first = keys.encode_rows(events.type_id[event[known]], columns["fieldIdx"][known])
-    fields = [(int(events.type_id[event[row]]), int(columns["fieldIdx"][row])) for row in known[first]]
+    code, fields = keys.find_distinct_rows(events.type_id[event[known]], columns["fieldIdx"][known])
     has_reals = np.zeros(len(fields), np.bool_)
     has_reals[code[(value[known] == NULL) & ~np.isnan(given[known])]] = True
-    is_real = np.array(
-        [
-            described.kinds.get(field, _REAL if any_real else _INTEGER) == _REAL
-            for field, any_real in zip(fields, has_reals.tolist(), strict=True)
-        ],
-        np.bool_,
-    )
+    real = {
+        field
+        for field, any_real in zip(fields, has_reals.tolist(), strict=True)
+        if described.kinds.get(field, _REAL if any_real else _INTEGER) == _REAL
+    }
+    is_real = np.array([field in real for field in fields], np.bool_)
     rows = known[is_real[code]]
     whole = np.where(value[rows] != NULL, value[rows].astype(np.float64), np.nan)
     value[rows] = scale_values(np.where(np.isnan(given[rows]), whole, given[rows]))
-    real: set[Key] = {field for field, field_is_real in zip(fields, is_real.tolist(), strict=True) if field_is_real}
     return events.make_block(event, columns["fieldIdx"], value), real
 
 
