@@ -44,7 +44,7 @@ class Meaning(NamedTuple):
 
 
 def _map_locks(value: int) -> dict[int, Meaning]:
-    """Return the meaning of each kind of lock for a value, which tells what happens to the lock."""
+    """Return the meaning of each kind of lock, given the value for waiting, leaving or being inside."""
     return {kind: Meaning(event_type, value) for kind, event_type in _LOCKS.items()}
 
 

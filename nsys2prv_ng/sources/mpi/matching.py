@@ -282,11 +282,11 @@ def _match_in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.Da
         s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, stream_state, channel_state
     )
     at = r.index.get_level_values(1)[is_receive]
-    send_of = np.full(len(receives), -1, np.int64)
-    send_of[at] = np.append(s.index.to_numpy(), -1)[taken[is_receive]]
+    send_of_receive = np.full(len(receives), -1, np.int64)
+    send_of_receive[at] = np.append(s.index.to_numpy(), -1)[taken[is_receive]]
     receives.loc[at, "state"] = r_state[is_receive]
     sends.loc[s.index, "state"] = s_state
-    return send_of
+    return send_of_receive
 
 
 def _find_partial(
