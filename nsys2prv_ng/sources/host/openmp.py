@@ -152,7 +152,10 @@ def read(reader: ReportReader) -> Result:
         columns = (place, part.begin, part.end, state)
         states.append(StateIntervals(*(column[has_state] for column in columns)))
     if states:
-        result.states.append(_select_waits(states))
+        # A thread in a barrier may run tasks, and a task may wait for the tasks that it made.
+        flat = flatten_innermost(*(np.concatenate(columns) for columns in zip(*states, strict=True)))
+        waits = flat.state == types.SYNCHRONIZATION
+        result.states.append(StateIntervals(*(column[waits] for column in flat)))
     return result
 
 
@@ -184,15 +187,6 @@ def _add_records(
         result.records.append(make_intervals(place, rows.begin, rows.end, pairs, [handle]))
     else:
         result.records.append(make_events(place, rows.begin, pairs))
-
-
-def _select_waits(states: list[StateIntervals]) -> StateIntervals:
-    """Return the time in which threads wait and run no task.
-
-    A thread in a barrier may run tasks, and a task may wait for the tasks that it made.
-    """
-    flat = flatten_innermost(*(np.concatenate(columns) for columns in zip(*states, strict=True)))
-    return StateIntervals(*(column[flat.state == types.SYNCHRONIZATION] for column in flat))
 
 
 SOURCE = Source(

@@ -98,16 +98,12 @@ def _find_callers_ranks(
 
 def _find_rank(world: int | None, key: str, communicators: Communicators) -> int:
     """Return the rank in a communicator for a rank of the world; NULL if it is unknown."""
-    group = communicators.groups.get(key)
-    while group is not None and group.original:
+    while (group := communicators.groups.get(key)) is not None and group.original:
         key = group.original
-        group = communicators.groups.get(key)
-    if world is None or (key != WORLD and group is None):
-        return NULL
-    if key == WORLD:
+    if world is not None and key == WORLD:
         return world
-    assert group is not None
-    return next((local for local, member in group.members.items() if member == world), NULL)
+    members = {} if group is None else group.members
+    return next((local for local, member in members.items() if member == world), NULL)
 
 
 def collect_messages(

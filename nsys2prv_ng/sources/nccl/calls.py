@@ -114,7 +114,9 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     kept = kept[np.lexsort((-end[kept], begin[kept], tid[kept]))]
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(payload.understood[kept])
-    return NcclCalls(ranges, names, _find_groups(ranges, names), shown, payload.take(kept[shown]))
+    step = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(text, 0) for text in names], np.int64)
+    group = np.asarray(_number_groups(ranges.global_tid, step[ranges.name]), np.int64)
+    return NcclCalls(ranges, names, group, shown, payload.take(kept[shown]))
 
 
 def _explain_no_payload(reader: ReportReader) -> str:
@@ -170,12 +172,6 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
     key = ["process", "communicator", "direction", "peer"]
     table["sequence"] = numbered.groupby(key).cumcount().reindex(table.index, fill_value=-1).astype(np.int64) + 1
     return table
-
-
-def _find_groups(ranges: NcclRanges, names: list[str]) -> IntArray:
-    """Return the number of the group of each range."""
-    role = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(name, 0) for name in names], np.int64)
-    return np.asarray(_number_groups(ranges.global_tid, role[ranges.name]), np.int64)
 
 
 @compiled
