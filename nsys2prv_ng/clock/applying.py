@@ -1,4 +1,4 @@
-"""The map from a report's clock to the common one."""
+"""Maps times of a report's clock to the common clock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks causality: no rank leaves an operation before all ranks that it waits for have entered it.
 
-This law checks corrected clocks, and bounds them: a fit that breaks it by less than its own error is moved until the
-law holds.
+This law checks corrected clocks, and bounds them: a fit that breaks it by less than the error of the fit is moved until
+the law holds.
 """
 
 from __future__ import annotations

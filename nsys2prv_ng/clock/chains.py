@@ -1,8 +1,8 @@
 """Fits clocks by collectives first, then fits sets that no collective connects by messages in both directions.
 
 Collectives are exact to a few microseconds. Messages are exact only if a link takes equally long in both directions. So
-they never move clocks that collectives connect against each other: such a set counts as one clock. Errors of links add
-up along a chain of links.
+messages never move clocks against each other if collectives connect them: such a set counts as one clock. Errors of
+links add up along a chain of links.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
     return total
 
 
-_ERRORS = ("offset_error", "drift_error", "bound", "own_error")
+_ERRORS = ("offset_error", "drift_error", "bound", "correction_error")
 _COLUMNS = ("offset", "drift", *_ERRORS, "suggested", "operations", "median", "percentile_95")
 
 
@@ -130,7 +130,7 @@ def _place(chain: ClockFit, i: int, members: ClockFit | int) -> ClockFit:
         offset_error=members.offset_error + np.nan_to_num(shift["offset_error"], nan=0.0 if i == 0 else np.nan),
         drift_error=members.drift_error + np.nan_to_num(shift["drift_error"]),
         bound=members.bound + shift["bound"],
-        own_error=members.own_error + shift["own_error"],
+        correction_error=members.correction_error + shift["correction_error"],
         suggested=members.suggested + shift["suggested"],
         operations=members.operations + shift["operations"],
         median=np.maximum(members.median, shift["median"]),

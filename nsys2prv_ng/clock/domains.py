@@ -29,10 +29,10 @@ def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
 
 
 def _are_on_one_node(a: Metadata, b: Metadata) -> bool:
-    return a.clock == b.clock and _are_of_one_machine(a, b)
+    return a.clock == b.clock and _are_on_one_machine(a, b)
 
 
-def _are_of_one_machine(a: Metadata, b: Metadata) -> bool:
+def _are_on_one_machine(a: Metadata, b: Metadata) -> bool:
     hardware_a, hardware_b = a.environment.get("NSYS_HW_ID"), b.environment.get("NSYS_HW_ID")
     if hardware_a or hardware_b:
         return hardware_a == hardware_b
@@ -50,7 +50,7 @@ def find_mixed_hosts(reports: Sequence[Metadata]) -> list[str]:
     """Return a warning for each machine whose exports have times of several clocks: it is shown as several nodes."""
     if len({metadata.clock for metadata in reports}) < 2:
         return []
-    mixed = {a.host for a, b in combinations(_group_by_node(reports)[1], 2) if _are_of_one_machine(a, b)}
+    mixed = {a.host for a, b in combinations(_group_by_node(reports)[1], 2) if _are_on_one_machine(a, b)}
     return [
         f"exports of host {host} have times of different clocks, some with --ts-normalize=true: it is shown as several"
         " nodes; export all of its reports alike"

@@ -3,8 +3,8 @@
 Each connected set of domains is fitted by itself. Its reference, whose clock stays, is the domain with the most rows.
 A model is kept only if it better explains operations to which it was not fitted: blocks of time take turns in being
 fitted and being predicted. Errors come from omitting one block at a time (jackknife), so that they include slow
-variations, which more operations would not average out. A correction is not made if it is below its own error on every
-node and causality holds as well without it.
+variations, which more operations would not average out. A correction is not made if it is below its error on every node
+and causality holds without it, too.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ClockFit:
     """Half of the time (ns) from the first operation to the last, with `since` in the middle."""
     suggested: FloatArray
     """The largest correction (ns) within the window that the operations suggest, applied or not."""
-    own_error: FloatArray
+    correction_error: FloatArray
     """The part of `bound` that is the error of the correction itself, without uncorrected drift."""
 
     @property
@@ -180,8 +180,8 @@ def _fit_set(
 
 
 def _is_within_error(matches: Matches, fit: ClockFit, domains: int) -> bool:
-    """Return whether no correction is above its own error and causality holds as well without corrections."""
-    if not (fit.largest <= fit.own_error).all():
+    """Return whether every correction is within its error and causality holds without corrections, too."""
+    if not (fit.largest <= fit.correction_error).all():
         return False
     plain, corrected = make_lines(domains), make_lines(domains, [fit])
     return find_violations(matches, plain).broken <= find_violations(matches, corrected).broken
@@ -313,9 +313,9 @@ def _describe(
     median = np.array([np.median(values) for values in clock_residuals])
 
     # The error includes everything that is not corrected: the estimated offset under plain UTC, and unfitted drift.
-    own_error = quantile * np.maximum(offset_error, at_ends) + median + link_error
-    own_error[0] = 0.0
-    bound = own_error.copy()
+    correction_error = quantile * np.maximum(offset_error, at_ends) + median + link_error
+    correction_error[0] = 0.0
+    bound = correction_error.copy()
     if model == UTC:
         bound += np.abs(estimate[0].offset)
     if not drifting[1:].all():
@@ -337,13 +337,12 @@ def _describe(
         held_out=held_out,
         half_window=problem.half_window,
         suggested=np.abs(estimate[0].offset) + np.abs(estimate[0].drift),
-        own_error=own_error,
+        correction_error=correction_error,
     )
 
 
 def _bound_drift(problem: NormalProblem) -> FloatArray:
-    """Return the largest drift (relative) of each clock that these operations allow, however few; at most
-    MOST_DRIFT."""
+    """Return the largest drift (relative) of each clock that these operations allow, but at most MOST_DRIFT."""
     every = np.arange(problem.clocks) > 0
     solution = solve(problem, every)
     _, error, _, _ = _compute_errors(problem, solution, every)

@@ -1,4 +1,4 @@
-"""The robust least squares problem of one connected set of clocks.
+"""Solves the robust least squares problem of one connected set of clocks.
 
 For the end e_ik (UTC, ns) of operation i on rank k, whose node d has the correction c_d(t) = offset_d + drift_d * t:
 
@@ -213,7 +213,7 @@ def _compute_diagonal(
     high: int,
     free: BoolArray,
 ) -> FloatArray:
-    """Return the diagonal of the normal equations before the true ends are eliminated; 1 where it is 0."""
+    """Return the diagonal of the normal equations before the true ends are eliminated, with 1 instead of 0."""
     n = free.size // 2
     diagonal = np.zeros(free.size)
     for i in range(first.size - 1):

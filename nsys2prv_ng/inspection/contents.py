@@ -105,7 +105,7 @@ def _read_contents(database: Database) -> ReportContents:
     derived = (
         source.name
         for source in SOURCES + DERIVED
-        if source.made_of and all(any(map(count_rows, group)) for group in source.made_of)
+        if source.needed_tables and all(any(map(count_rows, group)) for group in source.needed_tables)
     )
     tables = {rows.table for source in COUNTED_SOURCES for rows in source.counted_tables} & database.tables
     not_translated = _find_untranslated(database, metadata, strings, count_rows)

@@ -87,7 +87,7 @@ def _find_sharing_reports(reports: Sequence[ReportRecords]) -> Iterator[list[tup
         if parts:
             first, last = spans[i] = report.spans()
             for number, place in parts:
-                if first[number] <= last[number] and not place.is_own:
+                if first[number] <= last[number] and not place.is_local:
                     sampled.setdefault((report.node, place), []).append((i, number))
     places: dict[int, dict[int, list[int]]] = {}
     for (node, _), report_places in sampled.items():

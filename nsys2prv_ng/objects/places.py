@@ -46,19 +46,20 @@ class Node(NamedTuple):
 
 
 class NodePart(NamedTuple):
-    """A part of the node with values of its own, such as a network card or a core.
+    """A part of the node with separate values, such as a network card or a core.
 
     Reports of a node mean the same part if they agree in all fields; names alone are not unique.
     """
 
     name: str
     key: tuple[int, ...]
-    """What distinguishes it in nsys from other parts with the same name."""
+    """Distinguishes the part in nsys from other parts with the same name."""
     port: int = 0
     suffix: str = ""
-    """The port, as the name of its row shows it."""
-    is_own: bool = False
-    """Whether it belongs to one report: such a part of another report is another part, unless their times differ."""
+    """The port in the name of the row."""
+    is_local: bool = False
+    """Whether the part belongs to one report. In another report it is a different part, unless the two reports do not
+    overlap in time."""
 
 
 Place = Thread | Stream | Device | Node | NodePart
@@ -158,7 +159,7 @@ class Places:
         return np.array([self._register(part) for part in parts], np.int64)
 
     def has_idle_threads(self) -> bool:
-        """Return whether some thread made only operating-system calls, as far as is known."""
+        """Return whether a thread is known to have made only operating-system calls."""
         idle = (number for number, place in enumerate(self.all) if isinstance(place, Thread))
         return any(number not in self.studied and number not in self.only_observed for number in idle)
 

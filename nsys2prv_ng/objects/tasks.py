@@ -46,7 +46,7 @@ class Task:
 def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], dict[int, int]]:
     """Return every process with a call, range or device operation: ranks first, then their children.
 
-    Return warnings as well, and the number of processes of each rank that more than one process has.
+    Also return warnings, and the number of processes of each rank that more than one process claims.
     """
     applications: list[Task] = []
     children: list[Task] = []

@@ -33,7 +33,7 @@ class ObjectTree:
     ranks: list[int | None]
     """Rank of each task; None for a task without a rank."""
     belongs_to: list[int | None]
-    """The same, but children of a rank have its rank."""
+    """Rank of each task; a child of a rank has the rank of its parent."""
     is_node: list[bool]
     """Whether a task stands for its node."""
     gpu_of_row: IntArray
@@ -42,7 +42,7 @@ class ObjectTree:
     """Whether each row belongs to a host thread, except the main thread, that made only operating-system calls."""
     warnings: list[str]
     claimed_ranks: dict[int, int]
-    """Number of processes of each rank that more than one process has."""
+    """Number of processes of each rank that more than one process claims."""
     folded: list[IntArray]
     """Number of the folded thread at each place of each report, over the whole trace; -1 for other places."""
 
@@ -201,7 +201,7 @@ class _Locator:
             return owner, RowKey(RowKind.DEVICE, gpu.number, make_gpu_key(gpu))
         if isinstance(place, NodePart):
             part = *_split_numbers(place.name), place.key, self.part_repeats.get((report, place), 0)
-            return node_task, RowKey(RowKind.NODE_PART, -1, (part, place.port, place.suffix, place.is_own))
+            return node_task, RowKey(RowKind.NODE_PART, -1, (part, place.port, place.suffix, place.is_local))
         return node_task, RowKey(RowKind.NODE, -1, ())
 
 
@@ -270,7 +270,7 @@ def _number_repeated_parts(reports: Sequence[ReportPlaces]) -> dict[tuple[Report
     ends: dict[tuple[int, NodePart], list[int]] = {}
     for report in sorted(reports, key=lambda report: report.first):
         for place in report.places.all:
-            if isinstance(place, NodePart) and place.is_own:
+            if isinstance(place, NodePart) and place.is_local:
                 last = ends.setdefault((report.node, place), [])
                 number = next((i for i, end in enumerate(last) if end < report.first), len(last))
                 last[number:] = [report.last, *last[number + 1 :]]

@@ -20,7 +20,7 @@ FURTHEST_UTC_NS = 2 * 10**9
 """Largest difference in UTC of compared nodes: operations further apart belong to another part of the program."""
 
 LEAST_OVERLAP = 0.5
-"""Share of the shorter sequence that must be in both, and at least _FEW of its operations if it has as many."""
+"""Share of the shorter sequence that must be in both; and at least _FEW operations, if there are that many."""
 
 _FEW = 3
 
@@ -205,7 +205,7 @@ def _choose_lag(
     spreads: FloatArray,
     by_distance: IntArray,
 ) -> int:
-    """Return a steady lag: 0 if both sequences have as many operations and it is steady, else the nearest."""
+    """Return a steady lag: 0 if it is steady and both sequences have equally many operations, else the nearest."""
     n, m = one.end.size, other.end.size
     limit = np.inf
     for i in np.argsort(spreads):
@@ -237,7 +237,7 @@ def overlap_in_time(one: Sequence, other: Sequence) -> bool:
 
 @compiled
 def _find_longest_run(one: Sequence, other: Sequence, furthest: int) -> tuple[int, int, int]:
-    """Return (lag, first, last) of the longest run that agrees, with ends within reach; of equal runs, the nearest."""
+    """Return (lag, first, last) of the longest run that agrees, with ends within reach; on a tie, the nearest."""
     end_a, end_b = one.end, other.end
     n, m = end_a.size, end_b.size
     best_lag, best_first, best_last, best_distance = 0, 0, 0, furthest

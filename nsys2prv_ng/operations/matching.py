@@ -280,7 +280,7 @@ def _assemble(
 
 
 def _differ(table: PartTable, part: IntArray, starts: IntArray) -> BoolArray:
-    """Mark the operations whose parts differ in kind or size: there, the reference lacks what others lost."""
+    """Mark the operations whose parts differ in kind or size, because ranks lost different operations."""
     if not starts.size:
         return np.zeros(0, np.bool_)
     size, known = table.bytes[part], table.bytes[part] != ANY_SIZE

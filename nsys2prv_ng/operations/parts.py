@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.report.database import NULL
 
 ANY_SIZE = -1
 """Size of an operation that may differ between its ranks."""
@@ -51,7 +52,7 @@ class Collectives(NamedTuple):
     """Number of ranks of each communicator; 0 if no call records it."""
     owners: Sequence[tuple[int, int]] = ()
     """Process id and device (-1 for none) of each member: a process with capture ranges in several reports is one rank.
-    If empty, every member is a rank of its own."""
+    If empty, every member is a separate rank."""
     in_graphs: bool = False
     """Whether CUDA graphs launched all of the operations."""
 
@@ -74,7 +75,7 @@ class Messages(NamedTuple):
     """Start of the call (ns), which sorts the messages of a channel."""
     time: IntArray
     handed: IntArray
-    """When a send handed over its data, or a receive had them, as far as is known; NULL (of reports) if unknown."""
+    """When a send handed over its data, or a receive had the data; NULL (of reports) if unknown."""
     bytes: IntArray
     """NULL if it was not recorded."""
 
@@ -143,9 +144,17 @@ def _loosen(part: Collectives) -> Collectives:
     return part._replace(kind=np.full(part.kind.size, LOOSE)) if part.in_graphs else part
 
 
-def get_kinds(operations: Sequence[str], kinds: dict[str, int]) -> IntArray:
-    """Return the kind of each operation by its name; OTHER for other names."""
-    return np.array([kinds.get(name, OTHER) for name in operations], np.int64)
+def get_kinds(
+    kinds: dict[str, int], names: Sequence[str], operation: IntArray, size: IntArray, root: IntArray, rank: IntArray
+) -> IntArray:
+    """Return the kind of each of n operations by its name (an index into the names).
+
+    It is OTHER for names that `kinds` lacks, and for operations without data, which need not wait. It is also OTHER for
+    operations with a root, if the root or the rank of the caller is unknown (NULL).
+    """
+    kind = np.array([*(kinds.get(name, OTHER) for name in names), OTHER], np.int64)[operation]
+    lacks_root = np.isin(kind, (FROM_ROOT, TO_ROOT)) & ((root == NULL) | (rank == NULL))
+    return np.where((size == 0) | lacks_root, OTHER, kind)
 
 
 class MessagePairs(NamedTuple):

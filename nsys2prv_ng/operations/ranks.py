@@ -37,6 +37,12 @@ def fill_in_order(
     return member_of_rank | dict(zip(unknown, left, strict=True))
 
 
+def find_rank(member_of_rank: dict[int, int], member: int | None) -> int:
+    """Return the rank of a member; -1 if it has no known rank, or more than one."""
+    ranks = [rank for rank, owner in member_of_rank.items() if owner == member]
+    return ranks[0] if len(ranks) == 1 else -1
+
+
 @dataclass
 class _Communicator:
     """A communicator: its members by their ranks in the job, and the member of each known rank."""
@@ -91,7 +97,8 @@ def _gather(table: RankMessages, communicators: dict[str, _Communicator]) -> Non
 def _resolve(table: RankMessages, communicators: dict[str, _Communicator]) -> Messages:
     """Return the messages of a table by channel."""
     codes, pairs = find_distinct_rows(table.communicator, table.process)
-    ranks = [_find_rank(communicators[table.communicators[c]], table.job_ranks.get(p)) for c, p in pairs]
+    known = [communicators[name].member_of_rank for name in table.communicators]
+    ranks = [find_rank(known[c], table.job_ranks.get(p)) for c, p in pairs]
     rank = np.array([*ranks, -1], np.int64)[codes]
     kept = np.flatnonzero((rank >= 0) & (table.peer != rank))
     rank, peer, is_send = rank[kept], table.peer[kept], table.is_send[kept]
@@ -109,9 +116,3 @@ def _resolve(table: RankMessages, communicators: dict[str, _Communicator]) -> Me
         handed=table.handed[kept],
         bytes=table.bytes[kept],
     )
-
-
-def _find_rank(communicator: _Communicator, member: int | None) -> int:
-    """Return the rank of a member; -1 if it has no known rank, or more than one."""
-    ranks = [rank for rank, owner in communicator.member_of_rank.items() if owner == member]
-    return ranks[0] if len(ranks) == 1 else -1

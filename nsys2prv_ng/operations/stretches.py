@@ -71,7 +71,7 @@ def _is_steady(one: Sequence, other: Sequence, lag: Lag) -> bool:
 
 
 def _list_pieces(n: int) -> list[int]:
-    """Return where pieces of n operations start; the last two may overlap."""
+    """Return the starts of the pieces of n operations; the last two pieces may overlap."""
     return [*range(0, n - _PIECE, _PIECE), n - _PIECE] if n >= _PIECE else []
 
 
@@ -80,7 +80,7 @@ def _overlap(one: Sequence, other: Sequence, lag: int) -> int:
 
 
 def _probe_lags(one: Sequence, other: Sequence) -> dict[int, int]:
-    """Return the lags of some pieces by their start, as far as they have one."""
+    """Return the lags of some pieces, by the start of the piece, if they have a lag."""
     starts = _list_pieces(one.end.size)
     probes = {starts[i * (len(starts) - 1) // (_PROBES - 1)] for i in range(_PROBES)} if starts else set()
     lags = {at: _find_lag_of_piece(one, other, at, 0, FURTHEST_UTC_NS) for at in sorted(probes)}
@@ -135,7 +135,7 @@ def _choose_change(one: Sequence, other: Sequence, before: Lag, after: Lag) -> t
     one_cost, other_cost = (np.abs(_compare_ends(one, other, low, high, s.lag) - middle) for s in (before, after))
     until, since = np.append(0.0, np.cumsum(one_cost)), np.append(np.cumsum(other_cost[::-1])[::-1], 0.0)
     start = np.minimum(np.arange(until.size) + lost, high - low)
-    # If both lags are the same, the operations between them differ: the change is where the deviation is largest.
+    # If both lags are the same, the operations between them differ: the change is at the largest deviation.
     change = int(np.argmin(until + since[start]) if before.lag != after.lag else np.argmax(one_cost))
     limit, since_limit = low + change, low + int(start[change])
     return (

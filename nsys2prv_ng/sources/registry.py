@@ -1,4 +1,4 @@
-"""All sources of events, and their selection by name."""
+"""Lists all sources of events, and selects them by name."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -70,18 +70,18 @@ DERIVED: tuple[Source, ...] = (device_activity.SOURCE,)
 """Sources that are computed from the operations that other sources (`_DERIVED_FROM`) read."""
 _DERIVED_FROM = (kernels.SOURCE, memory_operations.SOURCE, cuda_graphs.SOURCE)
 GPU_OPERATIONS = tuple(source.name for source in _DERIVED_FROM)
-"""Names of the sources of what runs on GPUs."""
+"""Names of the sources of operations on GPUs."""
 
 
 WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)
-"""Sources that show something about clocks; they are read for that even if the user did not select them."""
+"""Sources with evidence on clocks: they are read for it even if the user did not select them."""
 
 
 def select_sources(names: str | Iterable[str] | None, *, derived: bool = True) -> tuple[Source, ...]:
-    """Return sources by their names, or by one text with commas; all of them for None.
+    """Return the sources with these names (a list, or one text with commas); all sources for None.
 
-    `derived`: also the sources that are computed from the operations that these read. Raises UsageError for a
-    name that no source has.
+    `derived`: also return the sources that are computed from the operations that these sources read. Raises UsageError
+    for a name that no source has.
     """
     selected = SOURCES if names is None else _find_sources(names.split(",") if isinstance(names, str) else names)
     has_operations = any(source in _DERIVED_FROM for source in selected)

@@ -571,7 +571,7 @@ def test_every_source_is_counted_or_made_of_others():
     for source in SOURCES + DERIVED:
         if source is diagnostics.SOURCE:  # messages are counted apart, by their severity
             continue
-        assert bool(source.counted_tables) != bool(source.made_of) and bool(source.counted_tables) == bool(
+        assert bool(source.counted_tables) != bool(source.needed_tables) and bool(source.counted_tables) == bool(
             source.noun
         ), source.name
         assert {rows.table for rows in source.counted_tables} <= {table.name for table in source.tables}, source.name

@@ -1,1 +1,1 @@
-"""CUDA calls, and what they run on the GPU."""
+"""Sources of CUDA calls and of the operations that they run on GPUs."""

@@ -1,4 +1,4 @@
-"""Calls of the CUDA runtime and driver APIs on host threads."""
+"""Reads calls of the CUDA runtime and driver APIs on host threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def clean_call_name(name: str) -> str:
 def choose_call_state(name: str) -> int:
     """Return the state of a thread within a call, or -1 if the call implies none.
 
-    Synchronization in calls that wait for the device, memory transfer in copies that return when they are done.
+    The state is synchronization in calls that wait for the device, and memory transfer in copies that return when they
+    are done.
     """
     if _SYNCHRONIZING.match(name):
         return types.SYNCHRONIZATION
@@ -37,7 +38,7 @@ def choose_call_state(name: str) -> int:
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each call, nested as the calls were, with its callers where nsys took backtraces."""
+    """Return an interval for each call, nested as the calls were, with its callers if nsys took a backtrace."""
     result = Result()
     add_calls(
         reader,

@@ -1,4 +1,4 @@
-"""Devices of CUDA contexts: some records name device 0 whatever the device of their context is."""
+"""Finds the devices of CUDA contexts, because some records name device 0 whatever the device of their context is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.report.metadata import PID_MASK
+from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 TABLE = Table("TARGET_INFO_CUDA_CONTEXT_INFO", ("processId", "contextId", "deviceId"))
@@ -16,10 +17,10 @@ _NO_CONTEXT = 0
 
 
 def find_devices(reader: ReportReader, process: IntArray, context: IntArray, device: IntArray) -> IntArray:
-    """Return CUDA's ordinal of the device of each of n records, found by its process and context.
+    """Return CUDA's ordinal of the device of each of n records, by its process and context.
 
-    A record without a context (static memory) belongs to the device of its process, if that has only one. Where the
-    report does not show the device, it is as recorded.
+    A record without a context (static memory) belongs to the device of its process, if the process has only one. If the
+    report does not contain the device of a context, the ordinal is the recorded one.
     """
     contexts = reader.columns(TABLE.name)
     pid = process & PID_MASK
@@ -27,10 +28,7 @@ def find_devices(reader: ReportReader, process: IntArray, context: IntArray, dev
     known = np.flatnonzero(~mark_duplicates(pids, contexts["contextId"]))
     at = find_rows([pids[known], contexts["contextId"][known]], [pid, context])
 
-    devices_of_pid: dict[int, set[int]] = {}
-    for one_pid, one_device in zip(pids.tolist(), context_devices.tolist(), strict=True):
-        devices_of_pid.setdefault(one_pid, set()).add(one_device)
-    single = {one_pid: min(devices) for one_pid, devices in devices_of_pid.items() if len(devices) == 1}
+    single = map_unambiguous(zip(pids.tolist(), context_devices.tolist(), strict=True))
     single_at = find_rows([np.array([*single], np.int64)], [pid])
     single_devices = np.array([*single.values()], np.int64)
 

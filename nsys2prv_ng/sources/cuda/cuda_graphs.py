@@ -1,6 +1,6 @@
-"""CUDA graphs: launches traced as a whole on their stream, and the creation of graphs and nodes on host threads.
+"""Reads CUDA graphs: launches traced as a whole on their stream, and the creation of graphs and nodes on host threads.
 
-Where nsys traced the nodes of graphs instead, the nodes are kernels, copies and sets with the id of their node.
+If nsys traced the nodes of graphs instead, the nodes are kernels, copies and sets with the id of their node.
 """
 
 from __future__ import annotations
@@ -13,70 +13,66 @@ from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, select_operations
+from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 TABLE = Table(GRAPH, COLUMNS, {"graphId": NULL, "graphExecId": NULL, "correlationId": NULL})
 
-_GRAPHS = "CUDA_GRAPH_EVENTS"
-_NODES = "CUDA_GRAPH_NODE_EVENTS"
 _CREATION = ("start", "globalTid", "nameId")
 GRAPHS_TABLE = Table(
-    _GRAPHS,
+    "CUDA_GRAPH_EVENTS",
     _CREATION,
-    # Up to 2023 this table held nodes: the ids of graphs came with the table of nodes.
+    # Up to 2023 this table contained nodes: the ids of graphs came with the table of nodes.
     dict.fromkeys(("graphId", "originalGraphId", "graphExecId", "graphNodeId", "originalGraphNodeId"), NULL),
 )
-NODES_TABLE = Table(_NODES, _CREATION, dict.fromkeys(("graphNodeId", "originalGraphNodeId"), NULL))
+NODES_TABLE = Table("CUDA_GRAPH_NODE_EVENTS", _CREATION, dict.fromkeys(("graphNodeId", "originalGraphNodeId"), NULL))
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each launch of a graph, and a point for each graph, executable graph and node created."""
+    """Return an interval for each launch of a graph, and a point for each created graph, executable graph and node."""
     result = Result()
     _add_launches(reader, result)
-    for table in (_GRAPHS, _NODES):
-        if reader.has(table):
-            _add_creations(reader, result, reader.columns(table))
+    for table in (GRAPHS_TABLE, NODES_TABLE):
+        _add_creations(reader, result, reader.columns(table.name))
     return result
 
 
 GRAPH_COLUMNS = ("graphNodeId", "graphId")
-"""Columns of device operations with the graph that an operation belongs to."""
+"""Columns of device operations with the node and graph of an operation."""
 
 
 def read_graph_ids(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
-    """Return the ids of the node and, where the export has it, of the graph that these device operations belong to."""
+    """Return the ids of the node and, if the export has them, of the graph of these device operations."""
     pairs = []
     for name, event_type in zip(GRAPH_COLUMNS, (types.GRAPH_NODE_ID, types.GRAPH_ID), strict=True):
         value = columns[name][rows]
-        known = (value != NULL) & (value != 0)  # CUPTI: 0 stands for no graph
+        known = (value != NULL) & (value != 0)  # CUPTI writes 0 if there is no graph
         if known.any():
             pairs.append(Pair(reader.labels.handle(event_type), value, known))
     return pairs
 
 
 def _add_launches(reader: ReportReader, result: Result) -> None:
-    """Add an interval for each graph that was traced as a whole."""
+    """Add an interval for each launch of a graph that was traced as a whole."""
     columns = reader.columns(GRAPH)
     if not columns.rows:
         return
     rows, place, begin, end = select_operations(reader, result, GRAPH)
     labels = reader.labels
-    handle = labels.handle(types.GRAPH_LAUNCH)
     graphs, index = np.unique(columns["graphId"][rows], return_inverse=True)
     names = ["graph" if graph == NULL else f"graph {graph}" for graph in graphs]
-    opening = [Pair(handle, labels.name_ids(types.GRAPH_LAUNCH.names, names)[index])]
-    for name, event_type in (
+    launch = make_name_pair(labels, types.GRAPH_LAUNCH, index, names)
+    ids = (
         ("graphId", types.GRAPH_ID),
         ("graphExecId", types.GRAPH_EXEC_ID),
         ("correlationId", types.CORRELATION),
-    ):
-        value = columns[name][rows]
-        opening.append(Pair(labels.handle(event_type), value, value != NULL))
-    result.records.append(make_intervals(place, begin, end, opening, [handle]))
-    result.states.append(StateIntervals(place, begin, end, np.full(rows.size, types.RUNNING, np.int64)))
+    )
+    opening = [launch, *(make_number_pair(labels, event_type, columns[name][rows]) for name, event_type in ids)]
+    result.records.append(make_intervals(place, begin, end, opening, [launch.handle]))
+    result.add_states(place, begin, end, types.RUNNING)
 
 
 def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> None:
@@ -87,8 +83,7 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
         return
     labels = reader.labels
     index, names = reader.names(columns["nameId"][rows])
-    space = types.GRAPH_CREATION.names
-    pairs = [Pair(labels.handle(types.GRAPH_CREATION), labels.name_ids(space, names)[index])]
+    pairs = [make_name_pair(labels, types.GRAPH_CREATION, index, names)]
     for name, event_type in (
         ("graphId", types.GRAPH_ID),
         ("graphExecId", types.GRAPH_EXEC_ID),
@@ -98,7 +93,7 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
     ):
         value = columns.numbers.get(name)
         if value is not None and (value[rows] != NULL).any():
-            pairs.append(Pair(labels.handle(event_type), value[rows], value[rows] != NULL))
+            pairs.append(make_number_pair(labels, event_type, value[rows]))
     place = reader.places.threads(columns["globalTid"][rows], application=True)
     result.records.append(make_events(place, columns["start"][rows], pairs))
 
@@ -110,8 +105,8 @@ SOURCE = Source(
     read,
     counted_tables=(
         EventRows(GRAPH, "globalPid", device="deviceId"),
-        EventRows(_GRAPHS, "globalTid"),
-        EventRows(_NODES, "globalTid"),
+        EventRows(GRAPHS_TABLE.name, "globalTid"),
+        EventRows(NODES_TABLE.name, "globalTid"),
     ),
     noun="launches, creations",
 )

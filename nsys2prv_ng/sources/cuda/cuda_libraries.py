@@ -1,4 +1,4 @@
-"""Calls of cuBLAS and cuDNN on host threads."""
+"""Reads calls of cuBLAS and cuDNN on host threads."""
 
 from __future__ import annotations
 

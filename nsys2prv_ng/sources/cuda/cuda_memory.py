@@ -1,8 +1,8 @@
-"""CUDA memory: allocations and frees on the threads that requested them, and the level, the memory in use.
+"""Reads CUDA memory: allocations and frees on the threads that requested them, and the level, the memory in use.
 
-Reports give memory allocated before the capture started at time 0, when nothing happened: it is part of the level from
-the start, and not an event. The level of a GPU is that of all processes on it, over all reports, so it is computed in
-the join. It covers the memory that the reports contain: neither the driver's nor that of other programs.
+Reports list memory that was allocated before the capture at time 0. It is part of the level from the start, but not an
+event, because nothing happened at that time. The level of a GPU counts all processes on it, over all reports, so it is
+computed in the join. It covers the memory in the reports, but not the memory of the driver or of other programs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, Records, make_events
@@ -44,7 +44,7 @@ LEVEL = "cuda_memory_level"
 class MemoryChanges(NamedTuple):
     """n changes of the memory in use: place, CUPTI's kind of memory, time (ns), bytes.
 
-    `unknown` is the number of frees that change nothing, because the allocation is not in the report.
+    `unknown`: the number of frees that change nothing, because the allocation is not in the report.
     """
 
     place: IntArray
@@ -59,10 +59,18 @@ def read(reader: ReportReader) -> Result:
     columns = reader.columns(USAGE)
     result = Result(read=columns.rows)
     allocation, size = _match_frees(columns)
-    rows = _select_sound_events(result, columns, size)
+    rows = result.drop_rows(
+        {
+            NO_PROCESS: columns["globalPid"] == NULL,
+            NO_TIME: lacks_time(columns["start"]),
+            "neither allocation nor free": ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
+            NO_BYTES: size == NULL,
+        }
+    )
     if not rows.size:
         return result
-    kind = _clean_kinds(columns["memKind"])
+    is_known = (columns["memKind"] >= 0) & (columns["memKind"] < len(types.MEMORY_LEVELS))
+    kind = np.where(is_known, columns["memKind"], _UNKNOWN_KIND)
     result.join_data = _collect_changes(reader, columns, rows, kind, allocation, size)
 
     before = columns["start"][rows] == 0
@@ -79,28 +87,11 @@ def read(reader: ReportReader) -> Result:
     return result
 
 
-def _select_sound_events(result: Result, columns: Columns, size: IntArray) -> IntArray:
-    """Return the rows of events that can be shown, and drop the others."""
-    return result.drop_rows(
-        {
-            NO_PROCESS: columns["globalPid"] == NULL,
-            NO_TIME: lacks_time(columns["start"]),
-            "neither allocation nor free": ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
-            NO_BYTES: size == NULL,
-        }
-    )
-
-
-def _clean_kinds(kind: IntArray) -> IntArray:
-    """Return CUPTI's kinds of memory, with one value for all unknown kinds."""
-    return np.where((kind >= 0) & (kind < len(types.MEMORY_LEVELS)), kind, _UNKNOWN_KIND)
-
-
 def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
     """Return (row of the allocation that each free undoes, or -1 if the report has none; bytes of each row).
 
-    A free undoes the last allocation at its address if that was not freed before. A free without bytes has those of its
-    allocation.
+    A free undoes the last allocation at its address, unless that was freed before. A free without bytes has the bytes
+    of its allocation.
     """
     allocation = np.full(columns.rows, -1, np.int64)
     process, address = get_process(columns["globalPid"]), columns["address"]
@@ -118,20 +109,18 @@ def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
 
 
 def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> IntArray:
-    """Return the globalTid of the thread that made the call, or else of the process's main thread."""
+    """Return the globalTid of the thread that made the call; without a recorded call, of the main thread."""
     process = get_process(columns["globalPid"][rows])
     main = get_main_thread(process)
     recorded = reader.once(calls.read_recorded_calls)
     call = recorded.find(process, columns["correlationId"][rows])
-    has_call: BoolArray = call >= 0
-    main[has_call] = recorded.global_tid[call[has_call]]
-    return main
+    return np.where(call >= 0, np.append(recorded.global_tid, NULL)[call], main)  # -1 is the last
 
 
 def _collect_changes(
     reader: ReportReader, columns: Columns, rows: IntArray, kind: IntArray, allocation: IntArray, size: IntArray
 ) -> MemoryChanges:
-    """Return the changes of the level by these rows, each on the place of its GPU or process."""
+    """Return the changes of the level by these rows, each at the place of its GPU or process."""
     is_free = columns["memoryOperationType"] == _FREE
     unknown = is_free[rows] & (allocation[rows] < 0) & (columns["address"][rows] != NULL)
     rows = rows[~unknown]
@@ -154,12 +143,12 @@ def _collect_changes(
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Return the memory in use on each GPU, and on the host by each process, by kind: an event at each change."""
+    """Return the memory in use by kind, on each GPU and by each process on the host: an event at each change."""
     result = Result()
     rows, kinds, times, changes = [], [], [], []
     for part in parts:
-        data = part.data
-        if not isinstance(data, MemoryChanges):
+        data: MemoryChanges | None = part.data
+        if data is None:
             continue
         result.read += data.unknown + data.time.size
         result.drop("frees memory that the report does not show as allocated", data.unknown)
@@ -176,7 +165,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 def _move_into_windows(times: IntArray, windows: Sequence[tuple[int, int]]) -> IntArray:
-    """Return the times at which changes are shown: one outside the windows moves to the start of the next window.
+    """Return the times at which changes are shown. Changes outside the windows move to the start of the next window.
 
     So each window starts with the memory in use.
     """
@@ -186,9 +175,9 @@ def _move_into_windows(times: IntArray, windows: Sequence[tuple[int, int]]) -> I
 
 
 def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArray) -> tuple[Records, int]:
-    """Return (events with the sum of all changes so far, in bytes, by row and kind; number of changes without event).
+    """Return (events with the sum of all changes so far, in bytes, by row and kind; number of changes without one).
 
-    If several changes of a row and kind have the same time, only the sum after the last has an event.
+    If several changes of a row and kind have the same time, only the last one gets an event.
     """
     order = np.lexsort((time, kind, row))
     row, kind, time, change = row[order], kind[order], time[order], change[order]

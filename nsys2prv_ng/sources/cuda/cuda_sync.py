@@ -1,6 +1,6 @@
-"""CUDA events and synchronization on host threads: which events were recorded, and what threads waited for.
+"""Reads CUDA events and synchronization on host threads: which events were recorded, and what threads waited for.
 
-nsys records neither the thread nor, for events, the time: both are those of the call, found by correlation id.
+nsys records neither the thread nor, for events, the time. The call with the same correlation id supplies both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SYNCHRONIZATION_TABLE = Table(SYNCHRONIZATION, ("start", "end", "syncType"), _ID
 EVENT_TABLE = Table(EVENT, ("eventId",), {name: default for name, default in _IDS.items() if name != "eventId"})
 
 _NONE = 0xFFFFFFFF
-"""CUPTI's id for no stream and no event."""
+"""CUPTI's id if there is no stream or no event."""
 _EVENT_SYNC, _STREAM_WAIT, _STREAM_SYNC, _CONTEXT_SYNC, _UNKNOWN = 1, 2, 3, 4, 5
 
 
@@ -43,8 +43,8 @@ def read(reader: ReportReader) -> Result:
 def find_sync_kinds(sync_type: IntArray, event: IntArray, stream: IntArray) -> IntArray:
     """Return the values of the synchronization type for CUPTI's types.
 
-    Exports of some versions (schema 3.13, 3.20) mark synchronizations of a stream or a context as those of an event,
-    but without an id of an event: then the stream, or its absence, decides.
+    Exports of some versions (schema 3.13, 3.20) mark stream or context synchronizations as event synchronizations, but
+    without the id of an event. Then the presence of a stream decides.
     """
     has_event, has_stream = _is_id(event), _is_id(stream)
     known = np.isin(sync_type, (_EVENT_SYNC, _STREAM_WAIT, _STREAM_SYNC, _CONTEXT_SYNC))
@@ -54,7 +54,7 @@ def find_sync_kinds(sync_type: IntArray, event: IntArray, stream: IntArray) -> I
 
 
 def _is_id(value: IntArray) -> BoolArray:
-    """Return a mask of the values that are ids of something."""
+    """Return a mask of the values that are ids."""
     present: BoolArray = (value != NULL) & (value != _NONE)
     return present
 
@@ -91,14 +91,14 @@ def _add_events(reader: ReportReader, result: Result) -> None:
         return
     pairs = [
         Pair(reader.labels.handle(types.CUDA_EVENT_RECORD), 1),
-        *_make_id_pairs(reader, columns, rows, np.ones(rows.size, np.bool_)),
+        *_make_id_pairs(reader, columns, rows, True),
     ]
     place = reader.places.threads(thread, application=True)
     result.records.append(make_events(place, time, pairs))
 
 
 def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
-    """Return (rows with a recorded call, thread of the call, its start in ns), and drop the other rows."""
+    """Return (rows with a recorded call, threads of the calls, starts of the calls in ns); drop the other rows."""
     process = columns["globalPid"]
     recorded = reader.once(calls.read_recorded_calls)
     call = recorded.find(get_process(process), columns["correlationId"])
@@ -106,8 +106,8 @@ def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple
     return rows, recorded.global_tid[call[rows]], recorded.begin[call[rows]]
 
 
-def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_stream: BoolArray) -> list[Pair]:
-    """Return the ids of event, device, stream and context, where a row has one."""
+def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_stream: BoolArray | bool) -> list[Pair]:
+    """Return the ids of event, device, stream and context of the rows that have them."""
     stream = columns["streamId"][rows]
     context = columns["contextId"][rows]
     process = get_process(columns["globalPid"][rows])
@@ -126,6 +126,6 @@ SOURCE = Source(
     "CUDA events and synchronization",
     (SYNCHRONIZATION_TABLE, EVENT_TABLE, contexts.TABLE, calls.TABLE),
     read,
-    counted_tables=(EventRows(SYNCHRONIZATION), EventRows(EVENT)),  # tasks are those of their calls
+    counted_tables=(EventRows(SYNCHRONIZATION), EventRows(EVENT)),  # their calls make the tasks
     noun="waits, events",
 )

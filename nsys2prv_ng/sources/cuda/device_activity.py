@@ -1,6 +1,6 @@
-"""Activity of each GPU as a whole, computed from the kernels, copies, sets and graphs of all its streams and processes.
+"""Computes the activity of each GPU as a whole from the kernels, copies, sets and graphs of all streams and processes.
 
-The operations are those of the other chosen sources; this one adds their launches, and joins the operations on one GPU
+The other chosen sources supply the operations. This source adds their launches, and joins the operations on one GPU
 over processes and reports.
 """
 
@@ -48,11 +48,11 @@ _SOURCES = {
     MEMSET: source_names.MEMORY_OPERATIONS,
     GRAPH: source_names.CUDA_GRAPHS,
 }
-"""Source of each table: other sources read the tables for other purposes."""
+"""The source that shows the operations of each table. Other sources read the tables for other purposes."""
 
 
 class Operations(NamedTuple):
-    """n operations and flights of kernels: place of the GPU, begin and end (ns), kind (as in `device_sweep`)."""
+    """n operations, and flights of kernels and graphs: place of the GPU, start, end (ns), kind (of `device_sweep`)."""
 
     place: IntArray
     begin: IntArray
@@ -74,7 +74,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _collect_operations(reader: ReportReader, table: str) -> Operations:
-    """Return the operations of a table; a kernel or graph is also in flight, from its launch to its end."""
+    """Return the operations of a table. A kernel or graph is also in flight from its launch to its end."""
     columns = reader.columns(table)
     rows = np.flatnonzero(reader.once(locate)[table].place >= 0)
     begin, end = columns["start"][rows], columns["end"][rows]
@@ -91,10 +91,10 @@ def _collect_operations(reader: ReportReader, table: str) -> Operations:
 
 
 def _classify(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
-    """Return the kind of each operation: compute, communication (NCCL), memory or, of a graph, not known yet."""
+    """Return the kind of each operation: compute, communication (NCCL), memory, or a whole graph (not known yet)."""
     if table == KERNEL:
         index, names = reader.names(reader.columns(table)["shortName"][rows])
-        kinds = [COMMUNICATION if kernels.mark_nccl(name) else COMPUTE for name in names]
+        kinds = [COMMUNICATION if kernels.is_nccl(name) else COMPUTE for name in names]
         return np.array(kinds, np.int64)[index]
     return np.full(rows.size, WHOLE_GRAPH if table == GRAPH else MEMORY, np.int64)
 
@@ -103,19 +103,19 @@ def _classify(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Return an event at each change on each GPU, in the time that the user selected.
+    """Return an event at each change on each GPU, within the selected time.
 
-    Time without a capture is not idle time: each captured stretch of a GPU's time is a device of its own in the sweep.
+    Time without a capture is not idle time, so each captured stretch of time is a separate device in the sweep.
     """
-    with_operations = [part for part in parts if isinstance(part.data, np.ndarray)]
-    groups = group_by_shared_rows([part.rows[np.asarray(part.data)] for part in with_operations])
+    with_operations = [part for part in parts if part.data is not None]
+    groups = group_by_shared_rows([part.rows[part.data] for part in with_operations])
     by_group = [[with_operations[i] for i in group] for group in groups]
     compute = partial(_compute_activity, hides_nccl=may_hide_nccl(part.metadata for part in parts))
     return JoinResult(partial_results=(source_names.DEVICE_ACTIVITY, compute, by_group) if by_group else None)
 
 
 def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result:
-    """Return the activity of the GPUs of reports that share them. `hides_nccl`: whether NCCL may be in whole graphs."""
+    """Return the activity of the GPUs that reports share. `hides_nccl`: whether whole graphs may contain NCCL."""
     captured = [_place_on_rows(part) for part in parts]
     devices = [
         pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
@@ -126,7 +126,7 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
         kind = np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
     changes = sweep_devices(np.concatenate(devices), begin, end, kind)
     result = Result(read=changes.device.size)
-    # Rows are dropped before the windows add lines of their own, which do not count as read.
+    # Rows are dropped before the windows add further lines, which do not count as read.
     wanted = parts[0].kept[changes.device // len(captured)]
     result.drop(NOT_SELECTED, int((~wanted).sum()))
     cut = cut_changes(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
@@ -137,7 +137,7 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
 
 
 class _CapturedOperations(NamedTuple):
-    """n operations and flights of a report on the common clock, and the start and end of the report (ns)."""
+    """n operations and flights of a report on the common clock, and the limits (start and end, ns) of the report."""
 
     row: IntArray
     begin: IntArray
@@ -161,8 +161,8 @@ def _place_on_rows(part: JoinInput) -> _CapturedOperations:
 def _number_stretches(captured: Sequence[_CapturedOperations]) -> list[dict[int, int]]:
     """Return, for each report, the number of its stretch of captured time on each row.
 
-    Reports that overlap in time, of processes that share a GPU, are in one stretch; capture ranges of one run are in
-    several.
+    Reports of processes that share a GPU are in one stretch if they overlap in time. The capture ranges of one run are
+    in several stretches.
     """
     stretches: list[dict[int, int]] = [{} for _ in captured]
     last_of_row: dict[int, tuple[int, int]] = {}  # number of the last stretch, and its end
@@ -177,7 +177,7 @@ def _number_stretches(captured: Sequence[_CapturedOperations]) -> list[dict[int,
 
 
 def _make_records(changes: DeviceChanges, row: IntArray) -> Records:
-    """Return a line for each change, with the values that differ from those before."""
+    """Return a line for each change, with the values that it changes."""
     activity, running, in_flight, idle = (event_type.number for event_type in _TYPES)
     pairs = [
         Pair(idle, changes.idle, changes.idle > 0),
@@ -195,5 +195,5 @@ SOURCE = Source(
     read,
     join,
     accounted_in_join=True,
-    made_of=((KERNEL, MEMCPY, MEMSET, GRAPH),),
+    needed_tables=((KERNEL, MEMCPY, MEMSET, GRAPH),),
 )

@@ -1,4 +1,4 @@
-"""Operations on CUDA streams, from all tables together: one that overlaps an earlier one has a second row."""
+"""Places the operations of all tables on CUDA streams. One that overlaps an earlier operation is on a second row."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 
 
 class DeviceOperations(NamedTuple):
-    """Rows of a table of device operations: place of each (-1 if dropped), and the number of drops by reason."""
+    """Rows of a table of device operations: place of each (-1 if dropped), and number of dropped rows by reason."""
 
     place: IntArray
     dropped: dict[str, int]
 
 
 class SoundOperations(NamedTuple):
-    """n operations that can be shown: row of the table, place, begin and end (ns)."""
+    """n operations that can be shown: row of the table, place, start and end (ns)."""
 
     row: IntArray
     place: IntArray
@@ -42,7 +42,7 @@ class SoundOperations(NamedTuple):
 
 
 def select_operations(reader: ReportReader, result: Result, table: str) -> SoundOperations:
-    """Count the rows of a table, and return those that can be shown."""
+    """Count the rows of a table, and return the rows that can be shown."""
     columns, located = reader.columns(table), reader.once(locate)[table]
     result.read += columns.rows
     for reason, count in located.dropped.items():
@@ -52,7 +52,7 @@ def select_operations(reader: ReportReader, result: Result, table: str) -> Sound
 
 
 def locate(reader: ReportReader) -> dict[str, DeviceOperations]:
-    """Return the places of the operations by table; call it through `reader.once`.
+    """Return the places of the operations by table. Call it through `reader.once`.
 
     All tables share the lanes of a stream, so that operations on a row never overlap.
     """

@@ -1,27 +1,25 @@
-"""Class of a GPU kernel (matrix product and its precision, attention, elementwise, ...), derived from its name.
+"""Derives the class of a GPU kernel (matrix product and its precision, attention, elementwise, ...) from its name.
 
-The names are those nsys stores in StringIds: the demangled name where there is one
-(`void at::native::reduce_kernel<...>`), else the short name (`reduce_kernel`). Short names are less precise:
-`elementwise_kernel` may add or copy, and only its template arguments show which. A name that no rule matches is
-`Other`; nothing is guessed from durations or launch sizes.
+The names come from nsys's table StringIds: the demangled name if there is one (`void at::native::reduce_kernel<...>`),
+else the short name (`reduce_kernel`). Short names are less precise: `elementwise_kernel` may add or copy, and only its
+template arguments show which. A name that no rule matches is `Other`; durations and launch sizes do not matter.
 
-`RULES` has all rules, and the first match wins. A pattern that starts with `_FUNCTION` looks at the name of the kernel
-function alone, because template and call arguments name many things the kernel does not do; the others look everywhere.
-Patterns are RE2 and ignore case, except inside `(?-i:...)`.
+`RULES` lists all rules, and the first match wins. A pattern that starts with `_FUNCTION` matches the name of the kernel
+function alone, because template and call arguments name many things that the kernel does not do. The other patterns
+match anywhere. Patterns are RE2 and ignore case, except inside `(?-i:...)`.
 
-Where the precision of a matrix product comes from:
+The precision of a matrix product comes from these names:
 
 - cuBLAS and cuDNN's older kernels carry a BLAS letter and types: `ampere_sgemm_`, `volta_h884gemm_`,
   `ampere_bf16_s16816gemm_bf16_`, `sm80_xmma_gemm_f32f32_tf32f32_f32_` (inputs, compute type, accumulator).
 - CUTLASS names the input type unless it equals the accumulator's (`GemmOperation.core_name` and `extended_name` in its
   `cutlass_library/gemm_operation.py`). Tensor cores have no FP32 product, so `tensorop_s1688gemm_128x128` is TF32.
-- cuBLAS's `nvjet_[smNN_]LLL_`: the letters are those of cuBLAS's own functions: `cublasHSHgemvBatched` and
-  `cublasHSSgemvBatched` take __half, `cublasTSTgemvBatched` and `cublasTSSgemvBatched` __nv_bfloat16, with FP32
-  accumulation (cuBLAS manual, gemvBatched). So `hsh`/`hss` are FP16 and `tst`/`tss` BF16, and captures of BF16 training
-  agree. cuBLAS documents no letters for narrower types, but where `oo` has block scales they are VEC16_UE4M3, those of
-  FP4, and where `qq` has, VEC32_UE8M0, those of FP8 (cublasLtMatmulMatrixScale_t), and public profiles show both under
-  products of these types only. Any other letters (`sss` may be FP32, TF32 or an emulation) are `GEMM other`, unless the
-  name says `tf32`.
+- cuBLAS's `nvjet_[smNN_]LLL_` uses the letters of cuBLAS functions: `cublasHSHgemvBatched` and `cublasHSSgemvBatched`
+  take __half, `cublasTSTgemvBatched` and `cublasTSSgemvBatched` __nv_bfloat16, with FP32 accumulation (cuBLAS manual,
+  gemvBatched). So `hsh`/`hss` are FP16 and `tst`/`tss` BF16, and captures of BF16 training agree. cuBLAS documents no
+  letters for narrower types. But if `oo` has block scales, they are the FP4 scales VEC16_UE4M3, and if `qq` has, they
+  are the FP8 scales VEC32_UE8M0 (cublasLtMatmulMatrixScale_t). Public profiles show both under products of these types
+  only. Any other letters (`sss` may be FP32, TF32 or an emulation) are `GEMM other`, unless the name contains `tf32`.
 """
 
 from __future__ import annotations
@@ -64,21 +62,21 @@ from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 ) = KERNEL_CLASSES
 
 WHOLE_GRAPH = "CUDA graph as a whole"
-"""Stands where a kernel has the name of its class."""
+"""Replaces the name of a class for CUDA graphs that were traced as a whole."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A class for kernels with a name that matches `pattern`, and `also` if that is given."""
+    """A class for kernels with a name that matches `pattern`, and also matches `also` if it is given."""
 
     kernel_class: int
     pattern: str
     also: str = ""
 
 
-# Start of a name up to the kernel function's own: `void `, namespaces.
+# The part before the name of the kernel function: `void `, namespaces.
 _FUNCTION = r"^(?:void )?(?:(?:\w+|<unnamed>|\(anonymous namespace\))::)*"
-# The same, and anything before the word that matters inside the function's own name.
+# The same, and the part of the function's name before the word that matters.
 _FUNCTION_WITH = _FUNCTION + r"\w*"
 # Inductor (torch.compile) writes the kind of kernel, then the operators it fused.
 _INDUCTOR_REDUCTION = r"^triton_(?:red|per)_"
@@ -95,9 +93,9 @@ def _make_gemm_rule(kernel_class: int, types: str) -> Rule:
 
 
 RULES: tuple[Rule, ...] = (
-    # Communication. NCCL's own kernels all start so (nsys recognises them in the same way).
+    # Communication. All NCCL kernels start like this (nsys recognises them in the same way).
     Rule(NCCL, r"(?:^|[ :])nccl"),
-    # torch.compile: the name lists what was fused, which may be anything, so these come before all other words.
+    # torch.compile: the name lists the fused operators, which may be anything, so these rules come before all others.
     Rule(ATTENTION, r"^triton_tem_\w*(?:attention|sdpa)"),
     Rule(CONVOLUTION, r"^triton_tem_\w*conv"),
     Rule(SOFTMAX_OR_LOSS, _INDUCTOR_REDUCTION + r"\w*(?:softmax|nll_loss|cross_entropy|logsumexp)"),
@@ -115,7 +113,7 @@ RULES: tuple[Rule, ...] = (
         COMMUNICATION_OTHER,
         r"nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|deep_ep::|userbuffers_|mscclpp",
     ),
-    # PyTorch's TensorIterator kernels take a functor, so their arguments hold words of all other classes.
+    # PyTorch's TensorIterator kernels take a functor, so their arguments contain words of all other classes.
     Rule(OPTIMIZER, _FUNCTION + r"multi_tensor_apply"),
     Rule(EMBEDDING_OR_INDEX, _FUNCTION + r"_?(?:index|scatter_gather)_elementwise_kernel"),
     Rule(COPY_CAST_FILL, r"copy_kernel|FillFunctor", also=_FUNCTION_WITH + r"elementwise_kernel"),
@@ -130,7 +128,7 @@ RULES: tuple[Rule, ...] = (
         # cuDNN's and FlashAttention's helpers of the backward pass
         r"|compute_dot_do_o|convert_dq_",
     ),
-    # Convolution: before the matrix products, whose names many carry (implicit_gemm, convolve_sgemm).
+    # Convolution: before the matrix products, because many names contain their words (implicit_gemm, convolve_sgemm).
     Rule(
         CONVOLUTION,
         r"fprop|dgrad|wgrad|implicit_gemm|convolve|convolution|conv_?[123]d|conv_?depthwise|depthwise_?conv|winograd"
@@ -138,10 +136,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(FFT, r"(?-i:fft(?:[^a-z]|$)|FFT)|bluestein|(?-i:(?:^|[^a-z])[sd]p(?:Radix|Vector)\d)"),
     Rule(SPARSE_MATRIX, r"cusparse::|csrm[mv]|bsrm[mv]|spmm|spmv|sddmm"),
-    # cuBLAS's vector routines name cuBLAS's parameter types and would pass for matrix products.
+    # cuBLAS's vector routines contain parameter types of cuBLAS and would pass for matrix products.
     Rule(REDUCTION, _FUNCTION + r"(?:dot_kernel|reduce_1Block_kernel|asum_kernel|nrm2_kernel|iamax_kernel)"),
     Rule(ELEMENTWISE, _FUNCTION + r"(?:axpy|scal|rot)_kernel"),
-    # Matrix products. Split-K's second step and the epilogues are part of them, in whatever precision they sum.
+    # Matrix products. Split-K's second step and the epilogues are part of them, whatever precision they sum in.
     Rule(GEMM_OTHER, r"splitK_?reduce|cublasLt::epilogue"),
     _make_gemm_rule(GEMM_FP4, _NVJET + r"oo|vec16UE4M3|e2m1|fp4|[vx]f4(?:[^0-9]|$)"),
     _make_gemm_rule(GEMM_FP8, _NVJET + r"qq|vec32UE8M0|e4m3|e5m2|fp8|float8"),
@@ -154,7 +152,7 @@ RULES: tuple[Rule, ...] = (
         GEMM_FP32, r"(?:^|[^a-z])[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float"
     ),
     Rule(GEMM_OTHER, _GEMM),
-    # Rotary embedding turns its arguments; FBGEMM's embedding tables name the optimizer they are updated with.
+    # Rotary embedding rotates its arguments. The names of FBGEMM's embedding tables contain their optimizer.
     Rule(ELEMENTWISE, _FUNCTION_WITH + r"(?:rotary|rope_|_rope)"),
     Rule(EMBEDDING_OR_INDEX, _FUNCTION_WITH + r"embedding"),
     Rule(
@@ -162,14 +160,14 @@ RULES: tuple[Rule, ...] = (
         r"(?-i:[Aa]dam|[Aa]da[Gg]rad)|(?:^|[^a-z])sgd|lamb_?(?:stage|kernel|functor)|kOptimizer|amp_update_scale",
     ),
     Rule(NORMALISATION, _FUNCTION_WITH + r"(?:layer|rms|batch|group|instance|l2)_?norm"),
-    # The same in PyTorch, Apex, Transformer Engine and cuDNN, under names of their steps.
+    # Normalisation in PyTorch, Apex, Transformer Engine and cuDNN, named by its steps.
     Rule(
         NORMALISATION,
         _FUNCTION
         + r"(?:RowwiseMoments|GammaBetaBackward|ComputeInternalGradients|Compute\w*FusedParams|cuCompute\w*Grad"
         r"|ln_(?:fwd|bwd)|bn_(?:fw|bw))",
     ),
-    # Routing of experts and sampling of tokens select the best k: before softmax, which some fuse.
+    # Expert routing and token sampling select the best k: before softmax, because some of these kernels fuse it.
     Rule(
         SORT_SCAN_SELECT,
         _FUNCTION_WITH + r"(?:top_?k|top_?p|moe_align|sampling|routing|sort|scan|cumsum|cumprod|unique|nonzero)",
@@ -199,16 +197,16 @@ RULES: tuple[Rule, ...] = (
     Rule(ELEMENTWISE, _FUNCTION + r"cupy_\w+__"),
     Rule(ELEMENTWISE, r"thrust::cuda_cub::__(?:parallel_for|transform)|::for_each::|DeviceTransform|DeviceForKernel"),
 )
-"""Tried in this order on every name; the first that matches decides."""
+"""All rules, in the order in which they are tried on every name. The first match decides."""
 
-# Namespaces with the word of a class that they have nothing to do with.
+# Namespaces that contain the word of an unrelated class.
 _MISLEADING = r"fbgemm_gpu::|deep_gemm::"
 
 
 def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
-    """Return the number in `KERNEL_CLASSES` of each of n kernel names.
+    """Return the number in `KERNEL_CLASSES` for each of n kernel names.
 
-    `names` are distinct kernel names, demangled or short: a report has hundreds of them and millions of kernels, so map
+    `names`: distinct kernel names, demangled or short. A report has hundreds of names and millions of kernels, so map
     the classes to the kernels through the name ids. A missing name (None) is `Other`.
     """
     text = pc.replace_substring_regex(pa.array(names, type=pa.string()), _MISLEADING, "")

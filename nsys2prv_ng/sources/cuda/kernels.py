@@ -1,10 +1,9 @@
-"""CUDA kernels: name, class, launch attributes; those of NCCL under a type of their own."""
+"""Reads CUDA kernels: name, class and launch attributes. NCCL kernels have a separate event type."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
@@ -13,8 +12,9 @@ from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, select_operations
 from nsys2prv_ng.sources.cuda.kernel_classes import classify
 from nsys2prv_ng.sources.cuda.launch_calls import compute_queue_delays
+from nsys2prv_ng.sources.shared.pairs import make_number_pair, register_used
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _ATTRIBUTES = {
@@ -34,8 +34,8 @@ _ATTRIBUTES = {
 TABLE = Table(KERNEL, (*COLUMNS, "shortName", "demangledName"), dict.fromkeys((*_ATTRIBUTES, *GRAPH_COLUMNS), NULL))
 
 
-def mark_nccl(short_name: str) -> bool:
-    """Return whether a kernel is NCCL's: its short name starts with nccl (NVIDIA's recipes recognise them so)."""
+def is_nccl(short_name: str) -> bool:
+    """Return whether a kernel belongs to NCCL: its short name starts with nccl, as NVIDIA's recipes assume."""
     return short_name.startswith("nccl")
 
 
@@ -49,30 +49,25 @@ def read(reader: ReportReader) -> Result:
     labels = reader.labels
     short_index, short = reader.names(columns["shortName"][rows])
     demangled_index, demangled = reader.names(columns["demangledName"][rows])
-    nccl = np.array([mark_nccl(name) for name in short], np.bool_)[short_index]
+    nccl = np.array([is_nccl(name) for name in short], np.bool_)[short_index]
     handles = np.where(nccl, labels.handle(types.NCCL_KERNEL), labels.handle(types.KERNEL))
     index, names = (demangled_index, demangled) if reader.options.demangled_names else (short_index, short)
     ids = np.zeros(rows.size, np.int64)
     for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
-        position, used = find_distinct(index[mask])
-        ids[mask] = labels.name_ids(space, [names[i] for i in used])[position]
+        ids[mask] = register_used(labels, space, names, index[mask])
     class_handle = labels.handle(types.KERNEL_CLASS)
 
     opening = [
         Pair(handles, ids),
         Pair(class_handle, classify(demangled)[demangled_index]),
-        *(
-            Pair(labels.handle(event_type), columns[name][rows], columns[name][rows] != NULL)
-            for name, event_type in _ATTRIBUTES.items()
-        ),
+        *(make_number_pair(labels, event_type, columns[name][rows]) for name, event_type in _ATTRIBUTES.items()),
         *read_graph_ids(reader, columns, rows),
     ]
     if source_names.DEVICE_ACTIVITY in reader.chosen:
-        delay = compute_queue_delays(reader, KERNEL, rows)
-        opening.append(Pair(labels.handle(types.QUEUE_DELAY), delay, delay != NULL))
+        opening.append(make_number_pair(labels, types.QUEUE_DELAY, compute_queue_delays(reader, KERNEL, rows)))
     result.records.append(make_intervals(place, begin, end, opening, [handles, class_handle]))
     state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)
-    result.states.append(StateIntervals(place, begin, end, state))
+    result.add_states(place, begin, end, state)
     return result
 
 

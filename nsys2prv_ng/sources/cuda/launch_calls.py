@@ -1,6 +1,6 @@
-"""Calls of the CUDA API by their correlation id, by which operations name the call that caused them.
+"""Finds CUDA API calls by their correlation id, with which operations name the call that launched them.
 
-A correlation id is unique within a process only, so the key is (process, correlation id) within a report.
+A correlation id is unique within a process only. So the key within a report is (process, correlation id).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_CALL = "no call recorded with its correlation id"
 
 
 class LaunchCalls(NamedTuple):
-    """n calls with a correlation id: process and id, begin and end (ns; NULL if it has none) and thread."""
+    """n calls with a correlation id: process, id, start, end (ns; NULL if a call has no end) and thread."""
 
     process: IntArray
     correlation: IntArray
@@ -33,7 +33,7 @@ class LaunchCalls(NamedTuple):
     global_tid: IntArray
 
     def find(self, process: IntArray, correlation: IntArray) -> IntArray:
-        """Return the index of the call for each pair of process and correlation id; -1 if none was recorded."""
+        """Return the index of the call for each pair of process and correlation id; -1 if no call was recorded."""
         return keys.find_rows([self.process, self.correlation], [process, correlation])
 
 
@@ -55,8 +55,8 @@ def find_launches(reader: ReportReader) -> dict[str, IntArray]:
 def compute_queue_delays(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
     """Return the time (ns) from the end of the call that launched each kernel to the kernel's start.
 
-    NVIDIA's cuda_kern_exec_trace defines it so. NULL for a kernel that started before its call ended, since it did not
-    wait, and for a kernel without a recorded call.
+    This is the definition of NVIDIA's cuda_kern_exec_trace. The time is NULL for a kernel that started before its call
+    ended, because it did not wait, and for a kernel without a recorded call.
     """
     call, begin = reader.once(find_launches)[table][rows], reader.columns(table)["start"][rows]
     launched = np.append(reader.once(read_recorded_calls).end, NULL)[call]  # -1 is the last
@@ -64,16 +64,16 @@ def compute_queue_delays(reader: ReportReader, table: str, rows: IntArray) -> In
 
 
 def read_recorded_calls(reader: ReportReader) -> LaunchCalls:
-    """Return the calls of a report; call it through `reader.once`."""
+    """Return the calls of a report. Call it through `reader.once`."""
     columns = reader.columns(RUNTIME)
     correlation, tid, begin = columns["correlationId"], columns["globalTid"], columns["start"]
     end = columns["end"]
-    # A call that the trace cannot show is no reference to measure from; if only its end is missing, its start is sound.
+    # A call that the trace cannot show is not a reference to measure from. If only its end is missing, its start is.
     unsound = find_unsound_times(begin, np.where(end == NULL, begin, end)).values()
     rows = np.flatnonzero((correlation != NULL) & (tid != NULL) & ~np.logical_or.reduce(list(unsound)))
     rows = rows[np.argsort(begin[rows], kind="stable")]
     process = get_process(tid[rows])
-    # If calls share an id, the outermost started first.
+    # If calls share an id, the outermost call started first.
     first = ~keys.mark_duplicates(process, correlation[rows])
     rows = rows[first]
     return LaunchCalls(process[first], correlation[rows], begin[rows], end[rows], tid[rows])

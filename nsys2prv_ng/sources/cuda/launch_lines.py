@@ -1,4 +1,4 @@
-"""Lines from the call that launched a kernel, a copy or a graph to the operation itself."""
+"""Draws lines from the calls that launched kernels, copies and graphs to the operations themselves."""
 
 from __future__ import annotations
 
@@ -16,20 +16,28 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import Source
 
+LAUNCH_TABLES = (
+    calls.TABLE,
+    kernels.TABLE,
+    memory_operations.MEMCPY_TABLE,
+    memory_operations.MEMSET_TABLE,
+    cuda_graphs.TABLE,
+)
+"""The tables of launch calls and of the operations that they launch."""
 _TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COPY, GRAPH: types.TAG_LAUNCH}
 
 
 def read(reader: ReportReader) -> Result:
-    """Return a communication for each operation that a recorded call launched; one per stream for nodes of a graph."""
+    """Return a communication for each operation that a recorded call launched; one per stream for a graph's nodes."""
     result = Result()
-    tables = [table for table in _TAGS if reader.has(table)]
-    operations = [_stack_operations(reader, result, table) for table in tables]
+    launches = reader.once(calls.find_launches)
+    operations = [_stack_operations(reader, result, table, call) for table, call in launches.items()]
     if not operations:
         return result
     start, place, call, device, context, stream, size, tag = np.concatenate(operations, axis=1)
     result.drop(calls.NO_CALL, int((call < 0).sum()))
     rows = np.flatnonzero(call >= 0)
-    # All nodes of a graph have the id of its launch, whatever their kind: the first on each stream has the line.
+    # All nodes of a graph have the id of its launch, whatever their kind: the first node on each stream gets the line.
     rows = rows[np.argsort(start[rows], kind="stable")]
     later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows])
     result.drop("later operation of the same launch and stream", int(later.sum()))
@@ -44,7 +52,7 @@ def read(reader: ReportReader) -> Result:
     return result
 
 
-def _stack_operations(reader: ReportReader, result: Result, table: str) -> IntArray:
+def _stack_operations(reader: ReportReader, result: Result, table: str, call: IntArray) -> IntArray:
     """Return start, place, call, device, context, stream, bytes and tag of a table's n operations: 8 x n."""
     columns = reader.columns(table)
     place = reader.once(locate)[table].place
@@ -56,7 +64,7 @@ def _stack_operations(reader: ReportReader, result: Result, table: str) -> IntAr
         [
             columns["start"][rows],
             place[rows],
-            reader.once(calls.find_launches)[table][rows],
+            call[rows],
             *(columns[name][rows] for name in ("deviceId", "contextId", "streamId")),
             size,
             np.full(rows.size, _TAGS[table], np.int64),
@@ -67,13 +75,7 @@ def _stack_operations(reader: ReportReader, result: Result, table: str) -> IntAr
 SOURCE = Source(
     source_names.LAUNCH_LINES,
     "Lines from launch calls to kernels, copies and graphs",
-    (
-        calls.TABLE,
-        kernels.TABLE,
-        memory_operations.MEMCPY_TABLE,
-        memory_operations.MEMSET_TABLE,
-        cuda_graphs.TABLE,
-    ),
+    LAUNCH_TABLES,
     read,
-    made_of=((calls.TABLE.name,), TABLES),
+    needed_tables=((calls.TABLE.name,), TABLES),
 )

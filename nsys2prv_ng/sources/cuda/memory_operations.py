@@ -1,6 +1,6 @@
-"""Memory copies and sets on CUDA streams: direction, bytes, and the kinds of memory copied from and to.
+"""Reads memory copies and sets on CUDA streams: direction, bytes, and the kinds of memory copied from and to.
 
-Migrations of unified memory are copies with values of their own, on the row of stream 0, which the program cannot use.
+Migrations of unified memory are copies with separate values, on the row of stream 0, which the program cannot use.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, select_operations
+from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 MEMCPY_TABLE = Table(
@@ -27,37 +28,40 @@ MEMCPY_TABLE = Table(
 )
 MEMSET_TABLE = Table(MEMSET, (*COLUMNS, "bytes"), dict.fromkeys(("memKind", "correlationId", *GRAPH_COLUMNS), NULL))
 
-# CUPTI's copy kinds (ENUM_CUDA_MEMCPY_OPER of the export) -> values of the trace.
-_VALUE_OF_COPY_KIND = {0: 17, 1: 5, 2: 4, 3: 7, 4: 8, 5: 9, 6: 10, 7: 11, 8: 3, 9: 12, 10: 13, 11: 14, 12: 15, 13: 16}
+_KINDS = {
+    MEMCPY: {"srcKind": types.MEMORY_SOURCE_KIND, "dstKind": types.MEMORY_DESTINATION_KIND},
+    MEMSET: {"memKind": types.MEMORY_DESTINATION_KIND},
+}
+"""Event type of each column with a kind of memory, by table."""
 _UNKNOWN_COPY = 17
+_COPY_VALUES = np.array([_UNKNOWN_COPY, 5, 4, 7, 8, 9, 10, 11, 3, 12, 13, 14, 15, 16, _UNKNOWN_COPY], np.int64)
+"""Value in the trace of each of CUPTI's copy kinds (ENUM_CUDA_MEMCPY_OPER of the export), and of all other kinds."""
 _MEMSET = 6
 _UNKNOWN_KIND = 8
 _CAUSES = list(MIGRATION_CAUSES)
 
 
-def make_copy_values(kind: IntArray) -> IntArray:
+def _make_copy_values(kind: IntArray) -> IntArray:
     """Return the values of the memory operation type for CUPTI's copy kinds."""
-    table = np.full(max(_VALUE_OF_COPY_KIND) + 2, _UNKNOWN_COPY, np.int64)
-    table[list(_VALUE_OF_COPY_KIND)] = list(_VALUE_OF_COPY_KIND.values())
-    known = (kind >= 0) & (kind < table.size)
-    return table[np.where(known, kind, table.size - 1)]
+    return _COPY_VALUES[np.where((kind >= 0) & (kind < _COPY_VALUES.size), kind, -1)]
 
 
 def _make_kind_values(kind: IntArray) -> IntArray:
-    """Return CUPTI's memory kinds 0 .. 7 as values 1 .. 8; others are unknown."""
+    """Return CUPTI's memory kinds 0 .. 7 as values 1 .. 8; other kinds are unknown."""
     return np.where((kind >= 0) & (kind < _UNKNOWN_KIND), kind + 1, _UNKNOWN_KIND)
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each copy and set. Bytes are closed too: presets divide them by the time of the burst."""
+    """Return an interval for each copy and set. Bytes are closed too, because presets divide them by the time of the
+    burst."""
     result = Result()
-    _add_operations(reader, result, MEMCPY, source_kind="srcKind", destination_kind="dstKind")
-    _add_operations(reader, result, MEMSET, source_kind="", destination_kind="memKind")
+    for table in (MEMCPY, MEMSET):
+        _add_operations(reader, result, table)
     return result
 
 
-def _add_operations(reader: ReportReader, result: Result, table: str, source_kind: str, destination_kind: str) -> None:
-    """Add an interval for each row of a table; the kinds of memory are names of columns, empty if it has none."""
+def _add_operations(reader: ReportReader, result: Result, table: str) -> None:
+    """Add an interval for each row of a table."""
     columns = reader.columns(table)
     if not columns.rows:
         return
@@ -66,25 +70,19 @@ def _add_operations(reader: ReportReader, result: Result, table: str, source_kin
     rows, place, begin, end = (column[sound] for column in operations)
     labels = reader.labels
     operation, size = labels.handle(types.MEMORY_OPERATION), labels.handle(types.MEMORY_BYTES)
-    value = make_copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)
+    value = _make_copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)
     opening = [Pair(operation, value), Pair(size, columns["bytes"][rows])]
-    for name, event_type in (
-        (source_kind, types.MEMORY_SOURCE_KIND),
-        (destination_kind, types.MEMORY_DESTINATION_KIND),
-    ):
-        if name:
-            kind = columns[name][rows]
-            opening.append(Pair(labels.handle(event_type), _make_kind_values(kind), kind != NULL))
+    for name, event_type in _KINDS[table].items():
+        kind = columns[name][rows]
+        opening.append(Pair(labels.handle(event_type), _make_kind_values(kind), kind != NULL))
     if table == MEMCPY:
         cause = columns["migrationCause"][rows]
         opening.append(Pair(labels.handle(types.MIGRATION_CAUSE), cause + 1, np.isin(cause + 1, _CAUSES)))
-    correlation = columns["correlationId"][rows]
-    opening.append(Pair(labels.handle(types.CORRELATION), correlation, correlation != NULL))
+    opening.append(make_number_pair(labels, types.CORRELATION, columns["correlationId"][rows]))
     opening += read_graph_ids(reader, columns, rows)
 
     result.records.append(make_intervals(place, begin, end, opening, [operation, size]))
-    state = np.full(rows.size, types.MEMORY_TRANSFER, np.int64)
-    result.states.append(StateIntervals(place, begin, end, state))
+    result.add_states(place, begin, end, types.MEMORY_TRANSFER)
 
 
 SOURCE = Source(

@@ -1,7 +1,7 @@
-"""Page faults of unified memory: GPU faults by access on the GPU, CPU faults by function on the process.
+"""Reads page faults of unified memory: GPU faults by access on the GPU, CPU faults by function on the process.
 
-Faults of a GPU come in groups that overlap in time, so each group is a point where it started, with its duration. For a
-fault of a CPU the report has the process but not the thread: it is shown on the main thread. The migrations that follow
+GPU faults come in groups that overlap in time, so each group is a point at its start, with its duration. For a CPU
+fault the report contains the process but not the thread, so it is shown on the main thread. The migrations that follow
 are copies.
 """
 
@@ -15,6 +15,7 @@ from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources import source_names
+from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_TIME, find_unsound_times, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -31,7 +32,7 @@ CPU_FAULTS = Table(
 
 
 def read(reader: ReportReader) -> Result:
-    """Return a point for each fault of a CPU and each group of faults of a GPU."""
+    """Return a point for each CPU fault and each group of GPU faults."""
     result = Result()
     _add_gpu_faults(reader, result)
     _add_cpu_faults(reader, result)
@@ -39,7 +40,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
-    """Add a point for each group of faults of a GPU, on the row of the GPU."""
+    """Add a point for each group of GPU faults, on the row of the GPU."""
     columns = reader.columns(GPU_FAULTS.name)
     result.read += columns.rows
     begin, end, pid, device = (columns[name] for name in GPU_FAULTS.required)
@@ -52,15 +53,15 @@ def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
     value = np.where(np.isin(access + 1, list(ACCESSES)), access + 1, 1)
     pairs = [
         Pair(labels.handle(types.GPU_PAGE_FAULT), value),
-        Pair(labels.handle(types.GPU_PAGE_FAULTS), faults, faults != NULL),
+        make_number_pair(labels, types.GPU_PAGE_FAULTS, faults),
         Pair(labels.handle(types.GPU_PAGE_FAULT_TIME), end[rows] - begin[rows]),
-        Pair(labels.handle(types.GPU_PAGE_FAULT_ADDRESS), address, address != NULL),
+        make_number_pair(labels, types.GPU_PAGE_FAULT_ADDRESS, address),
     ]
     result.records.append(make_events(reader.place_gpus(get_process(pid[rows]), device[rows]), begin[rows], pairs))
 
 
 def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
-    """Add a point for each fault of a CPU, on the main thread of the process."""
+    """Add a point for each CPU fault, on the main thread of the process."""
     columns = reader.columns(CPU_FAULTS.name)
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
@@ -69,14 +70,12 @@ def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
         return
     process = get_process(pid[rows])
     place = reader.places.threads(get_main_thread(process), application=True)
-    # The instruction is the id of the function's name; if it is missing, the id of the module may be known.
+    # `CpuInstruction` is the id of the function's name. If it is missing, the module may be known.
     function, module, address = (columns[name][rows] for name in ("CpuInstruction", "module", "address"))
     index, names = reader.names(np.where(function == NULL, module, function))
-    labels = reader.labels
-    ids = labels.name_ids(types.CPU_PAGE_FAULT.names, names)[index]
     pairs = [
-        Pair(labels.handle(types.CPU_PAGE_FAULT), ids),
-        Pair(labels.handle(types.CPU_PAGE_FAULT_ADDRESS), address, address != NULL),
+        make_name_pair(reader.labels, types.CPU_PAGE_FAULT, index, names),
+        make_number_pair(reader.labels, types.CPU_PAGE_FAULT_ADDRESS, address),
     ]
     result.records.append(make_events(place, begin[rows], pairs))
 

@@ -1,8 +1,8 @@
-"""Video: calls of NVIDIA's encoder, decoder and JPEG libraries on host threads, and the work of the GPU's engines.
+"""Reads calls of NVIDIA's video encoder, decoder and JPEG libraries on host threads, and the work of GPU engines.
 
-Work of an engine is shown on the thread that made the call, or else on the main thread of its process. Several engines
-work for a thread at a time, so each kind of engine has lanes. No capture was at hand: the tables are those of NVIDIA's
-documentation of the export.
+The work of an engine is shown on the thread that made the call; without a call, on the main thread of its process.
+Several engines may work for a thread at the same time, so each kind of engine has lanes. No capture was available: the
+tables follow NVIDIA's documentation of the export.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import add_calls, select_sound_intervals
+from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -30,7 +31,7 @@ CALLS = {
     "NVVIDEO_JPEG_API": types.VIDEO_JPEG_CALL,
 }
 _ENGINES = (1, 0, 2)
-"""Kind of engine that each of these libraries uses."""
+"""The kind of engine that each of these libraries uses."""
 _CALL_TABLES = tuple(Table(table, _COLUMNS, {"apiId": NULL}) for table in CALLS)
 WORK = Table(
     "GPU_VIDEO_ENGINE_WORKLOAD",
@@ -41,7 +42,7 @@ MISSING = Table("GPU_VIDEO_ENGINE_MISSING", ("rangeCount",))
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each call, nested as the calls of its library were, and one for each work of an engine."""
+    """Return an interval for each call, nested as the calls of its library were, and each work item of an engine."""
     result = Result()
     for table, event_type in CALLS.items():
         add_calls(reader, result, table, event_type)
@@ -54,7 +55,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _add_work(reader: ReportReader, result: Result) -> None:
-    """Add an interval for each work of an engine."""
+    """Add an interval for each work item of an engine."""
     columns = reader.columns(WORK.name)
     result.read += columns.rows
     unknown = ~np.isin(columns["engineType"], list(VIDEO_ENGINES))
@@ -69,20 +70,19 @@ def _add_work(reader: ReportReader, result: Result) -> None:
     lane = assign_lanes(keys.encode_rows(thread, kind)[0], begin, end)
     beyond = int((lane >= types.VIDEO_LANES).sum())
     result.drop(f"more than {types.VIDEO_LANES} works of a kind of engine at a time", beyond)
-    # Work alone does not make its process a task: nsys sees all processes that use the engines.
+    # Work alone does not make its process a task, because nsys records all processes that use the engines.
     place = reader.places.observed_threads(thread)
     value = np.where(np.isin(codec + 1, list(VIDEO_CODECS)), codec + 1, VIDEO_CODEC_UNKNOWN)
     for (work_kind, work_lane), event_type in types.VIDEO_WORK.items():
         on = np.flatnonzero((kind == work_kind) & (lane == work_lane))
         if on.size:
             handle = reader.labels.handle(event_type)
-            number = Pair(reader.labels.handle(types.VIDEO_ENGINE), engine[on], engine[on] != NULL)
-            opening = [Pair(handle, value[on]), number]
+            opening = [Pair(handle, value[on]), make_number_pair(reader.labels, types.VIDEO_ENGINE, engine[on])]
             result.records.append(make_intervals(place[on], begin[on], end[on], opening, [handle]))
 
 
 def _find_threads(reader: ReportReader) -> IntArray:
-    """Return the thread of each work: the one with the call of its id, else the process's main thread."""
+    """Return the thread of each work item: the thread of the call with its id, else the main thread of the process."""
     work = reader.columns(WORK.name)
     process = get_process(work["globalPid"])
     calls = [reader.columns(table) for table in CALLS]

@@ -1,1 +1,1 @@
-"""Calls and samples of host threads."""
+"""Sources of calls and samples of host threads."""

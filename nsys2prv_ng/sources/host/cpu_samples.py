@@ -1,6 +1,6 @@
-"""CPU samples: the function that a thread was in, and its callers.
+"""Reads CPU samples: the function that a thread was in, and its callers.
 
-Like time on a core, a sample is an observation of a thread: it is shown if the thread also made calls.
+Like time on a core, a sample only observes a thread: it is shown if the thread also made calls.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
+from nsys2prv_ng.sources.shared.pairs import make_name_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -22,7 +23,7 @@ SAMPLES = "COMPOSITE_EVENTS"
 TABLE = Table(SAMPLES, ("start", "globalTid"), {"id": NULL})
 
 NO_CHAIN = "(no call chain)"
-"""Label for samples without a call chain, which nsys did not take or lost: they still count."""
+"""Label for samples without a call chain, because nsys took none or lost it. These samples still count."""
 
 
 def read(reader: ReportReader) -> Result:
@@ -30,7 +31,7 @@ def read(reader: ReportReader) -> Result:
     columns = reader.columns(SAMPLES)
     result = Result(read=columns.rows)
     time, thread = columns["start"], columns["globalTid"]
-    # A sample at time 0 is sound: only for intervals do start and end at 0 mean that there is no time.
+    # A sample at time 0 is sound: start and end at 0 mean a missing time only for intervals.
     rows = select_sound_intervals(result, time, np.where(time == 0, 1, time), thread)
     if rows.size:
         place = reader.places.observed_threads(thread[rows])
@@ -39,15 +40,13 @@ def read(reader: ReportReader) -> Result:
 
 
 def _find_functions(reader: ReportReader, chain: IntArray) -> list[Pair]:
-    """Return function and module of each of n samples, and as many levels of callers as the user chose."""
-    chains = call_chains.read_sample_chains(reader)
+    """Return the function and module of each of n samples, and as many levels of callers as the user chose."""
+    chains = call_chains.read_chains(reader, call_chains.SAMPLE_CHAINS)
     pairs = call_chains.find_functions(reader, chains, chain, types.SAMPLED_FUNCTIONS)
-    sampled = types.SAMPLED_FUNCTIONS[0]
-    handle = reader.labels.handle(sampled)
     missing = ~chains.find(0, chain)[1]
     if missing.any():
-        no_chain = reader.labels.name_ids(sampled.names, [NO_CHAIN])[0]
-        pairs.append(Pair(handle, np.full(chain.size, no_chain), missing))
+        no_name = np.zeros(chain.size, np.int64)
+        pairs.append(make_name_pair(reader.labels, types.SAMPLED_FUNCTIONS[0], no_name, [NO_CHAIN], missing))
     return pairs + call_chains.find_modules(reader, chains, chain, types.SAMPLED_MODULE)
 
 

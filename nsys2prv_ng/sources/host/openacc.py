@@ -1,8 +1,8 @@
-"""Events of the OpenACC runtime on host threads: launches of compute constructs, data clauses, and the rest.
+"""Reads events of the OpenACC runtime on host threads: launches of compute constructs, data clauses, and the rest.
 
-Each of CUPTI's three kinds of activity has a type of its own, with the numbers of nsys2prv, so that a launch within
-a data region is visible together with it; source line and function last as long. No capture was at hand: the tables are
-those of real exports without events, and as NVIDIA's documentation of the export describes them.
+Each of CUPTI's three kinds of activity has a separate type, with the numbers of nsys2prv, so that a launch within a
+data region and the region are both visible. The source line and function last as long as the event. No capture was
+available: the tables follow real exports without events, and NVIDIA's documentation of the export.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
+from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _REQUIRED = ("start", "end", "globalTid", "eventKind")
@@ -62,41 +63,35 @@ def _add_events(reader: ReportReader, result: Result, columns: Columns, rows: In
         (types.OPENACC_FUNCTION[i], reader.names(columns["funcName"][rows]), columns["funcName"][rows] != NULL),
     ):
         if known.any():
-            # An event without a name still has a value, which hides the name of an outer event.
-            ids = labels.name_ids(event_type.names, names)[index]
-            opening.append(Pair(labels.handle(event_type), ids))
+            # An event without a name still gets a value, which hides the name of an outer event.
+            opening.append(make_name_pair(labels, event_type, index, names))
     closing: list[int | IntArray] = [pair.handle for pair in opening]
     if TABLES[i] is DATA:
         size = columns["bytes"][rows]
         size_handle = labels.handle(types.OPENACC_BYTES)
         opening.append(Pair(size_handle, np.where(size == NULL, 0, size)))
         closing.append(size_handle)
-        opening += _make_name_pair(reader, columns["varName"][rows], types.OPENACC_VARIABLE)
+        opening.append(_make_start_pair(reader, columns["varName"][rows], types.OPENACC_VARIABLE))
     elif TABLES[i] is LAUNCH:
         for name, event_type in types.OPENACC_SIZES.items():
-            value = columns[name][rows]
-            opening.append(Pair(labels.handle(event_type), value, value != NULL))
-        opening += _make_name_pair(reader, columns["kernelName"][rows], types.OPENACC_KERNEL)
+            opening.append(make_number_pair(labels, event_type, columns[name][rows]))
+        opening.append(_make_start_pair(reader, columns["kernelName"][rows], types.OPENACC_KERNEL))
     result.records.append(make_intervals(place, begin, end, opening, closing))
-
-    waits = np.isin(kind, _WAITS)
-    state = np.full(int(waits.sum()), types.SYNCHRONIZATION, np.int64)
-    result.states.append(StateIntervals(place[waits], begin[waits], end[waits], state))
+    result.add_states(place, begin, end, np.where(np.isin(kind, _WAITS), types.SYNCHRONIZATION, -1))
 
 
 def _name_source_lines(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
-    """Return (index of each row, names) as `file:line`, without the folders, which may differ between ranks."""
+    """Return (index of each row, names `file:line`), without the folders, which may differ between ranks."""
     codes, pairs = find_distinct_rows(columns["srcFile"][rows], columns["lineNo"][rows])
     files = reader.strings(np.array([file for file, _ in pairs], np.int64))
     lines = ["" if file == NULL else f":{line}" for file, line in pairs]
     return codes, [file.rpartition("/")[2] + line for file, line in zip(files, lines, strict=True)]
 
 
-def _make_name_pair(reader: ReportReader, name: IntArray, event_type: EventType) -> list[Pair]:
-    """Return the pair that shows a name at the start of each row that has one."""
+def _make_start_pair(reader: ReportReader, name: IntArray, event_type: EventType) -> Pair:
+    """Make the pair that shows a name (id) at the start of each row that has one."""
     index, names = reader.names(name)
-    ids = reader.labels.name_ids(event_type.names, names)[index]
-    return [Pair(reader.labels.handle(event_type), ids, name != NULL)]
+    return make_name_pair(reader.labels, event_type, index, names, name != NULL)
 
 
 SOURCE = Source(

@@ -1,7 +1,7 @@
-"""OpenMP through OMPT: regions, worksharing, synchronization, locks and tasks, with the numbers of Extrae's traces.
+"""Reads OpenMP through OMPT: regions, worksharing, synchronization, locks and tasks, with the numbers of Extrae.
 
 The value of an event comes from the row's `kind`. The kinds have the numbers of OMPT (OpenMP 5.2, section 19.4.4),
-which are the same in every runtime and export. Tasks are shown in the pieces that ran, since a thread leaves its
+which are the same in every runtime and export. Tasks are shown in the pieces that ran, because a thread leaves its
 implicit task for an explicit one.
 """
 
@@ -25,7 +25,7 @@ from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _ANY = -1
-"""Any kind that is not listed, and the rows of tables without kinds."""
+"""Any unlisted kind, and the kind of rows in tables without kinds."""
 
 _WAITING, _LEAVING, _INSIDE = 3, 5, 6
 _LOCKS = {
@@ -37,20 +37,20 @@ _LOCKS = {
 
 
 class Meaning(NamedTuple):
-    """Meaning of rows of one kind: a value of an event type."""
+    """The meaning of rows of one kind: a value of an event type."""
 
     event_type: EventType
     value: int
 
 
 def _map_locks(value: int) -> dict[int, Meaning]:
-    """Return the meaning of each kind of lock, given the value of what happens to it."""
+    """Return the meaning of each kind of lock, given the value for waiting, leaving or being inside."""
     return {kind: Meaning(event_type, value) for kind, event_type in _LOCKS.items()}
 
 
 _WORK = {1: 4, 2: 5, 3: 6, 4: 8, 5: 9, 6: 10, 8: 11, 10: 12, 11: 13, 12: 14, 13: 15, _ANY: 16}
 _BARRIERS = (1, 2, 3, 4, 8, 9, 10)
-_TASK_TYPE = 0xF  # the other bits of ompt_task_flag_t show how it was made
+_TASK_TYPE = 0xF  # the other bits of ompt_task_flag_t show how the task was made
 
 INTERVALS: Mapping[str, Mapping[int, Meaning]] = {
     "THREAD": {_ANY: Meaning(types.OMP_THREAD, 1)},
@@ -82,7 +82,7 @@ INTERVALS: Mapping[str, Mapping[int, Meaning]] = {
         _ANY: Meaning(types.OMP_TASK, 3),
     },
 }
-"""Meaning of each kind, by table of intervals."""
+"""The meaning of each kind, by table of intervals."""
 
 POINTS: Mapping[str, Mapping[int, Meaning]] = {
     "TASK_CREATE": {_ANY: Meaning(types.OMP_TASK_CREATION, 1)},
@@ -94,7 +94,8 @@ POINTS: Mapping[str, Mapping[int, Meaning]] = {
     "FLUSH": {_ANY: Meaning(types.OMP_POINT, 6)},
     "MUTEX_RELEASED": _map_locks(_LEAVING),
 }
-"""Meaning of each kind, by table of points."""
+"""The meaning of each kind, by table of points."""
+_MEANINGS = {**INTERVALS, **POINTS}
 
 
 def name_table(what: str) -> str:
@@ -102,15 +103,10 @@ def name_table(what: str) -> str:
     return f"OPENMP_EVENT_KIND_{what}"
 
 
+_OPTIONAL = {"kind": _ANY, "taskId": NULL, "newTaskId": NULL}
 TABLES = (
-    *(
-        Table(name_table(what), ("start", "end", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
-        for what in INTERVALS
-    ),
-    *(
-        Table(name_table(what), ("start", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
-        for what in POINTS
-    ),
+    *(Table(name_table(what), ("start", "end", "globalTid"), _OPTIONAL) for what in INTERVALS),
+    *(Table(name_table(what), ("start", "globalTid"), _OPTIONAL) for what in POINTS),
 )
 
 _WAITS = {(types.OMP_BARRIER, kind) for kind in _BARRIERS} | {
@@ -118,11 +114,11 @@ _WAITS = {(types.OMP_BARRIER, kind) for kind in _BARRIERS} | {
     *((event_type, _WAITING) for event_type in _LOCKS.values()),
     *((types.OMP_WAIT, value) for value in types.OMP_WAIT.values or ()),
 }
-"""Events in which a thread waits for others, unless it runs a task meanwhile."""
+"""Events in which a thread waits for other threads, unless it runs a task meanwhile."""
 
 
 class _Rows(NamedTuple):
-    """n rows of all tables: begin and end (ns; equal for a point), globalTid, task id or NULL, index of the meaning."""
+    """n rows of all tables: start and end (ns; equal for a point), globalTid, task id or NULL, index of the meaning."""
 
     begin: IntArray
     end: IntArray
@@ -132,10 +128,9 @@ class _Rows(NamedTuple):
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval or a point for each row, as its table has them."""
+    """Return an interval or a point for each row, according to its table."""
     result = Result()
-    tables = (*INTERVALS.values(), *POINTS.values())
-    meanings = list(dict.fromkeys(meaning for kinds in tables for meaning in kinds.values()))
+    meanings = list(dict.fromkeys(meaning for kinds in _MEANINGS.values() for meaning in kinds.values()))
     rows = _read_rows(reader, meanings)
     result.read = int(rows.begin.size)
     number = {event_type: i for i, event_type in enumerate(dict.fromkeys(m.event_type for m in meanings))}
@@ -157,14 +152,17 @@ def read(reader: ReportReader) -> Result:
         columns = (place, part.begin, part.end, state)
         states.append(StateIntervals(*(column[has_state] for column in columns)))
     if states:
-        result.states.append(_select_waits(states))
+        # A thread in a barrier may run tasks, and a task may wait for the tasks that it made.
+        flat = flatten_innermost(*(np.concatenate(columns) for columns in zip(*states, strict=True)))
+        waits = flat.state == types.SYNCHRONIZATION
+        result.states.append(StateIntervals(*(column[waits] for column in flat)))
     return result
 
 
 def _read_rows(reader: ReportReader, meanings: list[Meaning]) -> _Rows:
     """Return the rows of all tables, one table after the other."""
     parts = []
-    for what, kinds in (*INTERVALS.items(), *POINTS.items()):
+    for what, kinds in _MEANINGS.items():
         columns = reader.columns(name_table(what))
         kind = columns["kind"] & _TASK_TYPE if what == "TASK" else columns["kind"]
         meaning = np.full(columns.rows, meanings.index(kinds[_ANY]), np.int64)
@@ -189,15 +187,6 @@ def _add_records(
         result.records.append(make_intervals(place, rows.begin, rows.end, pairs, [handle]))
     else:
         result.records.append(make_events(place, rows.begin, pairs))
-
-
-def _select_waits(states: list[StateIntervals]) -> StateIntervals:
-    """Return the time in which threads wait and run no task.
-
-    A thread in a barrier runs tasks, and a task waits for the tasks it made.
-    """
-    flat = flatten_innermost(*(np.concatenate(columns) for columns in zip(*states, strict=True)))
-    return StateIntervals(*(column[flat.state == types.SYNCHRONIZATION] for column in flat))
 
 
 SOURCE = Source(

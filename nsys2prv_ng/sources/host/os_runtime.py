@@ -1,4 +1,4 @@
-"""Calls of the operating system's runtime libraries on host threads; calls of pthreads have a type of their own."""
+"""Reads OS runtime calls on host threads. Calls of pthreads have a separate event type."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _PTHREAD_VALUE = {label: value for value, label in PTHREAD_CALLS.items() if "*" 
     "pthread_cond_timedwait": 12,
     "pthread_cond_clockwait": 12,
 }
-"""Value of each call of pthreads. As in Extrae, the variants of a call (try, timed) share a value. A call that is not
-here is shown by name with the other calls."""
+"""The value of each call of pthreads. As in Extrae, the variants of a call (try, timed) share a value. Unlisted calls
+are shown by name with the other OS runtime calls."""
 
 _BLOCKED = """
     poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 futex
@@ -68,14 +68,14 @@ _STATES = dict.fromkeys(_BLOCKED.split(), types.BLOCKED) | dict.fromkeys(_INPUT_
 def choose_call_state(name: str) -> int:
     """Return the state of a thread within a call, or -1 if the call implies none.
 
-    Blocked in calls that wait for another thread, process or machine, or for time to pass (those that only try, and
-    spin locks, do not); I/O in calls that read and write, as in Extrae's traces.
+    The state is blocked in calls that wait for another thread, process or machine, or for time to pass. Calls that only
+    try, and spin locks, do not wait. The state is I/O in calls that read and write, as in Extrae's traces.
     """
     return _STATES.get(name.removeprefix("__").removesuffix("_chk"), -1)
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each call that is long enough, with its callers where nsys took backtraces."""
+    """Return an interval for each call that is long enough, with its callers if nsys took a backtrace."""
     result = Result()
     add_calls(
         reader,
@@ -85,7 +85,7 @@ def read(reader: ReportReader) -> Result:
         rows=np.flatnonzero(~np.isin(reader.columns(OSRT)["eventClass"], _NO_CALLS)),
         numbered=NumberedCalls(types.PTHREAD, _PTHREAD_VALUE),
         system=True,
-        read_chains=lambda reader, _: call_chains.read_os_chains(reader),
+        read_chains=lambda reader, _: call_chains.read_chains(reader, call_chains.OS_CALL_CHAINS),
         choose_state=choose_call_state,
     )
     return result

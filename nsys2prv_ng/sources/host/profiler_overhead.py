@@ -1,8 +1,8 @@
-"""Cost of tracing for the traced threads, as nsys and CUPTI report it.
+"""Reads the cost of tracing for the traced threads, as nsys and CUPTI report it.
 
-Overhead is state Profiling and hides all other states of a thread, so that nobody takes it for the program's own time.
-CUPTI also reports time that the driver takes with or without a profiler, for example when it waits for room to queue a
-launch or loads a module: that is an event of the same type, but not that state.
+Overhead has the state Profiling, which hides all other states of a thread, so that nobody takes it for time of the
+program. CUPTI also reports time that the driver takes with or without a profiler, for example when it waits for room to
+queue a launch or loads a module. That is an event of the same type, but without the state.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, make_intervals
+from nsys2prv_ng.records.columns import make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
+from nsys2prv_ng.sources.shared.pairs import make_name_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 NSYS = "PROFILER_OVERHEAD"
@@ -43,8 +44,8 @@ _DRIVER_NAMES = re.compile(
 )
 
 
-def mark_profiling(name: str) -> bool:
-    """Return whether the profiler causes the overhead with this name, and not the CUDA driver."""
+def is_profiling(name: str) -> bool:
+    """Return whether the profiler, and not the CUDA driver, causes the overhead with this name."""
     return not _DRIVER_NAMES.match(name)
 
 
@@ -62,19 +63,17 @@ def read(reader: ReportReader) -> Result:
     begin, end, kind = begin[rows], end[rows], kind[rows]
     place = reader.places.observed_threads(thread[rows])
     index, names = _name_rows(reader, name_id[rows], kind)
-    handle = reader.labels.handle(types.PROFILER_OVERHEAD)
-    ids = reader.labels.name_ids(types.PROFILER_OVERHEAD.names, names)[index]
-    result.records.append(make_intervals(place, begin, end, [Pair(handle, ids)], [handle]))
+    pair = make_name_pair(reader.labels, types.PROFILER_OVERHEAD, index, names)
+    result.records.append(make_intervals(place, begin, end, [pair], [pair.handle]))
 
-    profiling = np.array([mark_profiling(name) for name in names], np.bool_)[index] & ~np.isin(kind, _DRIVER_TYPES)
-    state = np.full(int(profiling.sum()), types.PROFILING, np.int64)
-    result.states.append(StateIntervals(place[profiling], begin[profiling], end[profiling], state))
+    profiling = np.array([is_profiling(name) for name in names], np.bool_)[index] & ~np.isin(kind, _DRIVER_TYPES)
+    result.add_states(place, begin, end, np.where(profiling, types.PROFILING, -1))
     return result
 
 
 def _name_rows(reader: ReportReader, name_id: IntArray, kind: IntArray) -> tuple[IntArray, list[str]]:
-    """Return (index into the names for each row, names); a row without a name has that of its type."""
-    # Negative keys stand for types: neither ids nor known types are negative.
+    """Return (index into the names for each row, names); a row without a name has the name of its type."""
+    # Negative keys stand for types, because neither ids nor known types are negative.
     distinct, index = np.unique(np.where(name_id == NULL, -1 - np.maximum(kind, 0), name_id), return_inverse=True)
     names = reader.strings(distinct)
     return index, [

@@ -1,6 +1,6 @@
-"""Calls of the kernel (nsys's syscall trace), apart from those of the libraries above it.
+"""Reads system calls (nsys's syscall trace), separately from the OS runtime calls above them.
 
-No capture was at hand: the table is as NVIDIA's documentation of the export describes it.
+No capture was available: the table follows NVIDIA's documentation of the export.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TABLE = Table("SYSCALL", ("start", "end", "globalTid", "nameId"), {"callchainId"
 
 
 def read(reader: ReportReader) -> Result:
-    """Return an interval for each call that is long enough, with its callers where nsys took backtraces."""
+    """Return an interval for each call that is long enough, with its callers if nsys took a backtrace."""
     result = Result()
     add_calls(
         reader,
@@ -27,7 +27,7 @@ def read(reader: ReportReader) -> Result:
         TABLE.name,
         types.SYSTEM_CALL,
         system=True,
-        read_chains=lambda reader, _: call_chains.read_system_chains(reader),
+        read_chains=lambda reader, _: call_chains.read_chains(reader, call_chains.SYSTEM_CALL_CHAINS),
         choose_state=choose_call_state,
     )
     return result

@@ -1,12 +1,12 @@
-"""MPI and UCX: calls, collectives, messages and communicators.
+"""Sources of MPI and UCX: calls, collectives, messages and communicators.
 
-- `mpi`: the source of MPI calls, which reads one report by means of the others
+- `mpi`: the source of MPI calls, which reads one report with the help of the others
 - `nvtx_ranges`: calls of reports before nsys 2023.4, which are ranges of the NVTX domain MPI
-- `calls`: what a call does, by its name
+- `calls`: the role of a call, by its name
 - `parameters`: the parameters of calls as events
-- `communicators`: what handles mean in one report, and which communicators are the same in all
+- `communicators`: the meaning of handles in one report, and the communicators of all reports
 - `messages`: the sends and receives of one report
-- `matching`: all reports together: which sends and receives meet
+- `matching`: the sends and receives of all reports that meet
 - `collectives`: collectives and messages as evidence for the alignment of clocks
 - `ucx`: the source of UCX calls and transfers
 """

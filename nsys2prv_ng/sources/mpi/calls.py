@@ -1,4 +1,4 @@
-"""The role of MPI calls by their names (sends, receives, starts or completes) and the state of their thread."""
+"""Finds the role of MPI calls by name (sends, receives, starts or completes), and the state of their thread."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, IO, OTHER, RMA, classify_
 SENDS = 1
 RECEIVES = 2
 IMMEDIATE = 4
-"""Returns a request at once; a receive completes in a wait or test."""
+"""The call returns a request at once; a receive completes in a wait or test."""
 PERSISTENT = 8
-"""Makes a request that a later call starts, any number of times."""
+"""The call makes a request that later calls start, any number of times."""
 STARTS = 16
 COMPLETES = 32
 SEVERAL_ROWS = 64
-"""nsys writes a row for each request of the call, or one for the send and one for the receive."""
+"""nsys writes a row for each request of the call, or one row for the send and one for the receive."""
 
 _SENDRECV = r"I?sendrecv(_replace)?"
 _ROLES = (
@@ -57,7 +57,7 @@ def get_role(name: str) -> int:
 
 
 def get_state(name: str) -> int:
-    """Return the state of a thread within a call: Extrae's, except that barriers are synchronization, RMA one-sided."""
+    """Return Extrae's state of a thread within a call, but synchronization for barriers, and one-sided for RMA."""
     for state, pattern in _STATES:
         if pattern.fullmatch(name):
             return state

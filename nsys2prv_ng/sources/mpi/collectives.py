@@ -1,4 +1,5 @@
-"""Evidence for the alignment of clocks in MPI's calls: collectives, which all ranks leave together, and messages."""
+"""Collects evidence for the alignment of clocks from MPI calls: collectives, which all ranks leave together, and
+messages."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
-    OTHER,
     SYNCHRONISING,
     TO_ROOT,
     Collectives,
@@ -40,19 +40,16 @@ _SIZES_AGREE = ("MPI_Allreduce", "MPI_Alltoall", "MPI_Allgather", "MPI_Reduce_sc
 def collect_evidence(
     calls: MpiCalls, names: Sequence[str], communicators: Communicators, ranks: Mapping[int, int]
 ) -> Collectives:
-    """Return the blocking collectives among some calls. `ranks`: rank in the world of each process.
+    """Return the blocking collectives among some calls. `ranks`: the rank in the world of each process.
 
-    An operation on no data need not wait for anything. All calls on unknown communicators count as one communicator's.
+    All unknown communicators count as one communicator.
     """
     rows = calls.rows
     is_blocking = np.array([classify_call(name) == COLLECTIVE and _is_blocking(name) for name in names], np.bool_)
     calls = calls.take(is_blocking[rows.name[calls.first]])
     name, process, communicator = (column[calls.first] for column in (rows.name, rows.process, rows.communicator))
     size = np.where(rows.bytes[calls.first] == NULL, ANY_SIZE, rows.bytes[calls.first])
-    root, own = rows.root[calls.first], _find_own_ranks(process, communicator, communicators, ranks)
-    kind = get_kinds(names, _KINDS)[name] if name.size else name
-    rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
-    kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
+    root, rank = rows.root[calls.first], _find_callers_ranks(process, communicator, communicators, ranks)
     member, processes = pd.factorize(process)
     sizes_agree = np.isin(name, [i for i, operation in enumerate(names) if operation in _SIZES_AGREE])
     return Collectives(
@@ -64,8 +61,8 @@ def collect_evidence(
         member=member.astype(np.int64),
         begin=rows.begin[calls.first],
         end=rows.end[calls.last],
-        kind=kind,
-        is_root=root == own,
+        kind=get_kinds(_KINDS, names, name, size, root, rank),
+        is_root=root == rank,
         has_communicator=_mark_known(communicators)[communicator],
         place=rows.place[calls.first],
         sizes=[_find_size(key, communicators) for key in communicators.keys],
@@ -74,10 +71,10 @@ def collect_evidence(
 
 
 def _find_size(key: str, communicators: Communicators) -> int:
-    """Return the number of ranks of a communicator; 0 where it is unknown."""
+    """Return the number of ranks of a communicator; 0 if it is unknown."""
     group = communicators.groups.get(key)
-    while group is not None and not group.size and group.copy_of:
-        group = communicators.groups.get(group.copy_of)
+    while group is not None and not group.size and group.original:
+        group = communicators.groups.get(group.original)
     return group.size if group is not None else 0
 
 
@@ -86,31 +83,27 @@ def _is_blocking(name: str) -> bool:
 
 
 def _mark_known(communicators: Communicators) -> BoolArray:
-    """Mark the keys that stand for a known communicator."""
+    """Mark the keys of known communicators."""
     return np.array([key != UNKNOWN for key in communicators.keys], np.bool_)
 
 
-def _find_own_ranks(
+def _find_callers_ranks(
     process: IntArray, communicator: IntArray, communicators: Communicators, ranks: Mapping[int, int]
 ) -> IntArray:
-    """Return the rank of each process in each communicator; NULL where it is unknown."""
+    """Return the rank of each process in each communicator; NULL if it is unknown."""
     codes, distinct = find_distinct_rows(process, communicator)
-    own = [_find_own_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
-    return np.array([*own, NULL], np.int64)[codes]
+    found = [_find_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
+    return np.array([*found, NULL], np.int64)[codes]
 
 
-def _find_own_rank(world: int | None, key: str, communicators: Communicators) -> int:
-    """Return the rank in a communicator of a rank of the world; NULL where it is unknown."""
-    group = communicators.groups.get(key)
-    while group is not None and group.copy_of:
-        key = group.copy_of
-        group = communicators.groups.get(key)
-    if world is None or (key != WORLD and group is None):
-        return NULL
-    if key == WORLD:
+def _find_rank(world: int | None, key: str, communicators: Communicators) -> int:
+    """Return the rank in a communicator for a rank of the world; NULL if it is unknown."""
+    while (group := communicators.groups.get(key)) is not None and group.original:
+        key = group.original
+    if world is not None and key == WORLD:
         return world
-    assert group is not None
-    return next((local for local, member in group.members.items() if member == world), NULL)
+    members = {} if group is None else group.members
+    return next((local for local, member in members.items() if member == world), NULL)
 
 
 def collect_messages(
@@ -119,18 +112,18 @@ def collect_messages(
     """Return the sends and receives that can be matched by their order alone.
 
     A receive from any source, with any tag or without a recorded end excludes all receives of its rank in its
-    communicator: channels with fewer receives than sends are not compared.
+    communicator, because channels with fewer receives than sends are not compared.
     """
     sends = _make_table(messages.sends, places, communicators, ranks)
     receives = _make_table(messages.receives, places, communicators, ranks)
     is_doubtful = receives["doubtful"] | (receives["done"] == NULL)
-    doubtful = pd.MultiIndex.from_frame(receives.loc[is_doubtful, ["communicator", "own"]])
-    receives = receives[~pd.MultiIndex.from_frame(receives[["communicator", "own"]]).isin(doubtful)]
+    doubtful = pd.MultiIndex.from_frame(receives.loc[is_doubtful, ["communicator", "rank"]])
+    receives = receives[~pd.MultiIndex.from_frame(receives[["communicator", "rank"]]).isin(doubtful)]
     sends = sends[~sends["doubtful"]]
     both = pd.concat(
         [
-            sends.rename(columns={"own": "source", "partner": "target"}).assign(is_send=True, at=sends["time"]),
-            receives.rename(columns={"own": "target", "partner": "source"}).assign(is_send=False, at=receives["done"]),
+            sends.rename(columns={"rank": "source", "partner": "target"}).assign(is_send=True, at=sends["time"]),
+            receives.rename(columns={"rank": "target", "partner": "source"}).assign(is_send=False, at=receives["done"]),
         ],
         ignore_index=True,
     )
@@ -152,21 +145,21 @@ def collect_messages(
 def _make_table(
     ends: MessageEnds, places: Places, communicators: Communicators, ranks: Mapping[int, int]
 ) -> pd.DataFrame:
-    """Make a table of sends or receives: communicator, own rank, partner, tag, times, and whether any is unknown."""
+    """Make a table of sends or receives: communicator, rank, partner, tag, times, and whether any is unknown."""
     used, position = np.unique(ends.posted_at, return_inverse=True)
     threads = [places.all[number] for number in used.tolist()]
     processes = [thread.process if isinstance(thread, Thread) else -1 for thread in threads]
-    own = _find_own_ranks(np.array(processes, np.int64)[position], ends.communicator, communicators, ranks)
+    rank = _find_callers_ranks(np.array(processes, np.int64)[position], ends.communicator, communicators, ranks)
     known = _mark_known(communicators)[ends.communicator]
     return pd.DataFrame(
         {
             "communicator": ends.communicator,
-            "own": own,
+            "rank": rank,
             "partner": ends.partner,
             "tag": ends.tag,
             "time": ends.time,
             "done": ends.done,
             "bytes": ends.bytes,
-            "doubtful": ~known | (own == NULL) | (ends.partner < 0) | (ends.tag == NULL),
+            "doubtful": ~known | (rank == NULL) | (ends.partner < 0) | (ends.tag == NULL),
         }
     )

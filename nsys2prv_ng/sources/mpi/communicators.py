@@ -1,9 +1,10 @@
-"""Communicators of MPI: which one a handle of a process means at a time, and which are the same in several processes.
+"""Finds the MPI communicator that a handle of a process means at a given time, and identifies communicators across
+processes.
 
-Handles are addresses or small integers of a process and are reused once a communicator is freed. What is the same in
-all processes is (world rank of its root, the root's count of communicators, size). nsys writes a copy (MPI_Comm_dup)
-without these. The key of a copy is the communicator that was copied and the number of the copy among its copies: all
-members make copies in the same order.
+Handles are addresses or small integers of a process, and are reused once a communicator is freed. The key that all
+processes share is (world rank of the root, the root's count of communicators, size). nsys writes a copy (MPI_Comm_dup)
+without these values. The key of a copy is the original communicator and the number of the copy among its copies,
+because all members make copies in the same order.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import MOST_RANKS
+from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 COMMUNICATORS = "MPI_COMMUNICATORS"
@@ -38,7 +40,7 @@ TABLE = Table(COMMUNICATORS, (), dict.fromkeys(_NUMBERS, NULL), text=("members",
 
 WORLD = "world"
 UNKNOWN = "unknown"
-"""Key of the communicator of a handle without a row."""
+"""The key for handles without a row."""
 
 MPICH_WORLD = 0x44000000
 """Handle of MPI_COMM_WORLD in MPICH and its derivatives; in Open MPI handles are addresses."""
@@ -48,28 +50,28 @@ _NAMED_MEMBERS = 16
 
 @dataclass
 class Group:
-    """What is known of a communicator."""
+    """The known facts about a communicator."""
 
     size: int = 0
-    copy_of: str = ""
-    """Key of the communicator that was copied; '' if this is no copy."""
+    original: str = ""
+    """Key of the original communicator; '' if this is not a copy."""
     members: dict[int, int] = field(default_factory=dict)
-    """World rank of each rank that is recorded."""
+    """World rank of each recorded rank."""
 
 
 @dataclass
 class Communicators:
-    """The communicators of one report: keys, what is known of each, and the meaning of handles."""
+    """The communicators of one report: keys, known facts, and the meaning of handles."""
 
     keys: list[str] = field(default_factory=lambda: [UNKNOWN])
     groups: dict[str, Group] = field(default_factory=dict)
     mpich: set[int] = field(default_factory=set)
     """Processes whose MPI numbers its constants as MPICH does."""
     handles: IntArray = field(default_factory=lambda: np.zeros((4, 0), np.int64))
-    """Process, handle, time since when the handle means this communicator (ns), index into `keys`: 4 x n."""
+    """Process, handle, time (ns) from which the handle means this communicator, index into `keys`: 4 x n."""
 
     def resolve(self, process: IntArray, handle: IntArray, time: IntArray) -> IntArray:
-        """Return the index into `keys` of the communicator that each handle of a process meant at a time (ns)."""
+        """Return the index into `keys` of the communicator that each handle of a process meant at a given time (ns)."""
         process_columns, known, since, key = self.handles
         codes, _ = encode_rows(np.concatenate([process_columns, process]), np.concatenate([known, handle]))
         row = find_latest(codes[: known.size], since, codes[known.size :], time)
@@ -82,24 +84,21 @@ def read_communicators(reader: ReportReader) -> Communicators:
     communicators = Communicators()
     if not columns.rows:
         return communicators
-    process_of_rank: dict[int, list[int]] = {}
-    for process, rank in reader.metadata.ranks.items():
-        process_of_rank.setdefault(rank, []).append(process)
+    process_of_rank = map_unambiguous((rank, process) for process, rank in reader.metadata.ranks.items())
     members = columns.texts["members"].to_pylist()
     handles: list[tuple[int, int, int, int]] = []
     meaning: dict[tuple[int, int], str] = {}
     copies: dict[tuple[int, str], int] = {}
     key_index = {UNKNOWN: 0}
     for row in np.lexsort((np.arange(columns.rows), columns["timestamp"])).tolist():
-        processes = process_of_rank.get(int(columns["rank"][row]), [])
-        if len(processes) != 1:
+        process, handle = process_of_rank.get(int(columns["rank"][row])), int(columns["commHandle"][row])
+        if process is None:
             continue
-        process, handle = processes[0], int(columns["commHandle"][row])
         key = _make_key(columns, row, process, meaning, copies)
         meaning[process, handle] = key
         if key == WORLD and handle == MPICH_WORLD:
             communicators.mpich.add(process)
-        # A communicator that is not freed before the capture begins is known from the start of the capture on.
+        # A communicator that is not freed before the capture starts is known from the start of the capture.
         since = NULL if key == WORLD else int(columns["timestamp"][row])
         handles.append((process, handle, since, key_index.setdefault(key, len(key_index))))
         if key != UNKNOWN:
@@ -116,7 +115,7 @@ def _make_key(
     meaning: Mapping[tuple[int, int], str],
     copies: dict[tuple[int, str], int],
 ) -> str:
-    """Return the key of a row: that of the world, a group with a root, or a copy of an earlier row's communicator."""
+    """Return the key of a row: the world, a group with a root, or a copy of the communicator of an earlier row."""
     parent, size, root = (int(columns[name][row]) for name in ("parentHandle", "size", "groupRoot"))
     if root != NULL:
         return f"{root}:{int(columns['groupRootUid'][row])}:{size}"
@@ -130,10 +129,10 @@ def _make_key(
 
 
 def _add_member(groups: dict[str, Group], key: str, columns: Columns, row: int, members: str | None) -> None:
-    """Add the size of a row's communicator, the row's rank and, where they are listed, the other members."""
+    """Add the size of a row's communicator, the rank of the row and, if they are listed, the other members."""
     group = groups.setdefault(key, Group())
     rank, local, size = (int(columns[name][row]) for name in ("rank", "localRank", "size"))
-    group.copy_of = key.rpartition(" copy ")[0]
+    group.original = key.rpartition(" copy ")[0]
     if size < MOST_RANKS:
         group.size = max(group.size, size)
     if 0 <= local < MOST_RANKS:
@@ -153,7 +152,7 @@ class AllCommunicators:
         self.groups: dict[str, Group] = {}
         for report in reports:
             for key, group in report.groups.items():
-                known = self.groups.setdefault(key, Group(copy_of=group.copy_of))
+                known = self.groups.setdefault(key, Group(original=group.original))
                 known.size = max(known.size, group.size)
                 known.members.update(group.members)
         self.keys = sorted(self.groups, key=lambda key: (key != WORLD, _parse_numbers(key), key))
@@ -162,8 +161,8 @@ class AllCommunicators:
             group = self.groups[key]
             if key == WORLD:
                 group.members = {rank: rank for rank in range(group.size)}
-            original = self.groups.get(group.copy_of)
-            if original is not None:  # Keys of copies sort after the key of their original.
+            original = self.groups.get(group.original)
+            if original is not None:  # keys of copies sort after the key of their original
                 group.size, group.members = original.size, original.members
 
     def get_world_rank(self, key: str, local: int) -> int | None:
@@ -172,7 +171,7 @@ class AllCommunicators:
         return None if group is None else group.members.get(local)
 
     def make_values(self) -> dict[str, Value]:
-        """Return the value and label of each communicator by its key, and those of an unknown one."""
+        """Return the value and label of each communicator by its key, and also for unknown communicators."""
         values = {key: Value(number, self._make_label(key)) for key, number in self.number.items()}
         return values | {UNKNOWN: Value(len(values) + 1, "unknown communicator")}
 
@@ -180,15 +179,15 @@ class AllCommunicators:
         if key == WORLD:
             return "MPI_COMM_WORLD"
         group, number = self.groups[key], self.number[key]
-        if group.copy_of:
-            original = "MPI_COMM_WORLD" if group.copy_of == WORLD else f"communicator {self.number[group.copy_of]}"
+        if group.original:
+            original = "MPI_COMM_WORLD" if group.original == WORLD else f"communicator {self.number[group.original]}"
             return f"communicator {number}: copy of {original}"
         shown = [str(group.members.get(local, "?")) for local in range(min(group.size, _NAMED_MEMBERS))]
         more = f" and {group.size - _NAMED_MEMBERS} more" if group.size > _NAMED_MEMBERS else ""
         return f"communicator {number}: ranks {' '.join(shown)}{more}"
 
     def make_header(self, task_of_rank: Mapping[int, int]) -> list[Communicator]:
-        """Return lines of the header with the tasks of the trace (from 1) in the order of the communicator's ranks."""
+        """Return lines of the header: the tasks of the trace (from 1) in the order of the communicator's ranks."""
         lines = []
         for key in self.keys:
             members = self.groups[key].members

@@ -1,14 +1,14 @@
-"""Sends and receives of MPI that meet, over all reports.
+"""Matches the MPI sends and receives of all reports.
 
-MPI keeps the order of the messages of a stream, that is of one communicator, sender and receiver. The k-th send of a
-tag meets the k-th receive of that tag, in the order in which receives were posted; a receive of any tag takes the first
-message that no earlier receive took (MPI 4.1, 3.5: without receives from any source, matching is deterministic).
+MPI keeps the order of the messages of a stream, that is, of one communicator, sender and receiver. The k-th send with a
+tag meets the k-th receive with that tag, in the order in which receives were posted. A receive with any tag takes the
+first message that no earlier receive took (MPI 4.1, 3.5: without receives from any source, matching is deterministic).
 
-Reports do not record the sender that a receive from any source met. So such a receive is matched only where all senders
-but one are ruled out, and the sends that an unmatched one may have taken stay unmatched with it. Where a capture began
-after MPI_Init, messages may have been under way: with unequal numbers of sends and receives, which of them meet is
-unknown. Up to MPI_Finalize every message has been received (MPI 4.1, 11.2.2), which helps where reports of some ranks
-are missing.
+Reports do not record the sender that a receive from any source met. So such a receive is matched only if all senders
+but one are ruled out. If it is not matched, the sends that it may have taken stay unmatched as well. If a capture
+started after MPI_Init, messages may have been under way: if the numbers of sends and receives differ, it is unknown
+which of them meet. By MPI_Finalize, every message has been received (MPI 4.1, 11.2.2), which helps if reports of some
+ranks are missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
 from nsys2prv_ng.sources.shared.result import Result
 
-# Reasons why a send or receive is unmatched. The first of these also take the place of a partner's task.
+# Reasons why a send or receive is unmatched. The first reasons also replace the task of a partner.
 TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, TAKEN, PARTIAL, NO_TAG = range(
     -2, -12, -1
 )
@@ -55,12 +55,12 @@ _CHANNEL = [*_STREAM, "tag"]
 
 
 class CapturedTime(NamedTuple):
-    """Tasks that have all their calls in the reports."""
+    """Tasks whose calls are all in the reports."""
 
     from_init: set[int]
     """Tasks with every call since MPI_Init."""
     to_finalize: set[int]
-    """Those of them with every call until MPI_Finalize."""
+    """The tasks among them with every call until MPI_Finalize."""
 
 
 class ReportMessages(NamedTuple):
@@ -72,7 +72,7 @@ class ReportMessages(NamedTuple):
     rows: IntArray
     """Row of the trace by place."""
     clock: ClockMap
-    """From times of the report (ns) to those on the common clock."""
+    """Maps times of the report (ns) to times on the common clock."""
 
 
 def match_messages(
@@ -82,7 +82,7 @@ def match_messages(
     task_of_rank: Mapping[int, int],
     captured: CapturedTime,
 ) -> tuple[Result, MessagePairs]:
-    """Make a communication for each message with a known send and receive; return the messages as well.
+    """Make a communication for each message with a known send and receive, and also return these messages.
 
     `read` counts messages that were recorded on either side.
     """
@@ -90,7 +90,7 @@ def match_messages(
     receives = _make_table([(r, r.messages.receives) for r in reports], communicators, task_of_row, task_of_rank)
     sends = sends.rename(columns={"task": "source", "partner": "destination"})
     receives = receives.rename(columns={"task": "destination", "partner": "source"})
-    sends.loc[(sends["state"] == 0) & (sends["tag"] == _ANY), "state"] = NO_TAG  # only a receive can do without a tag
+    sends.loc[(sends["state"] == 0) & (sends["tag"] == _ANY), "state"] = NO_TAG  # only a receive may lack a tag
 
     barriers = _resolve_wildcards(sends, receives, _find_complete(communicators, task_of_rank), captured.to_finalize)
     send_of_receive = _match_in_order(sends, receives, barriers, captured.from_init)
@@ -124,7 +124,7 @@ def _make_table(
 ) -> pd.DataFrame:
     """Make a table of the sends or receives of all reports, with the columns of `MessageEnds` on the common clock.
 
-    `partner` is the task of the other side, ANY_SOURCE, or the reason why it is unknown; `state` is that reason or 0.
+    `partner` is the task of the other side, ANY_SOURCE, or the reason why it is unknown. `state` is that reason, or 0.
     """
     tables = []
     for report, ends in parts:
@@ -171,7 +171,7 @@ def _find_partners(
 
 
 def _find_complete(communicators: AllCommunicators, task_of_rank: Mapping[int, int]) -> set[int]:
-    """Return the numbers of the communicators with all members known and in the trace."""
+    """Return the numbers of the communicators whose members are all known and in the trace."""
     return {
         communicators.number[key]
         for key, group in communicators.groups.items()
@@ -185,11 +185,11 @@ def _find_complete(communicators: AllCommunicators, task_of_rank: Mapping[int, i
 def _resolve_wildcards(
     sends: pd.DataFrame, receives: pd.DataFrame, complete: set[int], to_finalize: set[int]
 ) -> pd.DataFrame:
-    """Give receives from any source their only possible source; note in `state` where there is none or several.
+    """Assign the only possible source to receives from any source; note in `state` if there is none, or several.
 
-    Return barriers: the streams and tags from which receives of unknown source may have taken messages, and from which
-    time on. A source is ruled out if receives that name it took all its messages. Ranks without a report are ruled out
-    if the number of messages from ranks with a report equals the number of receives.
+    Return barriers: the streams and tags from which receives with an unknown source may have taken messages, and the
+    times from which they may have done so. A source is ruled out if receives that name it took all its messages. Ranks
+    without a report are ruled out if the number of messages from ranks with a report equals the number of receives.
     """
     sent, named = sends[sends["state"] == 0], receives[(receives["source"] >= 0) & (receives["done"] != NULL)]
     any_tag = _find_unreceived(sent, named, _STREAM).assign(tag=_ANY)
@@ -217,7 +217,7 @@ def _resolve_wildcards(
 
 
 def _find_unreceived(sent: pd.DataFrame, named: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    """Return streams or channels with more sends than completed receives that name the source, and how many more."""
+    """Return the streams or channels with more sends than completed receives that name the source, and the excess."""
     sent_number, taken = sent.groupby(key).size(), named.groupby(key).size()
     left = sent_number - taken.reindex(sent_number.index, fill_value=0)
     frame: pd.DataFrame = left[left > 0].rename("left").reset_index()
@@ -225,7 +225,7 @@ def _find_unreceived(sent: pd.DataFrame, named: pd.DataFrame, key: list[str]) ->
 
 
 def _find_accounted(streams: pd.DataFrame, receives: pd.DataFrame, to_finalize: set[int]) -> pd.MultiIndex:
-    """Return (communicator, destination) where receives from any source took all messages that their sources had left.
+    """Return (communicator, destination) if receives from any source took all remaining messages of their sources.
 
     Only sources and destinations with every call until MPI_Finalize count.
     """
@@ -238,7 +238,7 @@ def _find_accounted(streams: pd.DataFrame, receives: pd.DataFrame, to_finalize: 
 
 
 def _find_blind_barriers(sent: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
-    """Return barriers of receives without a recorded partner (MPI_Mrecv): they may take anything sent to their task."""
+    """Return barriers of receives without a recorded partner (MPI_Mrecv), which may take any message to their task."""
     blind = receives[receives["state"] == NO_PARTNER]
     streams = sent[_STREAM].drop_duplicates()
     known = blind["communicator"] > 0
@@ -254,9 +254,9 @@ def _find_blind_barriers(sent: pd.DataFrame, receives: pd.DataFrame) -> pd.DataF
 
 
 def _match_in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.DataFrame, whole: set[int]) -> IntArray:
-    """Return the index of the send that each receive took, or -1; `state` of both tables gets the reason for -1."""
+    """Return the index of the send that each receive took, or -1, and store the reason for -1 in `state` of both."""
     s = sends[sends["state"] == 0].sort_values("time", kind="stable")
-    # A barrier counts from its time on, before a receive of the same time.
+    # A barrier counts from its time, before a receive at the same time.
     r = pd.concat([barriers, receives[receives["state"] == 0]], keys=["barrier", "receive"])
     r = r.sort_values("time", kind="stable")
     both = pd.concat([s[_CHANNEL], r[_CHANNEL]], ignore_index=True)
@@ -282,20 +282,20 @@ def _match_in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.Da
         s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, stream_state, channel_state
     )
     at = r.index.get_level_values(1)[is_receive]
-    send_of = np.full(len(receives), -1, np.int64)
-    send_of[at] = np.append(s.index.to_numpy(), -1)[taken[is_receive]]
+    send_of_receive = np.full(len(receives), -1, np.int64)
+    send_of_receive[at] = np.append(s.index.to_numpy(), -1)[taken[is_receive]]
     receives.loc[at, "state"] = r_state[is_receive]
     sends.loc[s.index, "state"] = s_state
-    return send_of
+    return send_of_receive
 
 
 def _find_partial(
     s_stream: IntArray, s_channel: IntArray, r_stream: IntArray, r_channel: IntArray, apart: BoolArray, channels: int
 ) -> tuple[IntArray, IntArray]:
-    """Return the state of each stream and channel: PARTIAL where sends and receives do not add up, else 0.
+    """Return the state of each stream and channel: PARTIAL if sends and receives do not add up, else 0.
 
     Only the streams in `apart`, which lack calls since MPI_Init, can be partial. A stream with receives of any tag is
-    partial as a whole, any other by channel.
+    partial as a whole, any other stream by channel.
     """
     exact = r_channel != _ANY
     has_wildcard = np.zeros(apart.size, np.bool_)
@@ -309,7 +309,7 @@ def _find_partial(
 
 
 def _mark_unequal(sent: IntArray, received: IntArray, length: int) -> BoolArray:
-    """Mark streams or channels that have sends and receives, but different numbers of them."""
+    """Mark the streams or channels with sends and receives, but different numbers of them."""
     sends, receives = np.bincount(sent, minlength=length), np.bincount(received, minlength=length)
     unequal: BoolArray = (sends != receives) & (sends > 0) & (receives > 0)
     return unequal
@@ -330,8 +330,8 @@ def _match_streams(
     """Match the receives of each stream in the order of posting. A barrier among them takes unknown sends.
 
     Sends and receives are sorted by stream and time; `by_channel[head[c]:head[c + 1]]` are the sends of channel c. The
-    state of a stream or channel is 0 while everything in it is known. Return (send or -1 of each receive, state of each
-    receive, state of each send).
+    state of a stream or channel is 0 as long as all its messages are known. Return (send of each receive or -1, state
+    of each receive, state of each send).
     """
     taken = np.full(r_stream.size, -1, np.int64)
     r_state = np.zeros(r_stream.size, np.int64)
@@ -339,7 +339,7 @@ def _match_streams(
     ends = head[1:].copy()
     next_send = head[:-1].copy()
     cursor = 0
-    uncertain = 0  # State of the stream's least certain channel.
+    uncertain = 0  # the state of the stream's least certain channel
     for i in range(r_stream.size):
         stream, channel = r_stream[i], r_channel[i]
         if i == 0 or stream != r_stream[i - 1]:

@@ -1,4 +1,4 @@
-"""Sends and receives of MPI in one report: blocking calls, and requests from the call that posts one to its wait."""
+"""Finds the MPI sends and receives of one report: blocking calls, and requests from their posting to their wait."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NOBODY = -2
 
 
 class MpiRows(NamedTuple):
-    """Rows of MPI calls of one report that have a thread and sound times: columns of n, times in ns.
+    """Rows of the MPI calls of one report that have a thread and sound times: columns of n, times in ns.
 
-    NULL stands for a value that a row does not have.
+    NULL stands for a missing value.
     """
 
     begin: IntArray
@@ -36,21 +36,21 @@ class MpiRows(NamedTuple):
     role: IntArray
     """Sum of the flags in `calls`."""
     communicator: IntArray
-    """Index into the keys of the report's communicators; that of UNKNOWN for a row without a communicator."""
+    """Index into the keys of the report's communicators; the index of UNKNOWN for a row without a communicator."""
     has_communicator: BoolArray
     partner: IntArray
-    """Rank of the communicator, ANY_SOURCE or NOBODY."""
+    """A rank of the communicator, ANY_SOURCE or NOBODY."""
     tag: IntArray
     root: IntArray
     bytes: IntArray
-    """Bytes of a message, or those that a collective sends."""
+    """Bytes of a message, or bytes that a collective sends."""
     received_bytes: IntArray
     """Bytes that a collective receives."""
     request: IntArray
 
 
 class MpiCalls(NamedTuple):
-    """Calls of one report, n of them. Most have one row; of a Sendrecv, the first row sends and the last receives."""
+    """n calls of one report. Most calls have one row. The first row of a Sendrecv sends, and the last row receives."""
 
     rows: MpiRows
     first: IntArray
@@ -59,7 +59,7 @@ class MpiCalls(NamedTuple):
     """Index of the last row of each call."""
 
     def take(self, at: npt.NDArray[np.generic]) -> MpiCalls:
-        """Return the calls at these indices, or those that a mask selects."""
+        """Return the calls at these indices, or the calls that a mask selects."""
         return MpiCalls(self.rows, self.first[at], self.last[at])
 
 
@@ -67,15 +67,15 @@ class MessageEnds(NamedTuple):
     """Sends or receives of one report: columns of n, times in ns."""
 
     place: IntArray
-    """Where it ended; where it was posted if its end was not recorded."""
+    """The place where it ended, or where it was posted if its end was not recorded."""
     posted_at: IntArray
-    """Place of the call that posted it."""
+    """The place of the call that posted it."""
     time: IntArray
-    """When a send began or a receive was posted."""
+    """The start of a send, or the posting of a receive."""
     done: IntArray
-    """When it ended; NULL if no wait or test that completed it was recorded."""
+    """The end; NULL if no wait or test that completed it was recorded."""
     completing: IntArray
-    """When the call began in which it ended; NULL where its end was not recorded."""
+    """The start of the call in which it ended; NULL if its end was not recorded."""
     communicator: IntArray
     partner: IntArray
     tag: IntArray
@@ -89,7 +89,7 @@ class MpiMessages:
     sends: MessageEnds
     receives: MessageEnds
     started_before: int = 0
-    """Number of started requests that were made before the capture began: they may be sends or receives."""
+    """Number of started requests that were made before the capture started. They may be sends or receives."""
 
 
 def read_messages(calls: MpiCalls) -> MpiMessages:
@@ -123,8 +123,9 @@ def read_messages(calls: MpiCalls) -> MpiMessages:
 def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, last: IntArray, done_row: IntArray) -> MessageEnds:
     """Make columns of sends or receives.
 
-    `calls` and `parameters` are the rows that post each and that have its parameters, and `last` is the last row of the
-    call: MPI_Sendrecv ends with its receive. `done_row` is the row that completes the request of each row, or -1.
+    For each send or receive, `calls` is the row that posts it, `parameters` the row with its parameters, and `last` the
+    last row of the call (MPI_Sendrecv ends with its receive). `done_row` is the row that completes the request of each
+    row, or -1.
     """
     immediate = rows.role[calls] & (IMMEDIATE | STARTS) != 0
     done = np.where(immediate, done_row[calls], last)
@@ -151,7 +152,7 @@ def _encode_requests(rows: MpiRows) -> IntArray:
 
 
 def _find_starts(rows: MpiRows) -> tuple[IntArray, IntArray]:
-    """Return (rows that start a persistent request, the row that made that request or -1)."""
+    """Return (rows that start a persistent request, the row that made each request or -1)."""
     codes = _encode_requests(rows)
     started = np.flatnonzero((codes >= 0) & (rows.role & STARTS != 0))
     makers = np.flatnonzero((codes >= 0) & (rows.role & (STARTS | COMPLETES) == 0))
@@ -161,7 +162,7 @@ def _find_starts(rows: MpiRows) -> tuple[IntArray, IntArray]:
 
 
 def _find_completions(rows: MpiRows) -> IntArray:
-    """Return the row that completes the request that each row makes or starts; -1 for none. Handles are reused."""
+    """Return the row that completes the request that each row makes or starts, or -1. Handles are reused."""
     codes = _encode_requests(rows)
     completing = np.flatnonzero((codes >= 0) & (rows.role & COMPLETES != 0))
     active = np.flatnonzero((codes >= 0) & (rows.role & COMPLETES == 0))

@@ -1,4 +1,4 @@
-"""MPI: calls on host threads with their parameters, communicators, and a line for each message with two known ends."""
+"""Reads MPI calls on host threads with their parameters, communicators, and messages with two known ends."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ from nsys2prv_ng.sources.mpi.parameters import (
     parse_rank,
 )
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
+from nsys2prv_ng.sources.shared.mappings import map_unambiguous
+from nsys2prv_ng.sources.shared.pairs import register_used
 from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
 _CALL = ("start", "end", "globalTid", "textId")
@@ -47,7 +49,7 @@ _MERGED = "merged into another row of the same call"
 
 @dataclass(frozen=True)
 class MpiJoinData:
-    """What `join` needs of one report."""
+    """The data of one report for `join`."""
 
     communicators: Communicators
     messages: MpiMessages
@@ -55,13 +57,13 @@ class MpiJoinData:
     """Names of ranks in the space RANK_NAMES."""
     call_names: list[str]
     initialised: IntArray
-    """Places of calls that initialised MPI; none if unsound rows were dropped, as calls since then may be missing."""
+    """Places of the calls that initialised MPI; none if unsound rows were dropped, because later calls may be lost."""
     finalised: IntArray
-    """Places of calls that finalised it."""
+    """Places of the calls that finalised MPI."""
 
 
 def read(reader: ReportReader) -> Result:
-    """Write an interval for each call, with its parameters. The rows of one call are merged into one interval."""
+    """Return an interval for each call, with its parameters. The rows of one call are merged into one interval."""
     columns, name, names = _gather(reader)
     result = Result(read=name.size)
     if not name.size:
@@ -74,7 +76,10 @@ def read(reader: ReportReader) -> Result:
     messages = read_messages(calls)
     initialised, finalised = (_find_places(rows, names, function) for function in ("MPI_Init", "MPI_Finalize"))
 
-    _add_evidence(reader, result, calls, names, messages, communicators, initialised.size > 0)
+    ranks = reader.metadata.ranks
+    result.evidence.collectives.append(collect_evidence(calls, names, communicators, ranks))
+    if initialised.size:  # otherwise the first messages may be missing, and the k-th sent is not the k-th received
+        result.evidence.messages.append(collect_messages(messages, reader.places, communicators, ranks))
     if result.dropped:
         initialised = initialised[:0]
     result.drop(_MERGED, name.size - calls.first.size)
@@ -87,7 +92,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _gather(reader: ReportReader) -> tuple[dict[str, IntArray], IntArray, list[str]]:
-    """Return all rows of a report's calls, whatever table they are in: columns, index of each name, distinct names."""
+    """Return the rows of a report's calls from all tables: columns, index of each name, distinct names."""
     tables = [reader.columns(table.name) for table in TABLES]
     columns = {name: np.concatenate([table[name] for table in tables]) for name in (*_CALL, *_PARAMETERS)}
     index, names = reader.names(columns["textId"])
@@ -103,7 +108,7 @@ def _gather(reader: ReportReader) -> tuple[dict[str, IntArray], IntArray, list[s
 def _make_rows(
     reader: ReportReader, communicators: Communicators, columns: dict[str, IntArray], name: IntArray, names: list[str]
 ) -> MpiRows:
-    """Make rows with places, roles, communicators and partners from columns as nsys writes them."""
+    """Make rows with places, roles, communicators and partners from nsys's columns."""
     tid, begin, handle = columns["globalTid"], columns["start"], columns["commHandle"]
     process, role = get_process(tid), np.array([get_role(name) for name in names], np.int64)[name]
     return MpiRows(
@@ -126,14 +131,14 @@ def _make_rows(
 
 
 def _translate_partners(remote: IntArray, role: IntArray, process: IntArray, mpich: set[int]) -> IntArray:
-    """Return partners with ANY_SOURCE and NOBODY for MPI's constants, which differ between implementations."""
+    """Return the partners, with ANY_SOURCE and NOBODY for MPI's constants, which differ between implementations."""
     any_source = np.where(np.isin(process, list(mpich)), -2, -1)
     is_any = (remote == any_source) & (role & SENDS == 0)
     return np.where((remote == NULL) | (remote >= 0), remote, np.where(is_any, ANY_SOURCE, NOBODY))
 
 
 def _find_calls(rows: MpiRows) -> MpiCalls:
-    """Return the first and last row of each call. A Sendrecv has two rows, first the send, then the receive."""
+    """Return the first and last row of each call. A Sendrecv has two rows: first the send, then the receive."""
     order = np.lexsort((rows.end, rows.name, rows.begin, rows.thread))
     same = np.ones(order.size, np.bool_)
     for column in (rows.thread, rows.begin, rows.name):
@@ -147,42 +152,21 @@ def _find_calls(rows: MpiRows) -> MpiCalls:
 
 
 def _find_places(rows: MpiRows, names: list[str], function: str) -> IntArray:
-    """Return the places of the rows of a function of MPI, under any name that has its value."""
+    """Return the places of the rows of an MPI function, under any name with the same value."""
     is_function = np.array([VALUES.get(name) == VALUES[function] for name in names], np.bool_)
     return rows.place[is_function[rows.name]]
 
 
-def _add_evidence(
-    reader: ReportReader,
-    result: Result,
-    calls: MpiCalls,
-    names: list[str],
-    messages: MpiMessages,
-    communicators: Communicators,
-    from_init: bool,
-) -> None:
-    """Add collectives and, if the capture has them from MPI_Init on, messages to the evidence on clocks.
-
-    Otherwise the first messages may be missing, and the k-th sent is not the k-th received.
-    """
-    ranks = reader.metadata.ranks
-    result.evidence.collectives.append(collect_evidence(calls, names, communicators, ranks))
-    if from_init:
-        result.evidence.messages.append(collect_messages(messages, reader.places, communicators, ranks))
-
-
 def _write(labels: Labels, result: Result, calls: MpiCalls, names: list[str], keys: list[str]) -> None:
-    """Add records and states of calls. `keys`: those of communicators."""
+    """Add records and states of calls. `keys`: the keys of communicators."""
     rows, name = calls.rows, calls.rows.name[calls.first]
     class_number = np.array([CLASSES.index(classify_call(text)) for text in names], np.int64)[name]
     for number in np.unique(class_number):
         here = class_number == number
-        used, position = np.unique(name[here], return_inverse=True)
-        ids = labels.name_ids(types.MPI_CALLS[CLASSES[number]].names, [names[i] for i in used])[position]
+        ids = register_used(labels, types.MPI_CALLS[CLASSES[number]].names, names, name[here])
         _write_class(labels, result, CLASSES[number], calls.take(here), ids, keys)
     state = np.array([get_state(text) for text in names], np.int64)[name]
-    place, begin, end = rows.place[calls.first], rows.begin[calls.first], rows.end[calls.last]
-    result.states.append(StateIntervals(place, begin, end, state))
+    result.add_states(rows.place[calls.first], rows.begin[calls.first], rows.end[calls.last], state)
 
 
 def _write_class(
@@ -190,7 +174,7 @@ def _write_class(
 ) -> None:
     """Add the records of the calls of one class.
 
-    Amounts end with their call, so calls that have the same kinds of amounts are written together.
+    Amounts are reset at the end of their call, so calls with the same kinds of amounts are written together.
     """
     handle = labels.handle(types.MPI_CALLS[call_class])
     make_pairs = make_collective_pairs if call_class == COLLECTIVE else make_message_pairs
@@ -211,12 +195,12 @@ def _write_class(
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Return the values of calls, ranks and communicators, which need all reports, and messages from task to task."""
-    reports = [(part, part.data) for part in parts if isinstance(part.data, MpiJoinData)]
+    """Return the values of calls, ranks and communicators, which depend on all reports, and messages between tasks."""
+    reports: list[tuple[JoinInput, MpiJoinData]] = [(part, part.data) for part in parts if part.data is not None]
     if not reports:
         return JoinResult()
     communicators = AllCommunicators(data.communicators for _, data in reports)
-    task_of_rank = _map_ranks_to_tasks(tree)
+    task_of_rank = map_unambiguous((rank, task) for task, rank in enumerate(tree.ranks) if rank is not None)
     call_names = {name for _, data in reports for name in data.call_names}
     calls = {name: Value(*value) for name, value in assign_values(call_names).items()}
     rank_names = {name for _, data in reports for name in data.rank_names}
@@ -238,19 +222,10 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     return joined
 
 
-def _map_ranks_to_tasks(tree: ObjectTree) -> dict[int, int]:
-    """Return the index of the task of each rank that only one task claims."""
-    claimed: dict[int, list[int]] = {}
-    for task, rank in enumerate(tree.ranks):
-        if rank is not None:
-            claimed.setdefault(rank, []).append(task)
-    return {rank: tasks[0] for rank, tasks in claimed.items() if len(tasks) == 1}
-
-
 def _assign_ranks(names: Iterable[str], communicators: AllCommunicators, tree: ObjectTree) -> dict[str, Value]:
     """Return the value of each rank of a communicator: its rank in the world plus one.
 
-    The values above those of ranks stand for an unknown rank, no process and any source.
+    Higher values stand for an unknown rank, no process and any source.
     """
     world = communicators.groups.get(WORLD)
     above = max([world.size if world else 0, *(rank + 1 for rank in tree.ranks if rank is not None)])
@@ -268,7 +243,7 @@ def _assign_ranks(names: Iterable[str], communicators: AllCommunicators, tree: O
 
 
 def _find_captured_time(reports: Sequence[tuple[JoinInput, MpiJoinData]], tree: ObjectTree) -> CapturedTime:
-    """Find the tasks that are in one report only, with every call since MPI_Init, and perhaps until MPI_Finalize."""
+    """Find the tasks in only one report that have every call since MPI_Init, and among them, until MPI_Finalize."""
     report_count: Counter[int] = Counter()
     initialised: set[int] = set()
     finalised: set[int] = set()

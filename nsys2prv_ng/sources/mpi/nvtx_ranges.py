@@ -1,4 +1,4 @@
-"""MPI calls of reports before nsys 2023.4: ranges of the NVTX domain "MPI", which have only a name and times."""
+"""Finds the MPI calls of reports before nsys 2023.4: ranges of the NVTX domain "MPI", with only a name and times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DOMAIN_CREATE = 75
 _DOMAIN = "MPI"
 _PREFIX = "MPI_"
 NAMES = re.compile(_PREFIX + ".*")
-"""Names of the ranges that are calls."""
+"""The names of the ranges that are calls."""
 
 
 class MpiRanges(NamedTuple):
@@ -39,7 +39,7 @@ class MpiRanges(NamedTuple):
 
 
 def find_mpi_ranges(reader: ReportReader) -> MpiRanges:
-    """Find the MPI calls among a report's ranges; there are none if the report has them in tables of their own."""
+    """Find the MPI calls among a report's ranges. There are none if the report has separate tables of calls."""
     none = MpiRanges(np.zeros(0, np.int64), np.zeros(0, np.int64), [])
     columns = reader.columns(NVTX)
     if not columns.rows or any(reader.columns(table).rows for table in EVENT_TABLES):
@@ -59,9 +59,9 @@ def find_mpi_ranges(reader: ReportReader) -> MpiRanges:
 
 
 def _read_texts(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
-    """Return (index into the texts for each row, distinct texts): a row's own text, else the registered one."""
+    """Return (index into the texts for each row, distinct texts): the inline text of a row, else the registered one."""
     index, registered = reader.names(columns["textId"][rows])
     by_id = pa.array(registered, pa.string()).take(pa.array(index))
-    own = columns.texts["text"].combine_chunks().take(pa.array(rows))
-    encoded = pc.coalesce(own, by_id).dictionary_encode()
+    inline = columns.texts["text"].combine_chunks().take(pa.array(rows))
+    encoded = pc.coalesce(inline, by_id).dictionary_encode()
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()

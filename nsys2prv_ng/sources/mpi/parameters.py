@@ -1,6 +1,7 @@
-"""The parameters of MPI calls as pairs of event type and value: partners, tags, roots, communicators and bytes.
+"""Makes pairs of event type and value for the parameters of MPI calls: partner, tag, root, communicator and bytes.
 
-Ranks and communicators are registered by name here. Their values need all reports, so the source's `join` gives them.
+Ranks and communicators are registered by name here. Their values depend on all reports, so the `join` of the source
+assigns them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
@@ -19,26 +20,27 @@ from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.mpi.calls import RECEIVES, SENDS
 from nsys2prv_ng.sources.mpi.messages import MpiCalls
+from nsys2prv_ng.sources.shared.pairs import make_number_pair, make_partial_pair, register_used
 
 RANK_NAMES, COMMUNICATOR_NAMES = types.MPI_PARTNER.names, types.MPI_COMMUNICATOR.names
-"""Name spaces of ranks of communicators and of communicators."""
+"""Name spaces of communicator ranks and of communicators."""
 
 
 class CallParameters(NamedTuple):
-    """Parameters of n calls: attributes are events at the start of a call, amounts are reset to 0 at its end."""
+    """Parameters of n calls: attributes are events at the start of a call, and amounts are reset to 0 at its end."""
 
     attributes: list[Pair]
     amounts: list[Pair]
 
 
 def parse_rank(name: str) -> tuple[str, int]:
-    """Return the communicator's key and the rank in it for a name in the space RANK_NAMES."""
+    """Return the key of the communicator and the rank in it, for a name in the space RANK_NAMES."""
     key, _, rank = name.rpartition(" ")
     return key, int(rank)
 
 
 def make_collective_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) -> CallParameters:
-    """Make pairs for root, communicator, and bytes sent and received by collectives. `keys`: those of communicators."""
+    """Make pairs for root, communicator, sent and received bytes of collectives. `keys`: the keys of communicators."""
     rows = calls.rows
     root, communicator = rows.root[calls.first], rows.communicator[calls.first]
     attributes = [
@@ -51,9 +53,9 @@ def make_collective_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) 
 
 
 def make_message_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) -> CallParameters:
-    """Make pairs for partner, tag, communicator and bytes of other calls. `keys`: those of communicators.
+    """Make pairs for partner, tag, communicator and bytes of other calls. `keys`: the keys of communicators.
 
-    The receiving half of a Sendrecv has event types of its own.
+    The receiving half of a Sendrecv has separate event types.
     """
     rows = calls.rows
     attributes = [
@@ -75,35 +77,22 @@ def make_message_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) -> 
 
 
 def _make_number_pairs(labels: Labels, event_type: EventType, values: IntArray) -> list[Pair]:
-    """Make a pair for the calls that have a value; none where no call has."""
-    present = values != NULL
-    return [Pair(labels.handle(event_type), values, present)] if present.any() else []
+    """Make a pair for the calls with a value; none if no call has one."""
+    return [make_number_pair(labels, event_type, values)] if (values != NULL).any() else []
 
 
 def _make_rank_pairs(
     labels: Labels, keys: Sequence[str], event_type: EventType, communicator: IntArray, rank: IntArray
 ) -> list[Pair]:
-    """Make a pair for the calls that have a rank, by the names that `parse_rank` reads; none where no call has."""
+    """Make a pair for the calls with a rank, with names for `parse_rank`; none if no call has one."""
     present = rank != NULL
-    codes, first = encode_rows(communicator[present], rank[present])
-    distinct = zip(communicator[present][first].tolist(), rank[present][first].tolist(), strict=True)
-    names = [f"{keys[index]} {local}" for index, local in distinct]
-    return _make_name_pairs(labels, event_type, present, codes, names)
+    codes, distinct = find_distinct_rows(communicator[present], rank[present])
+    ids = labels.name_ids(event_type.names, [f"{keys[index]} {local}" for index, local in distinct])[codes]
+    return [make_partial_pair(labels, event_type, ids, present)] if ids.size else []
 
 
 def _make_communicator_pairs(labels: Labels, keys: Sequence[str], event_type: EventType, calls: MpiCalls) -> list[Pair]:
-    """Make a pair for the calls that have a communicator; none where no call has."""
+    """Make a pair for the calls with a communicator; none if no call has one."""
     present = calls.rows.has_communicator[calls.first]
-    used, codes = np.unique(calls.rows.communicator[calls.first][present], return_inverse=True)
-    return _make_name_pairs(labels, event_type, present, codes, [keys[index] for index in used])
-
-
-def _make_name_pairs(
-    labels: Labels, event_type: EventType, present: BoolArray, codes: IntArray, names: Sequence[str]
-) -> list[Pair]:
-    """Make a pair for the `present` calls; `codes` are their indices into the names. None where there are no names."""
-    if not names:
-        return []
-    ids = np.zeros(present.size, np.int64)
-    ids[present] = labels.name_ids(event_type.names, names)[codes]
-    return [Pair(labels.handle(event_type), ids, present)]
+    ids = register_used(labels, event_type.names, keys, calls.rows.communicator[calls.first][present])
+    return [make_partial_pair(labels, event_type, ids, present)] if ids.size else []

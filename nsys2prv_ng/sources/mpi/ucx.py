@@ -1,9 +1,8 @@
-"""UCX: calls of its protocol layer UCP on host threads, and the transfers that some of them start.
+"""Reads calls of UCX's protocol layer UCP on host threads, and the transfers that some of these calls start.
 
-A call that submits a transfer is short; the transfer lasts until UCP calls back that it is complete (the User Guide's
+A call that submits a transfer is short. The transfer lasts until UCP calls back that it is complete (User Guide,
 chapter on UCX). Transfers of a thread overlap, so they have lanes. Reports do not record which receive meets which
-send, so there are no lines. No capture with UCX events was at hand: the tables are those of real exports without
-events.
+send, so there are no lines. No capture with UCX events was available: the tables follow real exports without events.
 """
 
 from __future__ import annotations
@@ -25,34 +24,36 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
+from nsys2prv_ng.sources.shared.mappings import map_unambiguous
+from nsys2prv_ng.sources.shared.pairs import make_number_pair, make_partial_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
 _COLUMNS = ("start", "end", "globalTid", "textId")
 _MESSAGE = {"packedSize": NULL, "tag": NULL, "peerWorkerUid": NULL}
-CALLS = Table("UCP_EVENTS", _COLUMNS)
+CALLS = Table("UCP_EVENTS", _COLUMNS, _MESSAGE)
 SUBMISSIONS = Table("UCP_SUBMIT_EVENTS", _COLUMNS, _MESSAGE)
 TRANSFERS = Table("UCP_PROGRESS_EVENTS", _COLUMNS, _MESSAGE)
 WORKERS = Table("UCP_WORKERS", ("globalTid", "workerUid"))
 
 
 class Workers(NamedTuple):
-    """Workers of UCP in one report, by name."""
+    """UCP workers in one report, by name."""
 
     peers: list[str]
-    """Workers that the report's calls have as peers."""
+    """Workers that are peers of the report's calls."""
     process: dict[str, int]
-    """Process of each worker of the report's own processes."""
+    """Process of each worker in this report."""
 
 
 def read(reader: ReportReader) -> Result:
-    """Write an interval for each call, nested as calls are, and one on a lane for each transfer."""
+    """Return an interval for each call, nested as calls are, and one on a lane for each transfer."""
     result = Result()
     _add_calls(reader, result)
     _add_transfers(reader, result)
-    own = reader.columns(WORKERS.name)
-    names, processes = map(_name_worker, own["workerUid"].tolist()), get_process(own["globalTid"]).tolist()
+    workers = reader.columns(WORKERS.name)
+    names, processes = map(_name_worker, workers["workerUid"].tolist()), get_process(workers["globalTid"]).tolist()
     peers = list(reader.labels.names.get(types.UCX_PEER.names, {}))
     result.join_data = Workers(peers, dict(zip(names, processes, strict=True)))
     return result
@@ -60,11 +61,9 @@ def read(reader: ReportReader) -> Result:
 
 def _add_calls(reader: ReportReader, result: Result) -> None:
     """Add an interval for each call."""
-    plain, submitting = (reader.columns(table.name) for table in (CALLS, SUBMISSIONS))
-    columns = {name: np.concatenate([plain[name], submitting[name]]) for name in _COLUMNS}
-    nothing = np.full(plain.rows, NULL, np.int64)
-    columns |= {name: np.concatenate([nothing, submitting[name]]) for name in _MESSAGE}
-    result.read += plain.rows + submitting.rows
+    tables = [reader.columns(table.name) for table in (CALLS, SUBMISSIONS)]
+    columns = {name: np.concatenate([table[name] for table in tables]) for name in (*_COLUMNS, *_MESSAGE)}
+    result.read += sum(table.rows for table in tables)
     rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
     if not rows.size:
         return
@@ -75,9 +74,9 @@ def _add_calls(reader: ReportReader, result: Result) -> None:
     handle = labels.handle(types.UCX_CALL)
     opening = [
         Pair(handle, _read_names(reader, text)),
-        Pair(labels.handle(types.UCX_BYTES), size, size != NULL),
-        Pair(labels.handle(types.UCX_TAG), tag, tag != NULL),
-        Pair(labels.handle(types.UCX_PEER), _read_peers(reader, peer), peer != NULL),
+        make_number_pair(labels, types.UCX_BYTES, size),
+        make_number_pair(labels, types.UCX_TAG, tag),
+        _make_peer_pair(reader, peer),
     ]
     place = reader.places.threads(thread, application=True)
     result.records.append(make_intervals(place, begin, end, opening, [handle]))
@@ -96,27 +95,25 @@ def _add_transfers(reader: ReportReader, result: Result) -> None:
     result.drop(f"more than {types.UCX_LANES} transfers at a time on its thread", int(beyond.sum()))
     names = _read_names(reader, text)
     place = reader.places.threads(thread, application=True)
-    bytes_handle = reader.labels.handle(types.UCX_TRANSFER_BYTES)
     for lane in np.unique(lanes[~beyond]):
         here = np.flatnonzero(lanes == lane)
         handle = reader.labels.handle(types.UCX_TRANSFERS[lane])
-        opening = [Pair(handle, names[here]), Pair(bytes_handle, size[here], size[here] != NULL)]
+        opening = [Pair(handle, names[here]), make_number_pair(reader.labels, types.UCX_TRANSFER_BYTES, size[here])]
         result.records.append(make_intervals(place[here], begin[here], end[here], opening, [handle]))
 
 
 def _read_names(reader: ReportReader, text: IntArray) -> IntArray:
-    """Return the ids of the names of calls and transfers, which share them."""
+    """Return the ids of the names of calls and transfers, which share a name space."""
     index, names = reader.names(text)
     return reader.labels.name_ids(types.UCX_CALL.names, names)[index]
 
 
-def _read_peers(reader: ReportReader, peer: IntArray) -> IntArray:
-    """Return the ids of the workers that messages go to or come from; 0 where they are not recorded."""
-    ids = np.zeros(peer.size, np.int64)
+def _make_peer_pair(reader: ReportReader, peer: IntArray) -> Pair:
+    """Make the pair for the recorded workers that messages go to or come from."""
     known = peer != NULL
     index, uids = find_distinct(peer[known])
-    ids[known] = reader.labels.name_ids(types.UCX_PEER.names, map(_name_worker, uids.tolist()))[index]
-    return ids
+    ids = reader.labels.name_ids(types.UCX_PEER.names, map(_name_worker, uids.tolist()))[index]
+    return make_partial_pair(reader.labels, types.UCX_PEER, ids, known)
 
 
 def _name_worker(uid: int) -> str:
@@ -124,22 +121,22 @@ def _name_worker(uid: int) -> str:
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Return the values of workers: the number and name of the task that has the worker, where a report records it."""
-    owners: dict[str, set[int]] = {}
+    """Return the values of workers: the number and name of the task with the worker, if a report records it."""
+    owners: list[tuple[str, int]] = []
     peers: set[str] = set()
     for part in parts:
-        assert isinstance(part.data, Workers)
-        peers.update(part.data.peers)
+        workers: Workers = part.data
+        peers.update(workers.peers)
         task_of_process = {
             place.process: int(tree.task_of_row[row])
             for place, row in zip(part.places.all, part.rows.tolist(), strict=True)
             if isinstance(place, Thread) and row >= 0
         }
-        for worker, process in part.data.process.items():
+        for worker, process in workers.process.items():
             if process in task_of_process:
-                owners.setdefault(worker, set()).add(task_of_process[process])
-    # Uids need not differ between nodes: one that several tasks have stands for none of them.
-    task_of_worker = {worker: min(tasks) for worker, tasks in owners.items() if len(tasks) == 1}
+                owners.append((worker, task_of_process[process]))
+    # Uids may be the same on two nodes: a uid of several tasks stands for none of them.
+    task_of_worker = map_unambiguous(owners)
     values = {worker: Value(task + 1, tree.model.tasks[task].name) for worker, task in task_of_worker.items()}
     others = sorted(peers - set(values))
     values |= {name: Value(len(tree.model.tasks) + i, name) for i, name in enumerate(others, 1)}

@@ -1,4 +1,4 @@
-"""NCCL's calls in a report: ranges of the NVTX domain NCCL, with their payloads."""
+"""Reads the NCCL calls of a report: ranges of the NVTX domain NCCL, with their payloads."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ COLLECTIVES = frozenset(
     )
 )
 _COMMUNICATING = COLLECTIVES | {SEND, RECEIVE, "ncclPutSignal", "ncclSignal", "ncclWaitSignal"}
-"""Calls that have a payload in every version of NCCL that writes payloads."""
+"""Calls with a payload in every version of NCCL that writes payloads."""
 COMMUNICATING = re.compile("|".join(sorted(_COMMUNICATING)))
 
 COLLECTIVE, SENDING, RECEIVING = range(3)
-"""Direction of a call. One-sided calls, which name a peer, are sending."""
+"""Direction of a call. One-sided calls, which name a peer, count as sending."""
 
 _PAYLOAD_COLUMNS = ("communicator", "bytes", "operation", "root", "peer", "rank", "ranks", "devices")
 
 _NO_PAYLOAD = "call without payload: the export has none"
 _REMEDY = f"{_NO_PAYLOAD}, make it with nsys export"
 WITHOUT_PAYLOAD = frozenset((_NO_PAYLOAD, f"{_REMEDY} {JSON_OPTION}", f"{_REMEDY} {BLOBS_OPTION}"))
-"""Reasons to drop a call that mean that the export lacks the payloads of calls."""
+"""Reasons to drop a call because the export lacks the payloads of calls."""
 _NOT_UNDERSTOOD = "call with a payload that is not understood"
 
 
 class NcclRanges(NamedTuple):
-    """The ranges of n calls; those of a thread nest. Sorted by thread and begin, the outer first. Times in ns."""
+    """The ranges of n calls, which nest on each thread. Sorted by thread and start, outer ranges first. Times in ns."""
 
     global_tid: IntArray
     begin: IntArray
@@ -70,22 +70,23 @@ class NcclRanges(NamedTuple):
 
 @dataclass(frozen=True)
 class NcclCalls:
-    """NCCL's calls in a report, including those that only start or end a group."""
+    """The NCCL calls of a report, including calls that only start or end a group."""
 
     ranges: NcclRanges
     names: list[str]
     group: IntArray
-    """Number of the group that launches each call's kernels; a call outside groups is a group of its own."""
+    """Number of the group that launches each call's kernels. A call outside groups forms a group alone."""
     shown: IntArray
-    """Indices of the calls with a payload that is understood."""
+    """Indices of the calls whose payload is understood."""
     payload: Payloads
     """Payloads of the shown calls."""
 
 
 def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
-    """Return NCCL's calls that have a thread and sound times and nest.
+    """Return the NCCL calls that have a thread and sound times and that nest.
 
-    `result` counts the calls that move data or have a payload as read, and those of them that are not shown as dropped.
+    `result` counts the calls that move data or have a payload as read. If such a call is not shown, it counts as
+    dropped.
     """
     columns = reader.columns(NVTX)
     rows, name, names = _find_rows(reader)
@@ -113,11 +114,13 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     kept = kept[np.lexsort((-end[kept], begin[kept], tid[kept]))]
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(payload.understood[kept])
-    return NcclCalls(ranges, names, _find_groups(ranges, names), shown, payload.take(kept[shown]))
+    step = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(text, 0) for text in names], np.int64)
+    group = np.asarray(_number_groups(ranges.global_tid, step[ranges.name]), np.int64)
+    return NcclCalls(ranges, names, group, shown, payload.take(kept[shown]))
 
 
 def _explain_no_payload(reader: ReportReader) -> str:
-    """Return why calls have no payload: if the report has the layout of payloads, the export omits them."""
+    """Return why calls have no payload. If the report contains the layout of payloads, the export omits them."""
     option = choose_payload_option(reader.metadata.schema_version) if reader.has(SCHEMAS.name) else None
     return f"{_REMEDY} {option}" if option else _NO_PAYLOAD
 
@@ -125,8 +128,8 @@ def _explain_no_payload(reader: ReportReader) -> str:
 def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:
     """Return (rows of NCCL's calls, index of each into the names, names).
 
-    NCCL's domain is found by its name. A capture that began after the domain was made lacks the name: then ranges in
-    unnamed domains are NCCL's if their names start with nccl.
+    NCCL's domain is found by its name. A capture that started after the domain was created lacks the name. Then ranges
+    in unnamed domains belong to NCCL if their names start with nccl.
     """
     columns, texts = reader.columns(NVTX), reader.once(read_nvtx_events).texts
     kind, domain, process = columns["eventType"], columns["domainId"], get_process(columns["globalTid"])
@@ -141,11 +144,11 @@ def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:
 
 
 def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
-    """Make a table of the calls that are shown: who, when and what.
+    """Make a table of the shown calls: who made them, when, and what they do.
 
-    NULL stands for what a payload does not have, -1 for no communicator. `direction` is one of the constants above.
-    `sequence` numbers the calls of a process on a communicator, in a direction and with a peer, from 1 in the order of
-    their begin; it is 0 for calls that are neither collectives nor messages. Times in ns.
+    NULL stands for a missing field of a payload, -1 for no communicator. `direction` is one of the constants above.
+    `sequence` numbers the calls of a process with the same communicator, direction and peer from 1, in the order of
+    their starts. It is 0 for calls that are neither collectives nor messages. Times in ns.
     """
     ranges, payload = calls.ranges.take(calls.shown), calls.payload
     names = np.array(calls.names, dtype=object)[ranges.name]
@@ -171,15 +174,9 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
     return table
 
 
-def _find_groups(ranges: NcclRanges, names: list[str]) -> IntArray:
-    """Return the number of the group of each range."""
-    role = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(name, 0) for name in names], np.int64)
-    return np.asarray(_number_groups(ranges.global_tid, role[ranges.name]), np.int64)
-
-
 @compiled
 def _number_groups(tid: IntArray, step: IntArray) -> IntArray:
-    """Number groups. They nest: one lasts from the outermost start (step 1) of a thread to its end (step -1)."""
+    """Number groups. They nest: a group lasts from the outermost start (step 1) of a thread to its end (step -1)."""
     group = np.empty(tid.size, np.int64)
     depth, count = 0, 0
     for i in range(tid.size):
@@ -193,7 +190,7 @@ def _number_groups(tid: IntArray, step: IntArray) -> IntArray:
 
 
 def find_sizes(table: pd.DataFrame, communicators: int) -> list[int]:
-    """Return the number of ranks of each communicator, as any call records it; 0 where none does."""
+    """Return the number of ranks of each communicator, if any call records it, else 0."""
     sizes = np.zeros(communicators, np.int64)
     for column in ("ranks", "devices"):
         known = table[(table["communicator"] >= 0) & (table[column] != NULL)]

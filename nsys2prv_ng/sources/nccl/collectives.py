@@ -1,7 +1,8 @@
-"""Evidence for the alignment of clocks: a collective ends on the GPUs of all its ranks at about the same time.
+"""Collects evidence for the alignment of clocks from NCCL's kernels.
 
-A receive ends when its data has arrived, a while after its send has handed it to the network. Calls on the host are no
-evidence: they return when the kernel has been launched.
+A collective ends on the GPUs of all its ranks at about the same time. A receive ends when its data has arrived, a while
+after its send has handed the data to the network. Calls on the host are not evidence, because they return when the
+kernel has been launched.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
     LOOSE,
-    OTHER,
     SYNCHRONISING,
     TO_ROOT,
     Collectives,
     Evidence,
+    RankMessages,
     get_kinds,
 )
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.metadata import PID_MASK
-from nsys2prv_ng.sources.nccl.calls import COLLECTIVES, find_sizes
+from nsys2prv_ng.report.metadata import PID_MASK, Metadata
+from nsys2prv_ng.sources.nccl.calls import COLLECTIVES, RECEIVING, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, NcclKernels, parse_function
 
 _KINDS = {
@@ -34,7 +35,7 @@ _KINDS = {
     **dict.fromkeys(("ncclReduce", "ncclGather"), TO_ROOT),
 }
 _SYNCHRONISING_FUNCTIONS = [parse_function(name) for name in ("ncclAllReduce", "ncclAllGather", "ncclReduceScatter")]
-"""ncclAlltoAll runs in kernels of sends and receives."""
+"""Not ncclAlltoAll, which runs in kernels of sends and receives."""
 
 
 def collect_evidence(
@@ -47,10 +48,10 @@ def collect_evidence(
 ) -> Evidence:
     """Return the collectives of one report, with the times of their kernels.
 
-    `table` has the calls: process, name as an index into `names`, communicator as one into `communicators` or -1,
-    bytes, root, and the caller's rank where a call records it. `pairs` has indices of kernels and of the calls that
-    they carry out. Where no call records its communicator, kernels count in the order in which they ran on each stream,
-    as do those that CUDA graphs launch. Kernels that are in no collective are in a table of their own.
+    `table` contains the calls: process, name (index into `names`), communicator (index into `communicators`, or -1),
+    bytes, root, and the caller's rank if a call records it. `pairs` contains indices of kernels and of the calls that
+    they carry out. If no call records its communicator, kernels are compared in the order in which they ran on each
+    stream, and so are kernels that CUDA graphs launch. Kernels outside collectives are in a separate table.
     """
     process, device = _find_owners(places, kernel.place)
     member, first = encode_rows(process, device)
@@ -68,15 +69,17 @@ def collect_evidence(
         counted[at] = True
     sizes = _find_call_sizes(kernel, table, only)
     kinds = ("stream", ~in_graph & ~usable.any(), False), ("graph stream", in_graph, True)
-    for name, chosen, are_of_graphs in kinds:
+    for name, chosen, are_in_graphs in kinds:
         at = _choose_by_sequence(kernel, sizes, chosen)
         if at.size:
-            own = _collect_by_sequence(kernel, member, sizes, at, name)
-            tables.append(own._replace(in_graphs=are_of_graphs))
+            by_sequence = _collect_by_sequence(kernel, member, sizes, at, name)
+            tables.append(by_sequence._replace(in_graphs=are_in_graphs))
             counted[at] = True
+    # The other kernels match no operation.
     loose = np.flatnonzero(~counted & (kernel.place >= 0))
     if loose.size:
-        tables.append(_collect_loose(kernel, member, loose))
+        no_communicator, any_size = np.zeros(loose.size, np.int64), np.full(loose.size, ANY_SIZE, np.int64)
+        tables.append(_make_table(kernel, member, loose, ["nccl"], no_communicator, any_size, LOOSE))
     return Evidence([rows._replace(owners=owners) for rows in tables])
 
 
@@ -89,23 +92,20 @@ def _collect_by_call(
     call: pd.DataFrame,
     at: IntArray,
 ) -> Collectives:
-    """Return kernels (indices `at`) with the payloads of the calls that they carry out, one call each."""
-    root, own = call["root"].to_numpy(np.int64), _find_own_ranks(table, call)
-    size = call["bytes"].to_numpy(np.int64)
-    kind = get_kinds(names, _KINDS)[call["name"].to_numpy(np.int64)]
-    rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
-    kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
+    """Return kernels (indices `at`) with the payloads of the calls that they carry out, one for each kernel."""
+    root, rank = call["root"].to_numpy(np.int64), _find_callers_ranks(table, call)
+    operation, size = call["name"].to_numpy(np.int64), call["bytes"].to_numpy(np.int64)
     return Collectives(
         communicators=[f"nccl {name}" for name in communicators],
         operations=names,
         communicator=call["communicator"].to_numpy(np.int64),
-        operation=call["name"].to_numpy(np.int64),
+        operation=operation,
         bytes=np.where(size == NULL, ANY_SIZE, size),
         member=member[at],
         begin=kernel.begin[at],
         end=kernel.end[at],
-        kind=kind,
-        is_root=root == own,
+        kind=get_kinds(_KINDS, names, operation, size, root, rank),
+        is_root=root == rank,
         has_communicator=np.ones(at.size, np.bool_),
         place=kernel.place[at],
         sizes=find_sizes(table, len(communicators)),
@@ -113,7 +113,7 @@ def _collect_by_call(
 
 
 def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the process and device of each kernel; -1 for one without a place."""
+    """Return the process and device of each kernel; -1 for a kernel without a place."""
     used, position = np.unique(place, return_inverse=True)
     owners = []
     for number in used.tolist():
@@ -123,8 +123,8 @@ def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
     return process[position], device[position]
 
 
-def _find_own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
-    """Return the caller's rank in the communicator of each call, as any call of the process records it; else NULL."""
+def _find_callers_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
+    """Return the caller's rank in the communicator of each call, if any call of the process records it, else NULL."""
     known = table.loc[table["rank"] != NULL, ["process", "communicator", "rank"]].drop_duplicates()
     known = known[~known.duplicated(["process", "communicator"], keep=False)]
     ranks = call[["process", "communicator"]].merge(known, on=["process", "communicator"], how="left")["rank"]
@@ -132,7 +132,7 @@ def _find_own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
 
 
 def _find_call_sizes(kernel: NcclKernels, table: pd.DataFrame, pairs: pd.DataFrame) -> IntArray:
-    """Return the bytes of the call of each kernel, or ANY_SIZE."""
+    """Return the bytes of the call of each kernel; ANY_SIZE if they are unknown."""
     size = np.full(kernel.begin.size, ANY_SIZE, np.int64)
     call_size = table["bytes"].to_numpy(np.int64)[pairs["call"].to_numpy(np.int64)]
     size[pairs["kernel"].to_numpy(np.int64)] = np.where(call_size == NULL, ANY_SIZE, call_size)
@@ -140,26 +140,20 @@ def _find_call_sizes(kernel: NcclKernels, table: pd.DataFrame, pairs: pd.DataFra
 
 
 def _choose_by_sequence(kernel: NcclKernels, size: IntArray, chosen: BoolArray) -> IntArray:
-    """Return the indices of chosen kernels that all ranks of a communicator run, in order of time."""
+    """Return the indices of the chosen kernels that all ranks of a communicator run, in order of time."""
     synchronises = np.isin(kernel.function, _SYNCHRONISING_FUNCTIONS) & (size != 0)
     at = np.flatnonzero((kernel.place >= 0) & synchronises & chosen)
     return at[np.argsort(kernel.begin[at], kind="stable")]
 
 
 def _collect_by_sequence(kernel: NcclKernels, member: IntArray, size: IntArray, at: IntArray, name: str) -> Collectives:
-    """Return kernels (indices `at`) by stream; streams of a rank are numbered by their first kernels."""
+    """Return kernels (indices `at`) by stream. The streams of a rank are numbered by their first kernels."""
     streams = pd.DataFrame({"member": member[at], "place": kernel.place[at]})
     distinct = streams.drop_duplicates()
     distinct = distinct.assign(stream=distinct.groupby("member").cumcount())
     stream = streams.merge(distinct, on=["member", "place"], how="left")["stream"].to_numpy(np.int64)
     names = [f"nccl {name} {number}" for number in range(int(stream.max(initial=-1)) + 1)]
     return _make_table(kernel, member, at, names, stream, size[at], SYNCHRONISING)
-
-
-def _collect_loose(kernel: NcclKernels, member: IntArray, at: IntArray) -> Collectives:
-    """Return kernels (indices `at`) by which no operation can be matched."""
-    communicator, size = np.zeros(at.size, np.int64), np.full(at.size, ANY_SIZE, np.int64)
-    return _make_table(kernel, member, at, ["nccl"], communicator, size, LOOSE)
 
 
 def _make_table(
@@ -186,4 +180,41 @@ def _make_table(
         has_communicator=np.zeros(at.size, np.bool_),
         place=kernel.place[at],
         sizes=[0] * len(communicators),
+    )
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+def collect_messages(
+    metadata: Metadata, communicators: list[str], table: pd.DataFrame, kernel: NcclKernels, pairs: pd.DataFrame
+) -> RankMessages:
+    """Return the sends and receives of one report, with the times of their kernels.
+
+    `table` contains the calls, `pairs` the indices of kernels and of the calls that they carry out. A kernel that
+    carries out several messages ends with the last, so it does not show when each message handed over its data.
+    """
+    used = table.loc[table["communicator"] >= 0, ["communicator", "process", "rank"]].drop_duplicates()
+    processes = [int(process) for process in used["process"].unique()]
+    ranks = {process: metadata.find_rank(process, alone=len(processes) == 1) for process in processes}
+    is_message = (table["is_message"] & (table["peer"] != NULL) & (table["communicator"] >= 0)).to_numpy(np.bool_)
+    shares = pairs["kernel"].duplicated(keep=False).to_numpy(np.bool_)
+    has_one_kernel = ~pairs["call"].duplicated(keep=False).to_numpy(np.bool_)
+    rows = np.flatnonzero(has_one_kernel & is_message[pairs["call"].to_numpy(np.int64)])
+    call, at = table.iloc[pairs["call"].to_numpy(np.int64)[rows]], pairs["kernel"].to_numpy(np.int64)[rows]
+    is_send = call["direction"].to_numpy() != RECEIVING
+    return RankMessages(
+        communicators=communicators,
+        sizes=find_sizes(table, len(communicators)),
+        uses=[(int(c), int(p), int(rank)) for c, p, rank in used.to_numpy().tolist()],
+        job_ranks={process: rank for process, rank in ranks.items() if rank is not None},
+        job_size=metadata.job_size,
+        communicator=call["communicator"].to_numpy(np.int64),
+        process=call["process"].to_numpy(np.int64),
+        peer=call["peer"].to_numpy(np.int64),
+        is_send=is_send,
+        order=call["begin"].to_numpy(np.int64),
+        time=np.where(is_send, kernel.begin[at], kernel.end[at]),
+        handed=np.where(shares[rows], NULL, kernel.end[at]),
+        bytes=call["bytes"].to_numpy(np.int64),
     )

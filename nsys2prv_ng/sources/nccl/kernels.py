@@ -1,15 +1,16 @@
-"""NCCL's kernels, and the calls that each carries out.
+"""Reads NCCL's kernels, and finds the calls that each kernel carries out.
 
-A kernel belongs to the call within which it was launched: on the thread of the call and during its range. Calls between
-the outermost ncclGroupStart and ncclGroupEnd of a thread are only collected there; ncclGroupEnd launches their kernels.
-If a group launched several kernels, each of them has
+A kernel belongs to the call within which it was launched, on the thread of the call and during its range. Between the
+outermost ncclGroupStart and ncclGroupEnd of a thread, calls are only collected; ncclGroupEnd launches their kernels. If
+a group launched several kernels, each kernel gets
 
-- the calls of its own function (SendRecv for sends and receives), which its name contains, where there are any;
-- a part of those calls, where several kernels have the same function (one for each device of a process, or for each
-  communicator): an equal share of equal calls, as the devices of a process make the same collective calls; else the
-  calls of one communicator, in the order of their first calls; else consecutive calls in equal parts, in the order of
-  devices;
-- all calls of its function if none of these comes out even: reports do not record which of them are its own.
+- the calls of the function in its name (SendRecv for sends and receives), if there are any;
+- a part of these calls if several kernels have the same function (one for each device of a process, or for each
+  communicator): an equal share of equal calls, because the devices of a process make the same collective calls; else
+  the calls of one communicator, in the order of their first calls; else consecutive calls in equal parts, in the order
+  of devices;
+- all calls of its function if no such division comes out even, because reports do not record which calls it carries
+  out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
-from nsys2prv_ng.sources.cuda.kernels import mark_nccl
+from nsys2prv_ng.sources.cuda.kernels import is_nccl
 from nsys2prv_ng.sources.nccl.calls import NcclRanges
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
@@ -38,9 +39,9 @@ NO_FUNCTION = -1
 
 
 def parse_function(name: str) -> int:
-    """Return the index into FUNCTIONS for the name of a call or kernel; NO_FUNCTION if it has none.
+    """Return the index into FUNCTIONS for the name of a call or kernel; NO_FUNCTION if the name contains none.
 
-    ncclDevKernel_Generic has none.
+    ncclDevKernel_Generic contains none.
     """
     match = _FUNCTION.search(name)
     text = _FUNCTION_OF_CALL.get(name) or (match.group() if match else "")
@@ -48,31 +49,31 @@ def parse_function(name: str) -> int:
 
 
 class NcclKernels(NamedTuple):
-    """n kernels of NCCL. Times in ns."""
+    """n NCCL kernels. Times in ns."""
 
     place: IntArray
-    """-1 for a kernel without a place, which was dropped."""
+    """-1 for a dropped kernel."""
     begin: IntArray
     end: IntArray
     device: IntArray
     function: IntArray
     """Index into FUNCTIONS, or NO_FUNCTION."""
     range: IntArray
-    """Index of the innermost range in which it was launched; -1 where there is none."""
+    """Index of the innermost range in which the kernel was launched; -1 if there is none."""
     called: BoolArray
-    """Whether the CUDA call that launched it was recorded."""
+    """Whether the CUDA call that launched the kernel was recorded."""
     graph_node: IntArray
-    """Node of the CUDA graph that it is; NULL if it is none."""
+    """The node of a CUDA graph that the kernel is; NULL if it is not a node."""
 
 
 def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
-    """Read NCCL's kernels, and find the call of NCCL in which each was launched."""
+    """Read NCCL's kernels, and find the NCCL call in which each kernel was launched."""
     columns = reader.columns(KERNEL)
     if not columns.rows:
         none = np.zeros(0, np.int64)
         return NcclKernels(none, none, none, none, none, none, np.zeros(0, np.bool_), none)
     index, names = reader.names(columns["shortName"])
-    rows = np.flatnonzero(np.array([mark_nccl(name) for name in names], np.bool_)[index])
+    rows = np.flatnonzero(np.array([is_nccl(name) for name in names], np.bool_)[index])
     recorded = reader.once(launch_calls.read_recorded_calls)
     call = reader.once(launch_calls.find_launches)[KERNEL][rows]
     known = np.flatnonzero(call >= 0)
@@ -99,9 +100,9 @@ class SharedCalls(NamedTuple):
     group: IntArray
     function: IntArray
     kind: IntArray
-    """Any number, the same for calls that agree in name and payload."""
+    """A number that is the same for calls with the same name and payload."""
     communicator: IntArray
-    """Any number that stands for the communicator."""
+    """A number that stands for the communicator."""
 
 
 class SharedKernels(NamedTuple):
@@ -122,7 +123,7 @@ def assign_calls(calls: SharedCalls, kernels: SharedKernels) -> tuple[IntArray, 
     kernel["kernel"] = np.arange(len(kernel))
     kernel = kernel.iloc[np.lexsort((kernels.begin, kernels.device, kernels.group))]
 
-    # Candidates: kernels of the same function, or all of the group for a call with a function that no kernel has.
+    # Candidates: kernels of the same function, or all kernels of the group if none has the function of the call.
     keys = ["group", "function"]
     by_function = pd.MultiIndex.from_frame(kernel[keys])
     named = pd.MultiIndex.from_frame(call[keys]).isin(by_function)
@@ -141,7 +142,7 @@ def assign_calls(calls: SharedCalls, kernels: SharedKernels) -> tuple[IntArray, 
 
 
 def _find_positions(call: pd.DataFrame, keys: list[str]) -> IntArray:
-    """Return the position, among its candidates, of the kernel that carries out each call; -1 for all of them."""
+    """Return the position, among the candidates, of the kernel that carries out each call; -1 for all candidates."""
     groups = call.groupby(keys)
     among, order = call["kernels"], groups.cumcount()
     equal = call.groupby([*keys, "kind"])

@@ -1,8 +1,8 @@
-"""NCCL over all reports: communicators, the tasks of their ranks, and messages between ranks.
+"""Joins NCCL over all reports: communicators, the tasks of their ranks, and messages between ranks.
 
-A communicator has a 64-bit id that all its ranks agree on. Its ranks need not be those of the job: the calls that make
-or end it record which task is its rank r. The ranks that no such call in the reports records go to the members left
-over, in the order of tasks, if no member is missing.
+All ranks of a communicator use the same 64-bit id. Its ranks may differ from the ranks of the job: the calls that
+create or end it record which task is its rank r. If the reports contain no such call for some ranks, these ranks go to
+the remaining members, in the order of tasks, provided that no member is missing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import MessagePairs
-from nsys2prv_ng.operations.ranks import fill_in_order
+from nsys2prv_ng.operations.ranks import fill_in_order, find_rank
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.records.columns import make_communications
@@ -34,30 +35,30 @@ MESSAGES = "nccl_messages"
 
 @dataclass(frozen=True)
 class NcclJoinData:
-    """What `join` needs of one report.
+    """The data of one report for `join`.
 
-    Communicators are indices into `communicators`; times in ns; NULL for what is not recorded.
+    Communicators are indices into `communicators`, times are in ns, and NULL stands for an unrecorded value.
     """
 
     communicators: list[str]
     operations: list[str]
     rank_names: list[str]
-    """Names of ranks of communicators in the space RANK_NAMES."""
+    """Names of communicator ranks in the space RANK_NAMES."""
     uses: pd.DataFrame
-    """communicator, place, rank, ranks, devices, begin: what calls on each thread record, and when first."""
+    """communicator, place, rank, ranks, devices, begin: values that calls on each thread record, and when first."""
     messages: pd.DataFrame
-    """communicator, caller (place of the thread), peer, receives, bytes, order (time of the call); place, begin, end:
-    of the kernel that carries it out, else of the call."""
+    """communicator, caller (place of the thread), peer, receives, bytes, order (time of the call); place, begin and end
+    of the kernel that carries out the message, else of the call."""
 
 
 def make_join_data(
     labels: Labels, payload: Payloads, table: pd.DataFrame, kernels: NcclKernels, pairs: pd.DataFrame
 ) -> NcclJoinData:
-    """Make the data of one report from its table of calls. `pairs`: indices of kernels and of the calls of each."""
+    """Make the data of one report from its table of calls. `pairs`: indices of kernels and of their calls."""
     uses = table.loc[table["communicator"] >= 0, ["communicator", "place", "rank", "ranks", "devices", "begin"]]
     uses = uses.groupby(["communicator", "place", "rank", "ranks", "devices"], as_index=False)["begin"].min()
 
-    # A message is drawn from and to its kernel, where that is known; of several, the first.
+    # A message is drawn from and to its kernel, if it is known; if it has several, the first.
     order = np.argsort(kernels.begin[pairs["kernel"]], kind="stable")
     first = pairs.iloc[order].drop_duplicates("call")
     kernel_of_call = np.full(len(table), -1, np.int64)
@@ -84,7 +85,7 @@ _Reports = Sequence[tuple[JoinInput, NcclJoinData]]
 
 @dataclass
 class _Communicator:
-    """A communicator: its number in the trace, the tasks that use it, and the task of each rank that is known."""
+    """A communicator: its number in the trace, the tasks that use it, and the task of each known rank."""
 
     name: str
     number: int = 0
@@ -98,18 +99,13 @@ class _Communicator:
 
     @property
     def ranks(self) -> int:
-        """Number of ranks; where no call records it, the number that use it or are named."""
+        """Number of ranks; if no call records it, the number of ranks that use the communicator or are named."""
         return self.size or max(len(self.tasks), len(self.task_of_rank), self.largest + 1)
-
-    def find_rank(self, task: int) -> int:
-        """Return the rank of a task; -1 if the task has no known rank, or several."""
-        ranks = [rank for rank, owner in self.task_of_rank.items() if owner == task]
-        return ranks[0] if len(ranks) == 1 else -1
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Return values for communicators, operations and ranks, and a communication for each send and its receive."""
-    reports = [(part, _get_data(part)) for part in parts]
+    reports = [(part, part.data) for part in parts]
     communicators = _find_communicators(reports, tree)
     joined = JoinResult()
     joined.assigned[types.NCCL_COMMUNICATOR.names] = {
@@ -126,16 +122,11 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     return joined
 
 
-def _get_data(part: JoinInput) -> NcclJoinData:
-    assert isinstance(part.data, NcclJoinData)
-    return part.data
-
-
 # ---- communicators ---------------------------------------------------------------------------------------------------
 
 
 def _find_communicators(reports: _Reports, tree: ObjectTree) -> dict[str, _Communicator]:
-    """Return all communicators by their ids, numbered from 1: by size, largest first, then tasks, then first use."""
+    """Return all communicators by id, numbered from 1: the largest first, then by tasks, then by first use."""
     communicators: dict[str, _Communicator] = {}
     for part, data in reports:
         columns = (data.uses[name].tolist() for name in ("communicator", "place", "rank", "ranks", "devices", "begin"))
@@ -153,7 +144,7 @@ def _find_communicators(reports: _Reports, tree: ObjectTree) -> dict[str, _Commu
             if devices != NULL:
                 communicator.task_of_rank |= dict.fromkeys(range(devices), task)
         for name in data.communicators:
-            communicators.setdefault(name, _Communicator(name))  # all its calls were dropped
+            communicators.setdefault(name, _Communicator(name))  # its calls were all dropped
         for name, rank in map(parse_rank, data.rank_names):
             if name:
                 communicators[name].largest = max(communicators[name].largest, rank)
@@ -174,7 +165,7 @@ def _is_complete(reports: _Reports, tree: ObjectTree) -> bool:
 
 
 def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[str, _Communicator]) -> dict[str, Value]:
-    """Return the value of each rank: the number of its task, with the task's name. Ranks without a task follow."""
+    """Return the value of each rank: the number and name of its task. Ranks without a task follow."""
     values: dict[str, Value] = {}
     without_task = []
     for name in names:
@@ -195,9 +186,9 @@ def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[st
 def _match_messages(
     reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]
 ) -> tuple[Result, MessagePairs]:
-    """Make a communication of the n-th send of a rank to another and the other's n-th receive from it.
+    """Make a communication from the n-th send of a rank to another rank, and the n-th receive of that rank from it.
 
-    Returns the messages as well, with the kernels at both their ends: a call on the host shows no arrival.
+    Also return the messages with kernels at both ends, because a call on the host does not show when data arrives.
     """
     calls = _gather_messages(reports, tree, communicators)
     result = Result()
@@ -211,7 +202,7 @@ def _match_messages(
     sends, receipts = known[~receives], known[receives]
     pairs = sends.merge(receipts, on=[*route, "number"], suffixes=("", "_received"))
 
-    # A message is read once, whether one of its ends is in the reports or both.
+    # A message counts as read once, whether the reports contain one of its ends or both.
     result.read = len(calls) - len(pairs)
     result.drop("rank of its process in the communicator is unknown", int(unknown.sum()))
     for ends, reason in ((sends, "send without its receive"), (receipts, "receive without its send")):
@@ -235,8 +226,8 @@ def _match_messages(
 def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]) -> pd.DataFrame:
     """Return the sends and receives of all reports, on the common clock, with rows of the trace.
 
-    `communicator` is its number in the trace, `rank` the caller's rank in it or -1; `peer_known` is set where the task
-    of the peer is known.
+    `communicator` is its number in the trace, `rank` the caller's rank in it or -1. `peer_known` is set if the task of
+    the peer is known.
     """
     columns = (
         *("communicator", "peer", "receives", "bytes", "order", "begin", "end", "has_kernel"),
@@ -251,20 +242,13 @@ def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[st
             table[name] = part.clock(table[name].to_numpy(np.int64))
         table["row"] = part.rows[table["place"].to_numpy(np.int64)]
         table["task"] = tree.task_of_row[part.rows[table["caller"].to_numpy(np.int64)]]
-        own = [communicators[name] for name in data.communicators]
-        callers, caller = _find_distinct(table, "communicator", "task")
-        table["rank"] = np.array([own[c].find_rank(task) for c, task in callers], np.int64)[caller]
-        peers, peer = _find_distinct(table, "communicator", "peer")
-        known = [rank in own[c].task_of_rank for c, rank in peers]
-        table["peer_known"] = np.array(known, np.int64)[peer]
-        number = np.array([communicator.number for communicator in own], np.int64)
-        table["communicator"] = number[table["communicator"].to_numpy(np.int64)]
+        used = [communicators[name] for name in data.communicators]
+        index, task, rank = (table[name].to_numpy(np.int64) for name in ("communicator", "task", "peer"))
+        caller, callers = find_distinct_rows(index, task)
+        table["rank"] = np.array([find_rank(used[c].task_of_rank, task) for c, task in callers], np.int64)[caller]
+        peer, peers = find_distinct_rows(index, rank)
+        table["peer_known"] = np.array([rank in used[c].task_of_rank for c, rank in peers], np.int64)[peer]
+        table["communicator"] = np.array([communicator.number for communicator in used], np.int64)[index]
         tables.append(table[list(columns)])
     messages: pd.DataFrame = pd.concat(tables, ignore_index=True).astype(np.int64)
     return messages
-
-
-def _find_distinct(table: pd.DataFrame, *names: str) -> tuple[list[tuple[int, int]], IntArray]:
-    """Return (distinct pairs of two columns, index of each row's pair)."""
-    codes, pairs = pd.MultiIndex.from_frame(table[list(names)]).factorize()
-    return [(int(a), int(b)) for a, b in pairs], codes

@@ -1,8 +1,8 @@
-"""Payloads of NCCL's calls and kernels: communicator, bytes, operation, root and peers.
+"""Reads payloads of NCCL calls and kernels: communicator, bytes, operation, root and peers.
 
 The source `nvtx` writes the calls themselves, as ranges of the NVTX domain NCCL. This source writes the payload of a
-call twice: with the same begin and end on the row of the thread, and with the kernel that carries the call out on the
-row of the stream, together with the payloads of all calls of that kernel.
+call twice: on the row of the thread, with the start and end of the call, and on the row of the stream, with the kernel
+that carries out the call, together with the payloads of all calls of that kernel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
 from nsys2prv_ng.sources.nccl import payload
 from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, make_table, read_calls
-from nsys2prv_ng.sources.nccl.collectives import collect_evidence
+from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.kernels import (
     NcclKernels,
     SharedCalls,
@@ -25,7 +25,6 @@ from nsys2prv_ng.sources.nccl.kernels import (
     parse_function,
     read_kernels,
 )
-from nsys2prv_ng.sources.nccl.message_evidence import collect_messages
 from nsys2prv_ng.sources.nccl.messages import join, make_join_data
 from nsys2prv_ng.sources.nccl.payload_events import (
     PayloadOwners,
@@ -42,7 +41,7 @@ _OUTSIDE = "kernel launched outside of NCCL's calls, as by a CUDA graph: no call
 
 
 def read(reader: ReportReader) -> Result:
-    """Write the payloads of the calls that have one, then those of NCCL's kernels."""
+    """Return the payloads of calls, then the payloads of NCCL's kernels."""
     result = Result()
     calls = read_calls(reader, result)
     kernels = read_kernels(reader, calls.ranges)
@@ -67,7 +66,7 @@ def read(reader: ReportReader) -> Result:
 def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table: pd.DataFrame) -> pd.DataFrame:
     """Return pairs of `kernel` (index) and `call` (row of the table) that it carries out.
 
-    Kernels are counted as read, those without a pair as dropped.
+    Kernels count as read; kernels without a pair count as dropped.
     """
     no_place = kernels.place < 0
     no_call = ~no_place & ~kernels.called

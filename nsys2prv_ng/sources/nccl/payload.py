@@ -1,7 +1,7 @@
-"""Payloads of NCCL's calls as columns: communicator, bytes, ranks and so on.
+"""Reads the payloads of NCCL calls as columns: communicator, bytes, ranks and so on.
 
-NCCL gives its NVTX ranges payloads with named fields (src/include/nvtx_payload_schemas.h in NCCL). Exports up to schema
-3.23 contain them as JSON text, later ones as bytes or as tables.
+NCCL attaches payloads with named fields to its NVTX ranges (src/include/nvtx_payload_schemas.h in NCCL). Exports up to
+schema 3.23 contain them as JSON text, later exports as bytes or as tables.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEVICES = "No. of devices"
 _FIELDS = (COMMUNICATOR, BYTES, OPERATION, ROOT, PEER, RANK, RANKS, DEVICES)
 
 OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
-"""Names that NCCL gives its reduction operations (ncclRedOp_t) from 0 on."""
+"""NCCL's names of its reduction operations (ncclRedOp_t), starting with operation 0."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Payloads:
     communicator: IntArray
     """Index into `communicators`."""
     communicators: list[str]
-    """Their 64-bit ids as 16 hexadecimal digits."""
+    """The 64-bit ids of the communicators as 16 hexadecimal digits."""
     bytes: IntArray
     operation: IntArray
     """Index into `operations`."""
@@ -55,11 +55,11 @@ class Payloads:
     root: IntArray
     peer: IntArray
     rank: IntArray
-    """Rank of the caller, which calls that make or end a communicator record."""
+    """Rank of the caller, as recorded by calls that create or end a communicator."""
     ranks: IntArray
     """Number of ranks of the communicator."""
     devices: IntArray
-    """Number of ranks of a communicator that is entirely in the calling process."""
+    """Number of ranks of a communicator whose ranks are all in the calling process."""
 
     def take(self, calls: IntArray) -> Payloads:
         """Return the payloads at these indices; the names stay."""
@@ -68,7 +68,7 @@ class Payloads:
 
     @property
     def understood(self) -> BoolArray:
-        """Whether the payload has a field of a communication."""
+        """Whether each payload contains a field of a communication."""
         columns = (self.bytes, self.root, self.peer)
         has_field = [self.communicator >= 0, self.operation >= 0, *(column != NULL for column in columns)]
         return np.asarray(np.logical_or.reduce(has_field), np.bool_)
@@ -103,7 +103,7 @@ def _encode(column: pa.ChunkedArray, rows: IntArray) -> tuple[IntArray, list[str
 
 
 def _add(distinct: list[Fields | None], index: IntArray, codes: IntArray, payloads: Sequence[Fields | None]) -> None:
-    """Add payloads to the distinct ones, and their indices to those of the rows that have one (a code from 0 on)."""
+    """Add payloads to the distinct ones, and set the index of each row with a payload (its code is not negative)."""
     has_payload = codes >= 0
     index[has_payload] = len(distinct) + codes[has_payload]
     distinct += payloads
@@ -137,7 +137,7 @@ def _make_columns(distinct: Sequence[Fields | None], index: IntArray) -> Payload
 
 
 def _index_names(payload_names: Sequence[str | None], index: IntArray) -> tuple[list[str], IntArray]:
-    """Return (names that occur, sorted; index into them or -1 for each row), given that of each distinct payload."""
+    """Return (sorted names that occur; index into them or -1 for each row), given the name of each distinct payload."""
     used = {payload_names[i] for i in np.unique(index)}
     names = sorted(name for name in used if name is not None)
     position = {name: i for i, name in enumerate(names)}
@@ -151,7 +151,7 @@ def _get_communicator(fields: Fields | None) -> str | None:
 
 
 def _get_operation(fields: Fields | None) -> str | None:
-    """Return the name of the reduction operation, which payloads have as a text or a number."""
+    """Return the name of the reduction operation, which payloads contain as a text or a number."""
     value = fields.get(OPERATION) if fields else None
     number = _parse_integer(value)
     if number is None:

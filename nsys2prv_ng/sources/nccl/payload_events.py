@@ -1,7 +1,7 @@
-"""Payloads of NCCL's calls and kernels as events: tables of owner, type and value, and the lines made of them.
+"""Turns payloads of NCCL calls and kernels into events: tables of owner, type and value, and the lines made from them.
 
-An owner is a call or a kernel. Communicators, operations and ranks are registered by name here. Their values need all
-reports, so `messages.join` gives them.
+An owner is a call or a kernel. Communicators, operations and ranks are registered by name here. Their values depend on
+all reports, so `messages.join` assigns them.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _TYPES = (
     types.NCCL_SEQUENCE,
     types.NCCL_CALLS,
 )
-"""In the order in which they are on a line."""
+"""The event types, in their order on a line."""
 _POSITION = {event_type: i for i, event_type in enumerate(_TYPES)}
 _SUMMED = [_POSITION[t] for t in (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)]
 RANK_NAMES = types.NCCL_ROOT.names
-"""Name space of ranks of communicators: roots and peers."""
+"""Name space of communicator ranks: roots and peers."""
 
 
 @dataclass(frozen=True)
 class PayloadOwners:
-    """n calls or kernels that have a payload: place, begin and end (ns), NO_END for a call without an end."""
+    """n calls or kernels with a payload: place, start and end (ns); the end is NO_END for a call without an end."""
 
     place: IntArray
     begin: IntArray
@@ -51,7 +51,7 @@ class PayloadOwners:
 
 
 def parse_rank(name: str) -> tuple[str, int]:
-    """Return the communicator's id ('' if unknown) and the rank in it for a name in the space RANK_NAMES."""
+    """Return the id of the communicator ('' if unknown) and the rank in it, for a name in the space RANK_NAMES."""
     communicator, _, rank = name.rpartition(" ")
     return communicator, int(rank)
 
@@ -103,7 +103,7 @@ def _make_rank_events(labels: Labels, event_type: EventType, payload: Payloads, 
 def make_kernel_events(call_events: pd.DataFrame, kernel: IntArray, call: IntArray) -> pd.DataFrame:
     """Make the events of kernels, given n pairs of a kernel (an index from 0) and a call that it carries out.
 
-    Bytes are summed, the sequence number is the lowest, and every other value of the calls occurs once.
+    A kernel shows the sum of the bytes, the lowest sequence number, and every other value of its calls once.
     """
     events = pd.DataFrame({"kernel": kernel, "owner": call}).merge(call_events, on="owner")
     events = events.drop(columns="owner").rename(columns={"kernel": "owner"})
@@ -126,7 +126,7 @@ def make_kernel_events(call_events: pd.DataFrame, kernel: IntArray, call: IntArr
 def write_events(labels: Labels, result: Result, owners: PayloadOwners, events: pd.DataFrame) -> None:
     """Add a line with the events of each owner; bytes are reset to 0 at its end. Every owner has an event.
 
-    Owners with the same types are written together: there are few such sets, and their lines are of one form.
+    Owners with the same types are written together, because there are few such sets, and their lines have one form.
     """
     n = owners.place.size
     if not n:

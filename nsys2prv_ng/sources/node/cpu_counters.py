@@ -1,15 +1,16 @@
-"""Hardware counters of CPU cores and of the system on chip, and the metrics that nsys makes of them.
+"""Reads hardware counters of CPU cores and of the system on chip, and the metrics that nsys derives from them.
 
-A row of a table holds what was counted from `start` to `end`, and is shown from `start` on. Each core, or other
-component with counters, has a row with the node's own task.
+A row of a table contains the counts from `start` to `end`, and is shown from `start`. Each core, or other component
+with counters, has a row in the task of the node.
 
-No capture with such rows was at hand. The columns are those of NVIDIA's schema reference (User Guide, "SQLite Schema
-Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. Raw counters have nsys2prv's numbers.
+No capture with such rows was available. The columns follow NVIDIA's schema reference (User Guide, "SQLite Schema
+Reference", of 2024 and 2026) and the empty tables that nsys 2023.4 exports. Raw counters have the numbers of nsys2prv.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -23,12 +24,12 @@ from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
+from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, make_typed_block, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _VALUES = "CPU counters"
 
-# Up to 2024.2 without SOC_OR in their names.
+# Up to 2024.2 the names lack SOC_OR.
 RAW = tuple(
     Table(f"PERF_EVENT_{what}_RAW_EVENT", ("start", "componentId", "eventId", "count"), {"vmId": NULL})
     for what in ("CPU", "SOC_OR_CPU")
@@ -49,7 +50,7 @@ SOC_NAMES = Table("TARGET_INFO_SOC_METRICS", ("typeId", "metricId"), text=("type
 
 
 def read(reader: ReportReader) -> Result:
-    """Read a line for each sample of each core or other component."""
+    """Return a line for each sample of each core or other component."""
     result = Result()
     _add_perf(reader, result)
     _add_pmu(reader, result)
@@ -61,24 +62,21 @@ def read(reader: ReportReader) -> Result:
 
 
 def _add_perf(reader: ReportReader, result: Result) -> None:
-    table = reader.columns(METRICS.name)
-    texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
-    metric_texts = dict(zip(table["id"].tolist(), texts, strict=True))
-    components = _read_components(reader)
-
-    def get_component(key: Key) -> NodePart | None:
-        return None if key[1] == NULL else NodePart(components.get(key[1], f"CPU {key[1]}"), key)
+    texts = {number: (name, unit) for number, name, unit in reader.list_rows(METRICS.name, "id", "name", "unit")}
 
     def make_raw(key: Key) -> EventType:
-        name, unit = metric_texts.get(key[0], ("", ""))
+        name, unit = texts.get(key[0], ("", ""))
         name = name or f"CPU counter {key[0]}"
         return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=key[0])
 
     def make_metric(key: Key) -> EventType:
-        name, unit = metric_texts.get(key[0], ("", ""))
+        name, unit = texts.get(key[0], ("", ""))
         name = name or f"CPU metric {key[0]}"
         return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
 
+    rows = reader.list_rows(COMPONENTS.name, "componentId", "instance", "name")
+    names = {number: name if instance == NULL else f"{name} {instance}" for number, instance, name in rows if name}
+    get_component = partial(_get_component, names)
     for raw_table in RAW:
         blocks = reader.read_by_block(raw_table.name, _make_raw_block)
         add_node_samples(reader, result, blocks, get_component, make_raw, _VALUES)
@@ -89,25 +87,23 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
         add_node_samples(reader, result, [block], get_component, make_metric, _VALUES)
 
 
+def _get_component(names: Mapping[int, str], key: Key) -> NodePart | None:
+    """Return the component for (virtual machine, id); an id without a name is the number of a core."""
+    return None if key[1] == NULL else NodePart(names.get(key[1], f"CPU {key[1]}"), key)
+
+
 def _make_raw_block(columns: Columns) -> Block:
     device = [columns["vmId"], columns["componentId"]]
     return make_block(columns["start"], device, [columns["eventId"]], columns["count"])
-
-
-def _read_components(reader: ReportReader) -> dict[int, str]:
-    """Return the names of components by their ids; an id without a name is the number of a core."""
-    table = reader.columns(COMPONENTS.name)
-    texts = zip(table["componentId"].tolist(), table["instance"].tolist(), table.texts["name"].to_pylist(), strict=True)
-    return {i: name if instance == NULL else f"{name} {instance}" for i, instance, name in texts if name}
 
 
 # ---- counters of the performance monitoring unit ---------------------------------------------------------------------
 
 
 def _add_pmu(reader: ReportReader, result: Result) -> None:
-    """Add the values of events. An event has a time, a core and several values."""
-    events, values, names = (reader.columns(table.name) for table in (PMU, PMU_VALUES, PMU_NAMES))
-    counter_names = dict(zip(names["id"].tolist(), names.texts["event_name"].to_pylist(), strict=True))
+    """Add the values of PMU events. Each event has a time, a core and several values."""
+    events, values = reader.columns(PMU.name), reader.columns(PMU_VALUES.name)
+    counter_names = dict(reader.list_rows(PMU_NAMES.name, "id", "event_name"))
     ids = events["counter_id"]
     first = np.flatnonzero((ids != NULL) & ~keys.mark_duplicates(ids))
     event = keys.find_rows([ids[first]], [values["id"]])
@@ -122,24 +118,20 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
     device = [take_by_value("globalVm"), take_by_value("cpu")]
     block = make_block(take_by_value("start"), device, [values["idx"]], values["value"])
 
-    def get_core(key: Key) -> NodePart | None:
-        return None if key[1] == NULL else NodePart(f"CPU {key[1]}", key)
-
     def make_counter(key: Key) -> EventType:
         name = counter_names.get(key[0]) or f"PMU counter {key[0]}"
         return families.make_node_metric(source_names.CPU_COUNTERS, name)
 
-    add_node_samples(reader, result, [block], get_core, make_counter, _VALUES)
+    add_node_samples(reader, result, [block], partial(_get_component, {}), make_counter, _VALUES)
 
 
 # ---- metrics of the system on chip -----------------------------------------------------------------------------------
 
 
 def _add_soc(reader: ReportReader, result: Result) -> None:
-    """Add metrics of the system on chip, which are in a table like that of GPU metrics."""
-    table = reader.columns(SOC_NAMES.name)
-    kinds: Iterable[Key] = zip(table["typeId"].tolist(), table["metricId"].tolist(), strict=True)
-    metric_names = dict(zip(kinds, table.texts["metricName"].to_pylist(), strict=True))
+    """Add metrics of the system on chip, whose table is like the table of GPU metrics."""
+    rows = reader.list_rows(SOC_NAMES.name, "typeId", "metricId", "metricName")
+    metric_names: dict[Key, str | None] = {(type_id, metric_id): name for type_id, metric_id, name in rows}
 
     def get_device(key: Key) -> NodePart | None:
         return None if key[0] == NULL else NodePart("SoC", key)
@@ -148,13 +140,8 @@ def _add_soc(reader: ReportReader, result: Result) -> None:
         stem, unit = families.split_name_and_unit(metric_names.get(key) or f"SoC metric {key[1]}")
         return families.make_node_metric(source_names.CPU_COUNTERS, stem, unit)
 
-    blocks = reader.read_by_block(SOC.name, _make_soc_block)
+    blocks = reader.read_by_block(SOC.name, make_typed_block)
     add_node_samples(reader, result, blocks, get_device, make_metric, "SoC metrics")
-
-
-def _make_soc_block(columns: Columns) -> Block:
-    time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])
-    return make_block(time, [columns["typeId"]], [columns["typeId"], columns["metricId"]], columns["value"])
 
 
 SOURCE = Source(

@@ -1,8 +1,8 @@
-"""Warnings and errors of nsys, as points on the row of the node.
+"""Reads warnings and errors of nsys, as points on the row of the node.
 
-Only messages with a time of the capture are read: the others came afterwards, when the report was made. The result of
-the translation counts all of them. Messages of lower severity are not read. Messages before or after everything else
-that the trace shows are dropped, since they would make it longer.
+Only messages with a time within the capture are read. The others came later, when the report was made; the result of
+the translation counts all of them. Messages of lower severity are not read. Messages before or after everything else in
+the trace are dropped, because they would make it longer.
 """
 
 from __future__ import annotations
@@ -28,20 +28,19 @@ from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
 MESSAGES = Table(TABLE, (), {"timestamp": NULL, "timestampType": NULL, "severity": NULL}, text=("text",))
 
 _ANALYSIS_HOST = 2
-"""ENUM_DIAGNOSTIC_TIMESTAMP_SOURCE: a time of the machine that made the report, at which it made it."""
+"""ENUM_DIAGNOSTIC_TIMESTAMP_SOURCE: the time at which a machine made the report, on the clock of that machine."""
 
 
 class _Messages(NamedTuple):
-    """n messages: time (ns) and index of the label of each, the labels, and the place of the node."""
+    """n messages: the time (ns) and label of each, and the place of the node."""
 
     time: IntArray
-    label: IntArray
     labels: list[str]
     place: int
 
 
 def read(reader: ReportReader) -> Result:
-    """Leave the messages for `join`, which knows when the trace starts and ends."""
+    """Leave the messages for `join`, because only the join gets the start and end of the trace."""
     columns = reader.columns(MESSAGES.name)
     severity = [SEVERITIES.get(code, "") for code in columns["severity"].tolist()]
     is_shown = np.array([text in (WARNING, ERROR) for text in severity], np.bool_)
@@ -50,32 +49,29 @@ def read(reader: ReportReader) -> Result:
         return Result()
     texts = columns.texts["text"].take(rows).to_pylist()
     labels = [f"{severity[row]}: {join_text(text)}" for row, text in zip(rows.tolist(), texts, strict=True)]
-    distinct = sorted(set(labels))
-    index = {label: i for i, label in enumerate(distinct)}
-    label = np.array([index[text] for text in labels], np.int64)
     reader.labels.declare(DIAGNOSTIC)
-    reader.labels.name_ids(DIAGNOSTIC.names, distinct)
-    return Result(join_data=_Messages(columns["timestamp"][rows], label, distinct, reader.places.node()))
+    reader.labels.name_ids(DIAGNOSTIC.names, labels)
+    return Result(join_data=_Messages(columns["timestamp"][rows], labels, reader.places.node()))
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Make points of the messages in the time of the trace."""
+    """Return a point for each message within the time of the trace."""
     result = Result()
-    shared = [(part, part.data) for part in parts if isinstance(part.data, _Messages)]
-    labels = sorted({label for _, messages in shared for label in messages.labels})
+    reports: list[tuple[JoinInput, _Messages]] = [(part, part.data) for part in parts if part.data is not None]
+    labels = sorted({label for _, messages in reports for label in messages.labels})
     values = {label: Value(number, label) for number, label in enumerate(labels, 1)}
-    for part, messages in shared:
+    for part, messages in reports:
         result.read += messages.time.size
         row = part.rows[messages.place]
         known = result.drop_rows({NO_TIME: lacks_time(messages.time)})
         time = part.clock(messages.time[known])
-        value = np.array([values[label].number for label in messages.labels], np.int64)[messages.label[known]]
+        value = np.array([values[label].number for label in messages.labels], np.int64)[known]
         within = result.drop_rows({OUTSIDE_TRACE: (time < part.windows[0][0]) | (time > part.windows[-1][1])})
         time = time[within]
         pair = Pair(DIAGNOSTIC.number, value[within])
         result.records.append(make_events(np.full(time.size, row, np.int64), time, [pair]))
     return JoinResult(
-        {DIAGNOSTIC.names: values} if values else {}, accounts={source_names.DIAGNOSTICS: result} if shared else {}
+        {DIAGNOSTIC.names: values} if values else {}, accounts={source_names.DIAGNOSTICS: result} if reports else {}
     )
 
 

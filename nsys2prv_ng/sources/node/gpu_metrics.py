@@ -1,8 +1,9 @@
-"""GPU metrics: the values of the hardware counters of each GPU, at each sample.
+"""Reads GPU metrics: the values of the hardware counters of each GPU, at each sample.
 
-They belong to the GPU as a whole and are on its own row, whichever process sampled it. A GPU is known by its uuid, and
-where several reports hold samples of one GPU, its row has the samples of all. (nsys lets one session at a time sample a
-GPU, so no two of them are the same sample.) nsys's ids of metrics differ between kinds of GPU: names identify a metric.
+They belong to the GPU as a whole and are on the row of the GPU, whichever process sampled it. The uuid identifies a
+GPU. If several reports contain samples of one GPU, its row shows all of them. (nsys lets only one session sample a GPU
+at once, so reports do not contain the same sample twice.) Names identify a metric, because nsys's ids of metrics differ
+between kinds of GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.patterns import match_patterns
@@ -30,9 +31,9 @@ from nsys2prv_ng.sources.shared.samples import (
     Key,
     Samples,
     join_blocks,
-    make_block,
     make_keys,
     make_records,
+    make_typed_block,
     select_sound,
 )
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -41,7 +42,7 @@ METRICS = "GPU_METRICS"
 TABLE = Table(METRICS, ("typeId", "metricId", "value"), {"timestamp": NULL, "rawTimestamp": NULL})
 NAMES = Table("TARGET_INFO_GPU_METRICS", ("typeId", "metricId"), text=("metricName",))
 
-# Up to 2023 exports hold metrics as JSON among other generic events only.
+# Up to 2023, exports contain metrics only as JSON among other generic events.
 GENERIC = Table("GENERIC_EVENTS", ("typeId",))
 GENERIC_TYPES = Table("GENERIC_EVENT_TYPES", ("typeId", "sourceId"))
 GENERIC_SOURCES = Table("GENERIC_EVENT_SOURCES", ("sourceId",), text=("data",))
@@ -55,20 +56,20 @@ _GPU_MASK = 0xFF
 
 @dataclass(frozen=True)
 class MetricFilter:
-    """The names of the metrics that a report has, and the patterns by which the user chose among them."""
+    """The names of the metrics in a report, and the patterns with which the user chose among them."""
 
     names: frozenset[str]
     patterns: tuple[str, ...]
 
 
 def read(reader: ReportReader) -> Result:
-    """Read a line for each sample of each GPU, with the values of all chosen metrics."""
+    """Return a line for each sample of each GPU, with the values of all chosen metrics."""
     result = Result(join_data=MetricFilter(frozenset(), reader.options.metrics))
     if not reader.has(METRICS):
-        result.read = read_json_samples(reader)  # nsys exports the same report anew with a table of metrics
+        result.read = read_json_samples(reader)  # a newer nsys exports the same report with a table of metrics
         result.drop(ONLY_JSON, result.read)
         return result
-    blocks = reader.read_by_block(METRICS, _make_block)
+    blocks = reader.read_by_block(METRICS, make_typed_block)
     index, names = _find_metrics(reader, blocks)
     samples = join_blocks(blocks, _find_gpus(blocks), index)
     result.read = samples.time.size
@@ -91,7 +92,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def read_json_samples(reader: ReportReader) -> int:
-    """Return the number of samples that the export holds as JSON: all of an old export, besides the table in others."""
+    """Return the number of samples in JSON: all samples of an old export, while newer ones also have the table."""
     return int(np.isin(reader.columns(GENERIC.name)["typeId"], read_json_types(reader)).sum())
 
 
@@ -104,22 +105,12 @@ def read_json_types(reader: ReportReader) -> IntArray:
     return np.unique(np.concatenate([types["typeId"][has_metrics], reader.columns(NAMES.name)["typeId"]]))
 
 
-def _make_block(columns: Columns) -> Block:
-    type_id, time = columns["typeId"], columns["timestamp"]
-    time = np.where(time != NULL, time, columns["rawTimestamp"])
-    return make_block(time, [type_id], [type_id, columns["metricId"]], columns["value"])
-
-
 def _find_metrics(reader: ReportReader, blocks: Sequence[Block]) -> tuple[dict[Key, int], list[tuple[str, int]]]:
-    """Return (index into the metrics by type and metric, -1 for no metric; their names with one of their ids)."""
-    table = reader.columns(NAMES.name)
-    named = {
-        (int(t), int(m)): name
-        for t, m, name in zip(table["typeId"], table["metricId"], table.texts["metricName"].to_pylist(), strict=True)
-        if name
-    }
+    """Return (index into the metrics by type and metric id, -1 for no metric; name and id of each metric)."""
+    rows = reader.list_rows(NAMES.name, "typeId", "metricId", "metricName")
+    named = {(type_id, metric_id): name for type_id, metric_id, name in rows if name}
     _, kinds = make_keys(blocks)
-    # In the order in which the types, then the metrics, first occur.
+    # Metrics are in the order in which first their types, then their ids occur.
     type_order, metric_order = (
         {number: i for i, number in enumerate(dict.fromkeys(kind[part] for kind in kinds))} for part in (0, 1)
     )
@@ -133,12 +124,12 @@ def _find_metrics(reader: ReportReader, blocks: Sequence[Block]) -> tuple[dict[K
 
 
 def _find_gpus(blocks: Sequence[Block]) -> dict[Key, int]:
-    """Return nsys's number of the GPU of each type; -1 for no type."""
+    """Return nsys's GPU number for each type; -1 for no type."""
     return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in make_keys(blocks)[0]}
 
 
 def _mark_changes(samples: Samples, metrics: int) -> BoolArray:
-    """Mark values that differ from the one before of the same metric and GPU, and the first of each."""
+    """Mark the first value of each metric and GPU, and the values that differ from the value before."""
     gpu, gpus = pd.factorize(samples.device)
     order = np.lexsort((samples.time, gpu))
     differs: BoolArray = _differs(gpu, samples.first, samples.metric, samples.value, order, gpus.size, metrics)
@@ -177,11 +168,11 @@ def _is_chosen(name: str, patterns: Sequence[str]) -> bool:
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Check the patterns: only when all reports are read is it known whether one fits no metric of any report.
+    """Check the patterns, now that the metrics of all reports are known. Nothing is joined.
 
-    Nothing is joined. Raises UsageError for such a pattern.
+    Raises UsageError for a pattern that matches no metric in any report.
     """
-    filters = [part.data for part in parts if isinstance(part.data, MetricFilter)]
+    filters: list[MetricFilter] = [part.data for part in parts]
     names = sorted({name for metric_filter in filters for name in metric_filter.names})
     patterns = sorted({pattern for metric_filter in filters for pattern in metric_filter.patterns})
     unmatched = [
@@ -199,7 +190,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 def _guess(pattern: str, names: Sequence[str]) -> str:
-    """Return the pattern that may be meant, in quotes, or an empty text: names have units that nobody types."""
+    """Return the pattern that the user may have meant, in quotes, or "". Names contain units that nobody types."""
     text = pattern.strip("*? ").lower()
     if text and any(text in name.lower() for name in names):
         return f"'*{text}*'"

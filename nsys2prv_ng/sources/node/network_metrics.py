@@ -1,12 +1,12 @@
-"""Metrics of the network: of each card of the node, and of the InfiniBand switches that nsys observed.
+"""Reads network metrics of the node's cards and of the InfiniBand switches that nsys observed.
 
-A row of a table holds one metric of a port from `start` to `end`, mostly as a rate per ms (of bytes, packets, ticks:
-the unit is in the label). It is shown from `start` on. Each card and switch has a row with the node's own task, and so
-has each of its ports, except the first of a card.
+A row of a table contains one metric of a port from `start` to `end`, mostly as a rate per ms (of bytes, packets, ticks:
+the unit is in the label). It is shown from `start`. Each card and switch has a row in the task of the node, and so has
+each port, except the first port of a card.
 
-No capture with such rows was at hand. The columns are those of NVIDIA's schema reference (User Guide, "SQLite Schema
-Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. nsys's own report network_congestion
-shows that NIC_ID_MAP identifies cards, that the globalId of a switch is its GUID and that values are rates per ms.
+No capture with such rows was available. The columns follow NVIDIA's schema reference (User Guide, "SQLite Schema
+Reference", of 2024 and 2026) and the empty tables that nsys 2023.4 exports. nsys's report network_congestion shows that
+NIC_ID_MAP identifies cards, that the globalId of a switch is its GUID and that values are rates per ms.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources import source_names
+from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -31,7 +32,7 @@ from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, mak
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 NIC, SWITCH = "NIC", "IB switch"
-"""How the names of rows begin."""
+"""The first words of the rows' names."""
 
 _COLUMNS = ("start", "globalId", "metricsListId", "metricsIdx", "value")
 NIC_METRIC = Table("NET_NIC_METRIC", _COLUMNS, {"portId": NULL})
@@ -50,10 +51,14 @@ CONGESTION_KINDS = Table("ENUM_NET_IB_CONGESTION_EVENT_TYPE", ("id",), text=("la
 
 
 def read(reader: ReportReader) -> Result:
-    """Read a line for each sample of each port, and a point for each packet that a switch reported as held up."""
+    """Return a line for each sample of each port, and a point for each packet that a switch reported as congested."""
     result = Result()
-    metrics = _read_metric_names(reader)
-    nics, switches = _read_nic_names(reader), _read_switch_names(reader)
+    rows = reader.list_rows(METRICS.name, "metricsListId", "metricsIdx", "name", "unit")
+    metrics: dict[Key, tuple[str, str]] = {(number, i): (name, unit or "") for number, i, name, unit in rows if name}
+    nic_names = dict(reader.list_rows(NICS.name, "nicId", "name"))
+    nics = {i: name for i, nic in reader.list_rows(NIC_IDS.name, "globalId", "nicId") if (name := nic_names.get(nic))}
+    devices = reader.list_rows(SWITCHES.name, "guid", "name", "des")
+    switches = {guid: name or description for guid, name, description in devices if name or description}
 
     def make_metric(key: Key) -> EventType:
         name, unit = metrics.get(key, (f"Network metric {key[0]}.{key[1]}", ""))
@@ -72,36 +77,13 @@ def _make_block(columns: Columns) -> Block:
 
 
 def _make_part(names: Mapping[int, str], kind: str, device: Key) -> NodePart | None:
-    """Return the part with a globalId and port. Cards mostly have one port, 1 in InfiniBand, which their names lack."""
+    """Return the part with a globalId and port. Most cards have one port (1 in InfiniBand), which their names omit."""
     global_id, port = device
     if global_id == NULL:
         return None
     name = f"{kind} {names.get(global_id) or format(global_id & (1 << 64) - 1, 'x')}"
     suffix = "" if port == NULL or (kind == NIC and port in (0, 1)) else f" port {port}"
     return NodePart(name, (global_id,), port, suffix)
-
-
-def _read_metric_names(reader: ReportReader) -> dict[Key, tuple[str, str]]:
-    """Return name and unit of metrics by list and index."""
-    table = reader.columns(METRICS.name)
-    texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
-    kinds = zip(table["metricsListId"].tolist(), table["metricsIdx"].tolist(), strict=True)
-    return {kind: (name, unit or "") for kind, (name, unit) in zip(kinds, texts, strict=True) if name}
-
-
-def _read_nic_names(reader: ReportReader) -> dict[int, str]:
-    """Return names of cards by the globalId of their metrics."""
-    nics, ids = reader.columns(NICS.name), reader.columns(NIC_IDS.name)
-    names = dict(zip(nics["nicId"].tolist(), nics.texts["name"].to_pylist(), strict=True))
-    pairs = zip(ids["globalId"].tolist(), ids["nicId"].tolist(), strict=True)
-    return {global_id: name for global_id, nic in pairs if (name := names.get(nic))}
-
-
-def _read_switch_names(reader: ReportReader) -> dict[int, str]:
-    """Return names of switches, or their descriptions, by GUID."""
-    table = reader.columns(SWITCHES.name)
-    texts = zip(table["guid"].tolist(), *(table.texts[column].to_pylist() for column in ("name", "des")), strict=True)
-    return {guid: name or description for guid, name, description in texts if name or description}
 
 
 # ---- congestion ------------------------------------------------------------------------------------------------------
@@ -121,22 +103,20 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
 
 
 def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
-    """Return the kind of congestion, then what is known about the packet."""
-    table = reader.columns(CONGESTION_KINDS.name)
-    labels = dict(zip(table["id"].tolist(), table.texts["label"].to_pylist(), strict=True))
+    """Return pairs for the kind of congestion and for the known facts about the packet."""
+    labels = dict(reader.list_rows(CONGESTION_KINDS.name, "id", "label"))
     kind, kinds = pd.factorize(columns["congestionType"][rows])
     names = ["unknown" if code == NULL else labels.get(code) or f"type {code}" for code in kinds.tolist()]
-    ids = reader.labels.name_ids(types.IB_CONGESTION.names, names)
-    pairs = [Pair(reader.labels.handle(types.IB_CONGESTION), ids[kind])]
-    for event_type, column in (
+    numbers = (
         (types.IB_CONGESTION_FROM, "packetSLID"),
         (types.IB_CONGESTION_TO, "packetDLID"),
         (types.IB_CONGESTION_IN, "switchIngressPort"),
         (types.IB_CONGESTION_OUT, "switchEgressPort"),
-    ):
-        value = columns[column][rows]
-        pairs.append(Pair(reader.labels.handle(event_type), value, value != NULL))
-    return pairs
+    )
+    return [
+        make_name_pair(reader.labels, types.IB_CONGESTION, kind, names),
+        *(make_number_pair(reader.labels, event_type, columns[name][rows]) for event_type, name in numbers),
+    ]
 
 
 SOURCE = Source(

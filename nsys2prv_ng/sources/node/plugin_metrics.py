@@ -1,7 +1,7 @@
-"""Samples of nsys's plugins, such as the bytes that passed a network interface: generic events of a type with fields.
+"""Reads samples of nsys's plugins, such as the bytes through a network interface: generic events of a type with fields.
 
-Each type of each plugin's process is a row with the node's own task; a field is a metric by its name. Only the names of
-a plugin and of its fields show what it samples and in which unit; its values are shown as they are.
+Each type of each plugin process is a row in the task of the node; a field is a metric, identified by its name. Only the
+names of a plugin and its fields show what it samples and in which unit, so values are shown as they are.
 
 Exports from 2024 on contain the values as numbers. Older exports contain them only as JSON: their events are dropped,
 because a newer nsys exports the same report with numbers. Generic events with metrics of GPUs or of the system on chip
@@ -28,7 +28,7 @@ from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
+from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, get_times, make_block, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 EVENTS = Table(
@@ -56,26 +56,26 @@ class _Descriptions:
     """The report's descriptions of types of generic events."""
 
     name: dict[int, str]
-    """Name of each type; empty for a type without a name."""
+    """The name of each type; empty if a type has none."""
     source: dict[int, str]
-    """Name of the source of each type; empty for a source without a name."""
+    """The name of the source of each type; empty if a source has none."""
     fields: dict[Key, str]
-    """Names of fields by type and index."""
+    """The names of fields by type and index."""
     kinds: dict[Key, str]
-    """Whether fields are integers or real, as far as this is described."""
+    """Whether fields are integer or real, if the report describes this."""
     tracers: set[int]
     """Types whose events are not metrics."""
 
 
 class _GenericEvents(NamedTuple):
-    """Masks of n generic events: values of plugins, and events of tracers; other sources read or report the rest."""
+    """Masks of n generic events: values of plugins, and events of tracers. Other sources read or report the rest."""
 
     plugin: BoolArray
     tracer: BoolArray
 
 
 def read(reader: ReportReader) -> Result:
-    """Read a line for each event of a plugin."""
+    """Return a line for each event of a plugin."""
     result = Result()
     if not reader.columns(EVENTS.name).rows:
         return result
@@ -92,12 +92,12 @@ def read(reader: ReportReader) -> Result:
 
 
 def count_plugin_rows(reader: ReportReader) -> int:
-    """Return the number of generic events that are values of plugins and are read."""
+    """Return the number of plugin values that are read."""
     return int(reader.once(_divide_events).plugin.sum()) if reader.has(DATA.name) else 0
 
 
 def count_json_rows(reader: ReportReader) -> int:
-    """Return the number of generic events that are values of plugins, which the export contains only as JSON."""
+    """Return the number of plugin values that the export contains only as JSON."""
     return 0 if reader.has(DATA.name) else int(reader.once(_divide_events).plugin.sum())
 
 
@@ -116,14 +116,14 @@ def _divide_events(reader: ReportReader) -> _GenericEvents:
 
 def _add(reader: ReportReader, result: Result, rows: IntArray) -> None:
     columns, described = reader.columns(EVENTS.name), reader.once(_read_descriptions)
-    time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])[rows]
+    time = get_times(columns)[rows]
     thread = columns["globalTid"][rows]
     process = np.where(thread != NULL, thread >> 24, NULL)
     events = _Events(columns["genericEventId"][rows], time, columns["typeId"][rows], process)
     blocks, real = _read_values(reader, result, events, described)
 
     def make_row(device: Key) -> NodePart | None:
-        return None if device[0] == NULL else NodePart(_name_row(reader, described, *device), device, is_own=True)
+        return None if device[0] == NULL else NodePart(_name_row(reader, described, *device), device, is_local=True)
 
     def make_metric(kind: Key) -> EventType:
         name, unit = families.split_name_and_unit(described.fields.get(kind) or f"field {kind[1]}")
@@ -133,7 +133,7 @@ def _add(reader: ReportReader, result: Result, rows: IntArray) -> None:
 
 
 def _name_row(reader: ReportReader, described: _Descriptions, type_id: int, process: int) -> str:
-    """Return the name of the plugin's process if it is known, else of its source, and the name of the type."""
+    """Return the name of the plugin's process if it is known, else of its source, followed by the name of the type."""
     metadata = reader.metadata
     name = described.source.get(type_id) or "plugin"
     if process in metadata.processes or get_main_thread(process) in metadata.threads:
@@ -145,7 +145,7 @@ def _name_row(reader: ReportReader, described: _Descriptions, type_id: int, proc
 
 
 class _Events(NamedTuple):
-    """n events of plugins: id, time (ns), type and process (NULL: unknown)."""
+    """n events of plugins: id, time (ns), type and process (NULL if it is unknown)."""
 
     id: IntArray
     time: IntArray
@@ -153,7 +153,7 @@ class _Events(NamedTuple):
     process: IntArray
 
     def make_block(self, event: IntArray, field: IntArray, value: IntArray) -> Block:
-        """Make a block of values by the index of their event, skipping values that have no event of a plugin (-1)."""
+        """Make a block of values, given the index of their event; skip values that belong to no plugin event (-1)."""
         if (event < 0).any():
             known = np.flatnonzero(event >= 0)
             event, field, value = event[known], field[known], value[known]
@@ -164,7 +164,7 @@ class _Events(NamedTuple):
 def _read_values(
     reader: ReportReader, result: Result, events: _Events, described: _Descriptions
 ) -> tuple[list[Block], set[Key]]:
-    """Return the values of events, and the fields with real numbers. Events without values are dropped."""
+    """Return the values of events, and the fields with real numbers; drop events without values."""
     order = np.argsort(events.id, kind="stable")
     ids = events.id[order]
     has_values = np.zeros(ids.size, np.bool_)
@@ -200,26 +200,23 @@ def _merge_integers(columns: Columns) -> IntArray:
 def _read_reals(
     reader: ReportReader, columns: Columns, events: _Events, event: IntArray, described: _Descriptions
 ) -> tuple[Block, set[Key]]:
-    """Read all values. A field is real by its type, or because some value is."""
+    """Read all values. A field is real if its type is, or, without a type, if one of its values is."""
     value = _merge_integers(columns)
     reals = reader.read(_REALS).reals
     given = np.where(np.isnan(reals["doubleVal"]), reals["floatVal"], reals["doubleVal"])
     known = np.flatnonzero(event >= 0)
-    code, first = keys.encode_rows(events.type_id[event[known]], columns["fieldIdx"][known])
-    fields = [(int(events.type_id[event[row]]), int(columns["fieldIdx"][row])) for row in known[first]]
+    code, fields = keys.find_distinct_rows(events.type_id[event[known]], columns["fieldIdx"][known])
     has_reals = np.zeros(len(fields), np.bool_)
     has_reals[code[(value[known] == NULL) & ~np.isnan(given[known])]] = True
-    is_real = np.array(
-        [
-            described.kinds.get(field, _REAL if any_real else _INTEGER) == _REAL
-            for field, any_real in zip(fields, has_reals.tolist(), strict=True)
-        ],
-        np.bool_,
-    )
+    real = {
+        field
+        for field, any_real in zip(fields, has_reals.tolist(), strict=True)
+        if described.kinds.get(field, _REAL if any_real else _INTEGER) == _REAL
+    }
+    is_real = np.array([field in real for field in fields], np.bool_)
     rows = known[is_real[code]]
     whole = np.where(value[rows] != NULL, value[rows].astype(np.float64), np.nan)
     value[rows] = scale_values(np.where(np.isnan(given[rows]), whole, given[rows]))
-    real: set[Key] = {field for field, field_is_real in zip(fields, is_real.tolist(), strict=True) if field_is_real}
     return events.make_block(event, columns["fieldIdx"], value), real
 
 
@@ -227,28 +224,21 @@ def _read_reals(
 
 
 def _read_descriptions(reader: ReportReader) -> _Descriptions:
-    """Read the descriptions in the tables of sources, types and fields, or in the JSON there."""
-    sources, types, fields = (reader.columns(table.name) for table in (SOURCES, TYPES, FIELDS))
+    """Read the descriptions from the columns, or else the JSON, of the tables of sources, types and fields."""
+    source_texts, type_texts, field_texts = (
+        reader.strings.get_names(reader.columns(table.name)[name])
+        for table, name in ((SOURCES, "nameId"), (TYPES, "nameId"), (FIELDS, "fieldNameId"))
+    )
     name_of_source, tracer_sources = {}, set()
-    for source, name, group, text in zip(
-        sources["sourceId"].tolist(),
-        reader.strings.get_names(sources["nameId"]),
-        sources["sourceGroupId"].tolist(),
-        sources.texts["data"].to_pylist(),
-        strict=True,
-    ):
+    sources = reader.list_rows(SOURCES.name, "sourceId", "sourceGroupId", "data")
+    for name, (source, group, text) in zip(source_texts, sources, strict=True):
         members = _parse_json(text)
         name_of_source[source] = name or _get_text(members.get("Name"))
         if group in _TRACERS or members.get("SourceGroup") in _TRACERS.values():
             tracer_sources.add(source)
     described = _Descriptions({}, {}, {}, {}, set())
-    for type_id, source, name, text in zip(
-        types["typeId"].tolist(),
-        types["sourceId"].tolist(),
-        reader.strings.get_names(types["nameId"]),
-        types.texts["data"].to_pylist(),
-        strict=True,
-    ):
+    types = reader.list_rows(TYPES.name, "typeId", "sourceId", "data")
+    for name, (type_id, source, text) in zip(type_texts, types, strict=True):
         members = _parse_json(text)
         described.name[type_id] = name or _get_text(members.get("Name"))
         described.source[type_id] = name_of_source.get(source, "")
@@ -257,17 +247,16 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
         listed = members.get("Fields")
         for index, field in enumerate(listed if isinstance(listed, list) else []):
             described.fields[type_id, index] = _get_text(field.get("Name")) if isinstance(field, dict) else ""
-    names = reader.strings.get_names(fields["fieldNameId"])
-    kinds = zip(fields["typeId"].tolist(), fields["fieldIdx"].tolist(), strict=True)
-    for kind, name, type_of_field in zip(kinds, names, fields["type"].tolist(), strict=True):
-        described.fields[kind] = name or described.fields.get(kind, "")
-        if type_of_field in _KINDS:
-            described.kinds[kind] = _KINDS[type_of_field]
+    fields = reader.list_rows(FIELDS.name, "typeId", "fieldIdx", "type")
+    for name, (type_id, index, field_type) in zip(field_texts, fields, strict=True):
+        described.fields[type_id, index] = name or described.fields.get((type_id, index), "")
+        if field_type in _KINDS:
+            described.kinds[type_id, index] = _KINDS[field_type]
     return described
 
 
 def _parse_json(text: str | None) -> dict[str, object]:
-    """Return an object of JSON; an empty one for anything else."""
+    """Return the object in a JSON text; an empty one for any other text."""
     try:
         parsed = json.loads(text or "")
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""NVTX ranges, marks and names, on the host and on the GPU.
+"""Sources of NVTX ranges, marks and names, on the host and on the GPU.
 
 - `events`: the rows of NVTX_EVENTS as events, with their texts, domains and categories
-- `names`: the names in texts without the numbers that make each text unique
+- `names`: the names in texts, without the numbers that make each text unique
 - `nvtx`: the source of ranges and marks on host threads
 - `nvtx_on_gpu`: the source of ranges on the streams that they launched work on
-- `python_samples`: nsys's samples of Python, which are marks in a domain of their own
+- `python_samples`: nsys's samples of Python, which are marks in a separate domain
 """

@@ -1,4 +1,4 @@
-"""The rows of NVTX_EVENTS as events: those that can be shown, with their texts, domains and categories."""
+"""Reads the rows of NVTX_EVENTS that can be shown, with their texts, domains and categories."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_distinct_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.lanes import clamp_to_parents
-from nsys2prv_ng.paraver.families import NCCL_DOMAIN
+from nsys2prv_ng.intervals.lanes import assign_lanes, clamp_to_parents, mark_crossing
+from nsys2prv_ng.paraver.families import NCCL_DOMAIN, make_nvtx_number
 from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
+from nsys2prv_ng.sources.shared.pairs import register_used
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -43,7 +45,7 @@ TABLE = Table(
     real=REAL_PAYLOADS,
 )
 
-# ENUM_NSYS_EVENT_TYPE: NVTX's own events and those of nvtxt. The other rows name things and have no time.
+# ENUM_NSYS_EVENT_TYPE: events of NVTX and of nvtxt. The other rows name things and have no time.
 PUSH_POP = (59, 70)
 START_END = (60, 71)
 MARK = (34, 65)
@@ -53,9 +55,9 @@ NAMING = (*_CATEGORY_NAME, 39, 72, 73, 74, _DOMAIN_CREATE, 76, 97, 98, 99)
 
 
 class Texts:
-    """Texts of the rows. A name is a text without its number.
+    """The texts of the rows. A name is a text without its number.
 
-    `index` has the distinct text of each row; `name_index`, `number` and `has_number` are by distinct text.
+    `index` is the distinct text of each row; `name_index`, `number` and `has_number` are by distinct text.
     """
 
     def __init__(self, reader: ReportReader, columns: Columns) -> None:
@@ -72,9 +74,16 @@ class Texts:
         self.name_index = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def name_ids(self, labels: Labels, space: str, rows: IntArray) -> IntArray:
-        """Return the ids of the rows' names; only names that occur in them are registered."""
-        position, used = find_distinct(self.name_index[self.index[rows]])
-        return labels.name_ids(space, [self.names[i] for i in used])[position]
+        """Return the ids of the rows' names; only names that occur in these rows are registered."""
+        return register_used(labels, space, self.names, self.name_index[self.index[rows]])
+
+    def make_number_pairs(self, labels: Labels, domain: str, rows: IntArray) -> list[Pair]:
+        """Make the pair for the rows of a domain with a number; none if no row has one."""
+        text = self.index[rows]
+        has_number = self.has_number[text]
+        if not has_number.any():
+            return []
+        return [Pair(labels.handle(make_nvtx_number(domain)), self.number[text], has_number)]
 
     def get_text(self, row: int) -> str:
         """Return the original text of one row."""
@@ -94,7 +103,7 @@ class NvtxEvents:
     domain: IntArray
     """Index of the domain of each of `rows`."""
     ends: IntArray
-    """End of every row of the table (ns)."""
+    """End of every row of the table (ns): NO_END for a range without an end, unless a range around it ends."""
     domains: list[str]
     """Names of the domains, sorted; the default domain has an empty one."""
     categories: dict[tuple[int, ...], str]
@@ -104,40 +113,46 @@ class NvtxEvents:
     dropped: dict[str, int] = field(default_factory=dict)
 
     def find_matching(self, pattern: str) -> IntArray:
-        """Return the rows of ranges with a text that matches a pattern with * and ?: the whole text of the program."""
+        """Return the rows of ranges whose whole text, as the program wrote it, matches a pattern with * and ?."""
         texts = self.texts.original.to_pylist()
         matches = np.array([match_patterns(str(text or ""), pattern) for text in texts], np.bool_)
         is_range = np.isin(self.columns["eventType"][self.rows], (*PUSH_POP, *START_END))
         return self.rows[is_range & matches[self.texts.index[self.rows]]]
 
     def select_domain(self, domain: str, kinds: tuple[int, ...]) -> IntArray:
-        """Return the rows of a domain that are of some kinds."""
+        """Return the rows of a domain with some event types."""
         rows = self.rows[self.domain == self.domains.index(domain)]
         return rows[np.isin(self.columns["eventType"][rows], kinds)]
 
-    def get_ends(self, rows: IntArray) -> IntArray:
-        """Return the ends of ranges (ns); NO_END for one without an end, unless a range around it ends."""
-        return self.ends[rows]
+    def find_nesting_sets(self, domain: str) -> list[IntArray]:
+        """Return the rows of a domain's ranges in sets that nest on each thread: push/pop, then start/end by lane.
+
+        Push/pop ranges that cross another range are in no set.
+        """
+        tid, begin = self.columns["globalTid"], self.columns["start"]
+        rows = self.select_domain(domain, PUSH_POP)
+        sets = [rows[~mark_crossing(tid[rows], begin[rows], self.ends[rows])]]
+        rows = self.select_domain(domain, START_END)
+        lanes = assign_lanes(tid[rows], begin[rows], self.ends[rows])
+        return sets + [rows[lanes == lane] for lane in np.unique(lanes)]
 
 
 def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
-    """Read the NVTX events of a report; call it through `ReportReader.once`."""
+    """Read the NVTX events of a report. Call it through `ReportReader.once`."""
     columns = reader.columns(NVTX)
     texts = Texts(reader, columns)
     is_event = ~np.isin(columns["eventType"], NAMING)
-    if source_names.MPI in reader.chosen:  # Reports before nsys 2023.4 have the calls of MPI in this table.
+    if source_names.MPI in reader.chosen:  # reports before nsys 2023.4 have the MPI calls in this table
         is_event[reader.once(find_mpi_ranges).rows] = False
     reasons = _mark_unsound(columns)
     dropped = {reason: int((mask & is_event).sum()) for reason, mask in reasons.items()}
     rows = np.flatnonzero(is_event & ~np.logical_or.reduce(list(reasons.values())))
-    names = _read_domain_names(columns, texts, rows)
-    process = get_process(columns["globalTid"][rows])
-    index, pairs = find_distinct_rows(process, columns["domainId"][rows])
-    pair_names = [names[p, d] for p, d in pairs]
-    domains = sorted(set(pair_names))
-    domain = np.array([domains.index(name) for name in pair_names], np.int64)[index]
-    categories = _read_category_names(columns, texts)
-    selected = frozenset(name for name in domains if _is_selected(name, reader.options.nvtx_domains))
+    index, names = _name_domains(columns, texts, rows)
+    domains = sorted(set(names))
+    domain = np.array([domains.index(name) for name in names], np.int64)[index]
+    categories = _read_names(columns, texts, _CATEGORY_NAME, columns["domainId"], columns["category"])
+    patterns = reader.options.nvtx_domains or ("*",)  # the default domain is called `default` in patterns
+    selected = frozenset(d for d in domains if any(match_patterns(d or "default", pattern) for pattern in patterns))
     ends = _find_ends(columns, rows, domain)
     read = int(is_event.sum())
     return NvtxEvents(columns, texts, read, rows, domain, ends, domains, categories, selected, dropped)
@@ -153,20 +168,15 @@ def _find_ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
     return end
 
 
-def _is_selected(domain: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether the user selected a domain; the default domain is called `default` in patterns."""
-    return not patterns or any(match_patterns(domain or "default", pattern) for pattern in patterns)
-
-
 def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
-    """Mark the rows that cannot be shown, by reason; the masks do not overlap."""
+    """Mark the rows that cannot be shown, by reason. The masks do not overlap."""
     kind, begin, end = columns["eventType"], columns["start"], columns["end"]
     reasons = {NO_THREAD: columns["globalTid"] == NULL}
     is_sound = ~reasons[NO_THREAD]
     for value in np.setdiff1d(kind, (*PUSH_POP, *START_END, *MARK, *NAMING)):
         reasons[f"unknown event type {value}"] = is_sound & (kind == value)
         is_sound = is_sound & (kind != value)
-    # Marks, and ranges without an end, have only a begin to check.
+    # Marks, and ranges without an end, have only a start to check.
     has_end = np.isin(kind, (*PUSH_POP, *START_END)) & (end != NULL)
     for reason, mask in find_unsound_times(begin, np.where(has_end, end, np.maximum(begin, 1))).items():
         reasons[reason] = is_sound & mask
@@ -174,33 +184,29 @@ def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
 
 
 def read_created_domains(columns: Columns, texts: Texts) -> dict[tuple[int, ...], str]:
-    """Return the name of each (process, domain id) whose creation the report contains."""
+    """Return the name of each (process, domain id) that was created during the capture."""
     return _read_names(columns, texts, (_DOMAIN_CREATE,), columns["domainId"])
 
 
-def _read_domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[tuple[int, ...], str]:
-    """Return the name of each (process, domain id). Ids are per process; the default domain is 0, its name ''."""
-    process, domain = get_process(columns["globalTid"]), columns["domainId"]
-    names = read_created_domains(columns, texts)
-    codes, pairs = find_distinct_rows(process[rows], domain[rows])
-    for code, (owner, number) in enumerate(pairs):
-        if number == 0:
-            names[owner, number] = ""
-        elif not names.get((owner, number)):
-            # A capture that began after the domain was made lacks its name; NCCL's is known by its calls.
+def _name_domains(columns: Columns, texts: Texts, rows: IntArray) -> tuple[IntArray, list[str]]:
+    """Return (index of the domain of each row, names of the domains); the default domain is 0, its name ''.
+
+    Ids are per process, so the domains of two processes may have the same name.
+    """
+    codes, domains = find_distinct_rows(get_process(columns["globalTid"][rows]), columns["domainId"][rows])
+    created = read_created_domains(columns, texts)
+    names = ["" if key[1] == 0 else created.get(key, "") for key in domains]
+    for code, (_, number) in enumerate(domains):
+        if number != 0 and not names[code]:
+            # A capture that started after the domain was created lacks its name; NCCL's is known by its calls.
             used = np.unique(texts.name_index[texts.index[rows[codes == code]]])
             is_nccl = all(texts.names[i].startswith("nccl") for i in used)
-            names[owner, number] = NCCL_DOMAIN if is_nccl else f"domain {number}"
-    return names
-
-
-def _read_category_names(columns: Columns, texts: Texts) -> dict[tuple[int, ...], str]:
-    """Return the name of each (process, domain id, category)."""
-    return _read_names(columns, texts, _CATEGORY_NAME, columns["domainId"], columns["category"])
+            names[code] = NCCL_DOMAIN if is_nccl else f"domain {number}"
+    return codes, names
 
 
 def _read_names(columns: Columns, texts: Texts, kinds: tuple[int, ...], *ids: IntArray) -> dict[tuple[int, ...], str]:
-    """Return the texts of the rows of some kinds by process and ids."""
+    """Return the texts of the rows with some event types, by process and ids."""
     rows = np.flatnonzero(np.isin(columns["eventType"], kinds)).tolist()
     keys = zip(*(column[rows].tolist() for column in (get_process(columns["globalTid"]), *ids)), strict=True)
     return {key: texts.get_text(row) for key, row in zip(keys, rows, strict=True)}

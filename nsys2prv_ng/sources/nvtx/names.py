@@ -1,8 +1,8 @@
-"""Names of NVTX ranges without the numbers that make every text unique.
+"""Splits the texts of NVTX ranges into names and the numbers that make every text unique.
 
 PyTorch's `emit_nvtx` writes `aten::to, op_id = 990347` or `aten::mul, seq = 45, op_id = 7, sizes = [[8]]`, and users
-write `step 3`: thousands of texts for a few dozen names. In a trace the name is the value of the range's event and the
-number is an event of its own, so that a histogram has one column per name.
+write `step 3`: thousands of texts for a few dozen names. In a trace, the name is the value of the range's event and the
+number is a separate event, so that a histogram has one column for each name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SUFFIX = r"^(?P<name>.*?)(?P<suffix>, (?:(?:seq|op_id) = -?[0-9]+(?:,.*)?|(?:si
 _FIELD = r", {} = (?P<number>-?[0-9]+)(?:,|$)"
 # An integer that is the last word, and the separators before it.
 _FINAL = r"^(?P<name>.*?)[ :=#]+(?P<number>-?[0-9]+)$"
-# The rest must contain more than numbers: `7`, `10 20` and `12:30` are names as they are.
+# The rest must contain more than numbers: `7`, `10 20` and `12:30` are complete names.
 _MORE_THAN_NUMBERS = r"[^-0-9 :=#]"
 
 
@@ -30,17 +30,17 @@ def split_numbers(
 ) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Split NVTX texts into names and numbers.
 
-    Return three arrays of n, the length of `texts`: names (string), numbers (int64; 0 where there is none), and whether
+    Return three arrays of n, the length of `texts`: names (string), numbers (int64; 0 if there is none), and whether
     there is a number. The rules, in this order:
 
-    1. Each run of blanks, tabs, newlines and control characters becomes one blank; those at both ends are removed.
+    1. Each run of blanks, tabs, newlines and control characters becomes one blank; runs at both ends are removed.
     2. The text is cut at the first of PyTorch's fields: `, seq = N`, `, op_id = N`, `, sizes = [`,
        `, input_op_ids = [`. The number is the op_id, else the seq.
     3. An integer that is the last word, after a blank, `:`, `=` or `#`, is cut with the separators before it. It is the
        number if rule 2 found none: `step 3`, `iter=3`, `ProfilerStep#3`. So `iter 3, op_id = 8` becomes `iter` and 8.
        Digits within words stay (`layer0`, `bf16`, `v2.5`, `step_3`).
     4. A cut that would leave no name is not made (`7`, `10 20`, `, op_id = 3`). A number that does not fit int64 stays
-       in the name, with everything that rules 2 or 3 would have cut.
+       in the name, together with everything that rule 2 or 3 would have cut.
 
     A missing text (None) has a missing name and no number. The work is done once per distinct text.
     """
@@ -55,7 +55,7 @@ def split_numbers(
 
 
 def _split_distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Split distinct texts, none of them missing, as `split_numbers` does."""
+    """Split distinct texts, none of which is missing, as `split_numbers` does."""
     whole = pc.utf8_trim(pc.replace_substring_regex(texts, _BLANKS, " "), " ")
 
     # Rule 2. Without a match the suffix is empty and the name is the whole text.
@@ -83,7 +83,7 @@ def _split_distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], n
 
 
 def _get_number(parts: pa.Array) -> pa.Array:
-    """Return the field `number` of a regex's matches, empty where there was no match."""
+    """Return the field `number` of a regex's matches; empty if there is no match."""
     return pc.fill_null(parts.field("number"), "")
 
 

@@ -1,6 +1,6 @@
-"""NVTX ranges and marks of all domains, with categories and payloads.
+"""Reads NVTX ranges and marks of all domains, with categories and payloads.
 
-Push/pop ranges nest on their thread. Start/end ranges need not, so they have lanes: each lane is an event type, and a
+Push/pop ranges nest on their thread. Start/end ranges may not, so they have lanes: each lane is an event type, and a
 range takes the first lane that is free on its thread. PyTorch writes a number into each text; the number is cut off and
 becomes an event.
 """
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.intervals.lanes import assign_lanes, mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
@@ -32,22 +31,22 @@ from nsys2prv_ng.sources.nvtx.events import (
     NVTX,
     PUSH_POP,
     REAL_PAYLOADS,
-    START_END,
     TABLE,
     NvtxEvents,
     read_nvtx_events,
 )
+from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
-_OWN_PAYLOADS = (families.NCCL_DOMAIN, python_samples.DOMAIN)
-"""Domains with JSON that is not shown as a label: NCCL's has its own source, nsys's Python samples become functions."""
+_NO_JSON_LABELS = (families.NCCL_DOMAIN, python_samples.DOMAIN)
+"""Domains whose JSON is not shown as labels: the source `nccl` reads NCCL's, and Python samples become functions."""
 
 
 def read(reader: ReportReader) -> Result:
-    """Write the ranges and marks of each domain; a range without an end lasts until the trace ends."""
+    """Return the ranges and marks of each domain; a range without an end lasts until the trace ends."""
     if not reader.columns(NVTX).rows:
         return Result()
     events = reader.once(read_nvtx_events)
@@ -62,15 +61,15 @@ def read(reader: ReportReader) -> Result:
     result.join_data = (reader.options.nvtx_domains, events.domains)
     if reader.options.nvtx_range:
         rows = events.find_matching(reader.options.nvtx_range)
-        result.windows = np.stack([events.columns["start"][rows], events.get_ends(rows)], axis=1)
+        result.windows = np.stack([events.columns["start"][rows], events.ends[rows]], axis=1)
     return result
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Raise UsageError if a pattern for domains matches none in any report; nothing is joined."""
-    shared = [part.data for part in parts if isinstance(part.data, tuple)]
-    patterns = {pattern for selection, _ in shared for pattern in selection}
-    domains = sorted({name or "default" for _, names in shared for name in names})
+    """Raise UsageError for a pattern that matches no domain in any report. Nothing is joined."""
+    reports = [part.data for part in parts if part.data is not None]
+    patterns = {pattern for selection, _ in reports for pattern in selection}
+    domains = sorted({name or "default" for _, names in reports for name in names})
     for pattern in sorted(patterns):
         if not any(match_patterns(name, pattern) for name in domains):
             message = f"no domain has this name; the domains are {', '.join(domains)}"
@@ -88,36 +87,28 @@ class _DomainWriter:
 
     def write(self) -> None:
         """Add the domain's ranges and marks."""
-        self._write_push_pop(self.events.select_domain(self.domain, PUSH_POP))
-        self._write_start_end(self.events.select_domain(self.domain, START_END))
+        nesting, *lanes = self.events.find_nesting_sets(self.domain)
+        crossing = self.events.select_domain(self.domain, PUSH_POP).size - nesting.size
+        self.result.drop("partly overlaps another range of its thread and domain", crossing)
+        self._write_ranges(nesting, families.make_nvtx_range(self.domain))
+        beyond = sum(rows.size for rows in lanes[families.NVTX_LANES :])
+        self.result.drop(f"more than {families.NVTX_LANES} start/end ranges open on its thread", beyond)
+        for lane, rows in enumerate(lanes[: families.NVTX_LANES]):
+            self._write_ranges(rows, families.make_nvtx_lane(self.domain, lane))
         marks = self.events.select_domain(self.domain, MARK)
         if marks.size:
             pairs = [self._make_name(families.make_nvtx_mark(self.domain), marks), *self._make_attributes(marks)]
             self.result.records.append(make_events(self._get_places(marks), self.columns["start"][marks], pairs))
 
-    def _write_push_pop(self, rows: IntArray) -> None:
-        crosses = mark_crossing(
-            self.columns["globalTid"][rows], self.columns["start"][rows], self.events.get_ends(rows)
-        )
-        self.result.drop("partly overlaps another range of its thread and domain", int(crosses.sum()))
-        self._write_ranges(rows[~crosses], families.make_nvtx_range(self.domain))
-
-    def _write_start_end(self, rows: IntArray) -> None:
-        lanes = assign_lanes(self.columns["globalTid"][rows], self.columns["start"][rows], self.events.get_ends(rows))
-        beyond = lanes >= families.NVTX_LANES
-        self.result.drop(f"more than {families.NVTX_LANES} start/end ranges open on its thread", int(beyond.sum()))
-        for lane in np.unique(lanes[~beyond]):
-            self._write_ranges(rows[lanes == lane], families.make_nvtx_lane(self.domain, int(lane)))
-
     def _write_ranges(self, rows: IntArray, event_type: EventType) -> None:
-        """Add intervals of rows that nest. Both ends are on the thread that started the range."""
-        end = self.events.get_ends(rows)
+        """Add intervals of rows that nest. A range ends on the thread that started it."""
+        end = self.events.ends[rows]
         if not rows.size:
             return
         pairs = [self._make_name(event_type, rows), *self._make_attributes(rows)]
         closing = [self.labels.handle(event_type)]
         self.result.add_intervals(self._get_places(rows), self.columns["start"][rows], end, pairs, closing)
-        # The program did not close a range either that has no end and ends with the range around it.
+        # The program also did not close a range that has no end and ends with the range around it.
         self.result.closed += int(((self.columns["end"][rows] == NULL) & (end != NO_END)).sum())
 
     def _make_name(self, event_type: EventType, rows: IntArray) -> Pair:
@@ -127,19 +118,16 @@ class _DomainWriter:
         return self.places.threads(self.columns["globalTid"][rows], application=self.domain == families.NCCL_DOMAIN)
 
     def _make_attributes(self, rows: IntArray) -> list[Pair]:
-        """Make pairs for number, category, ending thread and payload, where a row has them."""
-        pairs = []
-        index = self.texts.index[rows]
-        has_number = self.texts.has_number[index]
-        if has_number.any():
-            handle = self.labels.handle(families.make_nvtx_number(self.domain))
-            pairs.append(Pair(handle, self.texts.number[index], has_number))
+        """Make pairs for the number, category, ending thread and payload of the rows that have them."""
+        pairs = self.texts.make_number_pairs(self.labels, self.domain, rows)
         category = self.columns["category"][rows]
         has_category = (category != NULL) & (category != 0)  # NVTX: 0 is no category
         if has_category.any():
+            process, domain = get_process(self.columns["globalTid"][rows]), self.columns["domainId"][rows]
+            codes, distinct = find_distinct_rows(process, domain, category)
+            names = [self.events.categories.get((p, d, c), f"category {c}") for p, d, c in distinct]
             event_type = families.make_nvtx_category(self.domain)
-            ids = self._register_categories(rows, category, event_type.names)
-            pairs.append(Pair(self.labels.handle(event_type), ids, has_category))
+            pairs.append(make_name_pair(self.labels, event_type, codes, names, has_category))
         tid, end_tid = self.columns["globalTid"][rows], self.columns["endGlobalTid"][rows]
         elsewhere = (end_tid != NULL) & (end_tid != tid)
         if elsewhere.any():
@@ -149,13 +137,13 @@ class _DomainWriter:
         return pairs + self._make_payloads(rows)
 
     def _make_payloads(self, rows: IntArray) -> list[Pair]:
-        """Make pairs for payloads: integers as they are, reals with six decimals, JSON as a label (not NCCL's)."""
+        """Make pairs for payloads: integers as they are, reals with six decimals, JSON as a label (except NCCL's)."""
         pairs = []
         integer = np.full(rows.size, NULL, np.int64)
         for name in INTEGER_PAYLOADS:
             integer = np.where(integer == NULL, self.columns[name][rows], integer)
         if (integer != NULL).any():
-            pairs.append(Pair(self.labels.handle(families.make_nvtx_payload(self.domain)), integer, integer != NULL))
+            pairs.append(make_number_pair(self.labels, families.make_nvtx_payload(self.domain), integer))
         real = np.full(rows.size, np.nan)
         for name in REAL_PAYLOADS:
             real = np.where(np.isnan(real), self.columns.reals[name][rows], real)
@@ -167,7 +155,7 @@ class _DomainWriter:
             pairs.append(Pair(self.labels.handle(event_type), value, fits))
         if self.domain == python_samples.DOMAIN:
             pairs += python_samples.read_functions(self.reader, self._read_json(rows))
-        elif self.domain not in _OWN_PAYLOADS:
+        elif self.domain not in _NO_JSON_LABELS:
             pairs += self._make_json_labels(rows)
         return pairs
 
@@ -186,16 +174,9 @@ class _DomainWriter:
             return []
         encoded = text.dictionary_encode()
         event_type = families.make_nvtx_json_payload(self.domain)
-        ids = self.labels.name_ids(event_type.names, encoded.dictionary.to_pylist())
         index = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
         present = np.asarray(text.is_valid())
-        return [Pair(self.labels.handle(event_type), ids[index], present)]
-
-    def _register_categories(self, rows: IntArray, category: IntArray, space: str) -> IntArray:
-        process, domain = get_process(self.columns["globalTid"][rows]), self.columns["domainId"][rows]
-        codes, distinct = find_distinct_rows(process, domain, category)
-        names = [self.events.categories.get((p, d, c), f"category {c}") for p, d, c in distinct]
-        return self.labels.name_ids(space, names)[codes]
+        return [make_name_pair(self.labels, event_type, index, encoded.dictionary.to_pylist(), present)]
 
 
 SOURCE = Source(

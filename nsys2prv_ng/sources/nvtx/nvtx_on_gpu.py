@@ -1,7 +1,7 @@
-"""NVTX ranges on the GPU: each range on the streams that it launched work on, from the first operation to the last.
+"""Projects NVTX ranges to the streams that they launched work on, from the first operation to the last.
 
 An operation belongs to the ranges that were open on the thread of its call when the call started (the definition of
-NVIDIA's nvtx_gpu_proj_trace), so that the kernels of PyTorch's autograd threads belong to those threads' ranges.
+NVIDIA's nvtx_gpu_proj_trace). So the kernels of PyTorch's autograd threads belong to ranges on these threads.
 """
 
 from __future__ import annotations
@@ -12,34 +12,35 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import combine_columns, encode_rows, find_distinct
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import assign_lanes, mark_crossing
+from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.sources import source_names
-from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, launch_calls, memory_operations
+from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
+from nsys2prv_ng.sources.cuda.launch_lines import LAUNCH_TABLES
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
-from nsys2prv_ng.sources.nvtx.events import PUSH_POP, START_END, NvtxEvents
+from nsys2prv_ng.sources.nvtx.events import NvtxEvents
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import Source
 
 
 class LaunchedOperations(NamedTuple):
-    """n operations with a recorded call: place, begin and end of the operation. Times in ns."""
+    """n operations with a recorded call: place, start and end of the operation. Times in ns."""
 
     global_tid: IntArray
-    """Thread of the call."""
+    """The thread of the call."""
     called: IntArray
-    """Begin of the call."""
+    """The start of the call."""
     place: IntArray
     begin: IntArray
     end: IntArray
 
 
 class Projections(NamedTuple):
-    """n ranges on streams: row of the range, place of the stream, begin and end there (ns)."""
+    """n ranges on streams: row of the range, place of the stream, start and end there (ns)."""
 
     row: IntArray
     place: IntArray
@@ -48,56 +49,42 @@ class Projections(NamedTuple):
 
 
 def read(reader: ReportReader) -> Result:
-    """Write an interval for each range and stream."""
+    """Return an interval for each range and stream."""
     result = Result()
     if not reader.columns(nvtx_events.NVTX).rows or not reader.columns(launch_calls.TABLE.name).rows:
         return result
     events, launched = reader.once(nvtx_events.read_nvtx_events), find_launched(reader)
     for domain in sorted(events.selected):
-        projections = [project(events, rows, launched) for rows in find_nesting_sets(events, domain)]
+        projections = [project(events, rows, launched) for rows in events.find_nesting_sets(domain)]
         _write(reader, result, events, domain, projections)
     return result
 
 
-def find_nesting_sets(events: NvtxEvents, domain: str) -> list[IntArray]:
-    """Return the rows of a domain's ranges in sets that nest on each thread: push/pop, and each start/end lane."""
-    tid, begin = events.columns["globalTid"], events.columns["start"]
-    rows = events.select_domain(domain, PUSH_POP)
-    sets = [rows[~mark_crossing(tid[rows], begin[rows], events.get_ends(rows))]]
-    rows = events.select_domain(domain, START_END)
-    lanes = assign_lanes(tid[rows], begin[rows], events.get_ends(rows))
-    return sets + [rows[lanes == lane] for lane in np.unique(lanes)]
-
-
 def find_launched(reader: ReportReader) -> LaunchedOperations:
-    """Find the operations that have a place and a recorded call."""
+    """Find the operations with a place and a recorded call."""
     recorded = reader.once(launch_calls.read_recorded_calls)
     parts = []
-    for table in TABLES:
-        if not reader.has(table):
-            continue
+    for table, call in reader.once(launch_calls.find_launches).items():
         columns, place = reader.columns(table), reader.once(locate)[table].place
-        call = reader.once(launch_calls.find_launches)[table]
         rows = np.flatnonzero((place >= 0) & (call >= 0))
-        call = call[rows]
-        parts.append(
-            (recorded.global_tid[call], recorded.begin[call], place[rows], columns["start"][rows], columns["end"][rows])
-        )
+        caller = recorded.global_tid[call[rows]], recorded.begin[call[rows]]
+        parts.append((*caller, place[rows], columns["start"][rows], columns["end"][rows]))
     fields = [np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(5)]
     return LaunchedOperations(*fields)
 
 
 def project(events: NvtxEvents, rows: IntArray, launched: LaunchedOperations) -> Projections:
-    """Return the ranges `rows`, which nest on their threads, on each stream that they or ranges within launched on."""
+    """Return the ranges `rows`, which nest on their threads, on each stream that they, or ranges within, used."""
     tid, begin = events.columns["globalTid"], events.columns["start"]
-    rows = rows[np.lexsort((-events.get_ends(rows), begin[rows], tid[rows]))]
+    rows = rows[np.lexsort((-events.ends[rows], begin[rows], tid[rows]))]
     order = np.lexsort((launched.called, launched.global_tid))
     innermost, parent, depth = find_innermost(
-        tid[rows], begin[rows], events.get_ends(rows), launched.global_tid[order], launched.called[order]
+        tid[rows], begin[rows], events.ends[rows], launched.global_tid[order], launched.called[order]
     )
     parts = np.stack([innermost, *(column[order] for column in (launched.place, launched.begin, launched.end))])
     parts = parts[:, innermost >= 0]
-    # From the deepest ranges outwards, each passes its limits to the range around it: once per operation and level.
+    # From the deepest ranges outwards, each range passes its limits to the range around it: one step for each operation
+    # and level.
     levels = [parts[:, :0]]
     for level in range(int(depth.max(initial=0)), -1, -1):
         here = depth[parts[0]] == level
@@ -111,7 +98,7 @@ def project(events: NvtxEvents, rows: IntArray, launched: LaunchedOperations) ->
 
 
 def _find_limits(parts: IntArray) -> IntArray:
-    """Return range, place, first begin and last end of each range and place among parts of ranges, 4 x n."""
+    """Return range, place, first start and last end for each range and place among parts of ranges, 4 x n."""
     codes, first = encode_rows(parts[0], parts[1])
     limits = parts[:, first]
     np.minimum.at(limits[2], codes, parts[2])
@@ -120,7 +107,7 @@ def _find_limits(parts: IntArray) -> IntArray:
 
 
 def _write(reader: ReportReader, result: Result, events: NvtxEvents, domain: str, projected: list[Projections]) -> None:
-    """Add intervals on lanes: those of one host thread and set share a lane as long as they nest on the stream."""
+    """Add intervals on lanes. Ranges of one host thread and set share a lane if they nest on the stream."""
     row, place, begin, end = (np.concatenate(columns) for columns in zip(*projected, strict=True))
     nesting_set = np.repeat(np.arange(len(projected)), [projections.row.size for projections in projected])
     result.read += row.size
@@ -133,17 +120,13 @@ def _write(reader: ReportReader, result: Result, events: NvtxEvents, domain: str
         here = lane == value
         event_type = families.make_nvtx_on_gpu(domain, int(value))
         handle = labels.handle(event_type)
-        opening = [Pair(handle, events.texts.name_ids(labels, event_type.names, row[here]))]
-        text = events.texts.index[row[here]]
-        has_number = events.texts.has_number[text]
-        if has_number.any():
-            number = labels.handle(families.make_nvtx_number(domain))
-            opening.append(Pair(number, events.texts.number[text], has_number))
+        name = Pair(handle, events.texts.name_ids(labels, event_type.names, row[here]))
+        opening = [name, *events.texts.make_number_pairs(labels, domain, row[here])]
         result.records.append(make_intervals(place[here], begin[here], end[here], opening, [handle]))
 
 
 def _find_levels(place: IntArray, family: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Return the level of each interval, such that those of one place, family and level nest. Most are on level 0."""
+    """Return the level of each interval. Intervals of one place, family and level nest; most are on level 0."""
     level = np.zeros(place.size, np.int64)
     group, _ = encode_rows(place, family)
     left = np.arange(place.size)
@@ -165,14 +148,7 @@ def _number_lanes(place: IntArray, family: IntArray, level: IntArray) -> IntArra
 SOURCE = Source(
     source_names.NVTX_ON_GPU,
     "NVTX ranges on the streams that they launched work on",
-    (
-        nvtx_events.TABLE,
-        launch_calls.TABLE,
-        kernels.TABLE,
-        memory_operations.MEMCPY_TABLE,
-        memory_operations.MEMSET_TABLE,
-        cuda_graphs.TABLE,
-    ),
+    (nvtx_events.TABLE, *LAUNCH_TABLES),
     read,
-    made_of=((nvtx_events.NVTX,), (launch_calls.TABLE.name,), TABLES),
+    needed_tables=((nvtx_events.NVTX,), (launch_calls.TABLE.name,), TABLES),
 )

@@ -1,6 +1,6 @@
-"""Samples of Python: marks of nsys in an NVTX domain of its own, with the functions on the stack as JSON.
+"""Reads nsys's samples of Python: marks in a separate NVTX domain, with the functions on the stack as JSON.
 
-`Frames` starts with the innermost function; Function and File are ids of names, as everywhere in the export.
+`Frames` starts with the innermost function. `Function` and `File` are ids of names, as everywhere in the export.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 DOMAIN = "Python Periodic Sampling"
-_BEGIN_OF_FRAME = '{"Function":'
+_FRAME_START = '{"Function":'
 _FRAME = r'^(?P<function>[0-9]{1,18}),"File":(?P<file>[0-9]{1,18})[,}]'
 
 
 def read_functions(reader: ReportReader, texts: pa.Array) -> list[Pair]:
-    """Return the functions in the JSON of n samples: a pair for each level at which some sample has one."""
-    split = pc.split_pattern(texts.cast(pa.string()).fill_null(""), _BEGIN_OF_FRAME)
+    """Return the functions in the JSON of n samples: one pair for each level of the stacks."""
+    split = pc.split_pattern(texts.cast(pa.string()).fill_null(""), _FRAME_START)
     parts, number = split.flatten(), pc.list_value_length(split).to_numpy()
     before = np.cumsum(number) - number  # index of the part before the first frame of each sample
     pairs = []
@@ -47,7 +47,7 @@ def _parse_integers(column: pa.Array) -> IntArray:
 
 
 def _register_names(reader: ReportReader, function: IntArray, file: IntArray, space: str) -> IntArray:
-    """Return the ids of names `function (file)`, without the folders of the file, which may differ between ranks."""
+    """Return the ids of names `function (file)`, without the file's folders, which may differ between ranks."""
     codes, pairs = find_distinct_rows(function, file)
     names, files = (reader.strings(np.array(ids, np.int64)) for ids in zip(*pairs, strict=True))
     labels = [f"{name} ({path.rpartition('/')[2]})" for name, path in zip(names, files, strict=True)]

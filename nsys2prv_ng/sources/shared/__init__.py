@@ -1,1 +1,1 @@
-"""What every source is made of: its declaration, its reader and its result."""
+"""Provides the parts of every source: its declaration, its reader and its result."""

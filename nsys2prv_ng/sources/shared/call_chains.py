@@ -1,8 +1,9 @@
-"""Functions on the stack of a thread: at a sample, or at a call for which nsys took a backtrace.
+"""Reads the functions on the stack of a thread, at a sample or at a call for which nsys took a backtrace.
 
-A chain is the rows of a table that share an `id`; their `stackDepth` counts from 0, the innermost function. Chains of
-samples start with the function that ran, those of calls with the function that was called. For functions in stripped
-modules nsys has addresses instead of names. These differ between processes, so the functions are named by their module.
+The rows of a chain share an `id`; their `stackDepth` counts from 0, the innermost function. The chain of a sample
+starts with the function that ran, the chain of a call with the function that was called. For functions in stripped
+modules, nsys records addresses instead of names. Addresses differ between processes, so the module names these
+functions.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources.shared.pairs import make_partial_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 
@@ -30,17 +33,19 @@ CUDA_CALL_CHAINS = _declare_chains("CUDA_CALLCHAINS")
 SYSTEM_CALL_CHAINS = _declare_chains("SYSCALL_CALLCHAINS")
 
 _NO_NAME = re.compile(r"(0x[0-9a-fA-F]*)?")
-"""An address, or nothing: some functions are resolved to an empty name."""
-# Modules between the program and the device: the runtime of CUDA (a library, or linked into the program), the driver
-# and the profiler. A user wants the caller of cudaMalloc, not the inside of it.
+"""An address or an empty text, because some functions are resolved to an empty name."""
+# Modules between the program and the device: the CUDA runtime (a library, or linked into the program), the driver and
+# the profiler. A user wants the caller of cudaMalloc, not its internals.
 _CUDA_MODULE = re.compile(r"(.*/)?(libcuda|libcudart|libcupti|libToolsInjection\w*)(-[0-9a-f]+)?\.so[.\d]*")
 _CUDA_INSIDE = re.compile(r"cudart::.*|__cudart\w*")
 _BRACKETS = re.compile(r"\[(.*)\]|\((.*)\)")
 
 
 class Frames(NamedTuple):
-    """n frames: id of the chain, level from 0 on, id of the module's name, id of the name to show, and whether that is
-    the module's name because the function has none."""
+    """n frames: id of the chain, level (from 0), id of the module's name, and id of the name to show.
+
+    `unnamed`: whether the function has no name, so that the name to show is the name of its module.
+    """
 
     chain: IntArray
     level: IntArray
@@ -49,18 +54,18 @@ class Frames(NamedTuple):
     unnamed: BoolArray
 
     def select(self, rows: IntArray | BoolArray) -> Frames:
-        """Return the frames at these indices, or where this mask is set."""
-        return Frames(self.chain[rows], self.level[rows], self.module[rows], self.name[rows], self.unnamed[rows])
+        """Return the frames at these indices, or those that a mask selects."""
+        return Frames._make(column[rows] for column in self)
 
 
 class Chains:
-    """The frames of all chains in parts, as they were read: the frames of one chain may be in several parts."""
+    """The frames of all chains, in the parts in which they were read. One chain may have frames in several parts."""
 
     def __init__(self, parts: Sequence[Frames]) -> None:
         self._parts = parts
 
     def find(self, level: int, chain: IntArray) -> tuple[Frames, BoolArray]:
-        """Return (frames at a level, mask of the n chains that have one there), the first of several."""
+        """Return (frames at a level, mask of the n chains with a frame there). The first frame of a chain counts."""
         frames = _concatenate([part.select(part.level == level) for part in self._parts])
         if (np.diff(frames.chain) < 0).any():
             frames = frames.select(np.argsort(frames.chain, kind="stable"))
@@ -74,25 +79,27 @@ class Chains:
 # ---- frames of the tables --------------------------------------------------------------------------------------------
 
 
-def read_sample_chains(reader: ReportReader) -> Chains:
-    """Read the chains of samples: at level 0 the function that ran, above it its callers."""
-    return _read_depths(reader, SAMPLE_CHAINS, 0)
+_FIRST_DEPTH = {SAMPLE_CHAINS.name: 0, OS_CALL_CHAINS.name: 1, SYSTEM_CALL_CHAINS.name: 0}
+"""Depth of the frame at level 0: the function that ran in a sample, the caller of a call. The innermost frame of an OS
+runtime call is the call itself; a system call is in the kernel and has no frame."""
 
 
-def read_os_chains(reader: ReportReader) -> Chains:
-    """Read the chains of OS runtime calls: at level 0 the caller. The innermost frame, the call itself, is skipped."""
-    return _read_depths(reader, OS_CALL_CHAINS, 1)
+def read_chains(reader: ReportReader, table: Table) -> Chains:
+    """Read the chains of samples, OS runtime calls or system calls."""
+    first = _FIRST_DEPTH[table.name]
+    end = first + reader.options.stack_depth
 
+    def find_within(block: Columns) -> IntArray:
+        depth = block["stackDepth"]
+        return np.flatnonzero((depth >= first) & (depth < end) & (block["id"] != NULL))
 
-def read_system_chains(reader: ReportReader) -> Chains:
-    """Read the chains of system calls: at level 0 the caller. The call itself is in the kernel and has no frame."""
-    return _read_depths(reader, SYSTEM_CALL_CHAINS, 0)
+    return Chains([part._replace(level=part.level - first) for part in _read(reader, table, find_within)])
 
 
 def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> Chains:
-    """Read the chains of CUDA calls: at level 0 the caller. The innermost frames, those within CUDA, are skipped.
+    """Read the chains of CUDA calls: the caller is at level 0. The innermost frames, within CUDA, are skipped.
 
-    `names` are those of the calls: a program that CUDA is linked into contains functions with these names.
+    `names`: the names of the calls. If CUDA is linked into a program, the program contains functions with these names.
     """
     count = reader.options.stack_depth
     calls = re.compile("|".join(rf"{re.escape(name)}(@.*)?" for name in names) or "(?!)")
@@ -109,23 +116,12 @@ def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> Chains:
         return rows[_take_innermost(block["id"][rows], block["stackDepth"][rows], count)[0]]
 
     frames = _concatenate(_read(reader, CUDA_CALL_CHAINS, find_outside_cuda))
-    rows, level = _take_innermost(frames.chain, frames.level, count)  # again, for chains that are in two blocks
+    rows, level = _take_innermost(frames.chain, frames.level, count)  # again, for chains in two blocks
     return Chains([frames.select(rows)._replace(level=level)])
 
 
-def _read_depths(reader: ReportReader, table: Table, first: int) -> Chains:
-    """Read the frames of a table from the depth `first` on, which is level 0."""
-    end = first + reader.options.stack_depth
-
-    def find_within(block: Columns) -> IntArray:
-        depth = block["stackDepth"]
-        return np.flatnonzero((depth >= first) & (depth < end) & (block["id"] != NULL))
-
-    return Chains([part._replace(level=part.level - first) for part in _read(reader, table, find_within)])
-
-
 def _read(reader: ReportReader, table: Table, choose: Callable[[Columns], IntArray]) -> list[Frames]:
-    """Read the frames in the rows that `choose` returns for each block, with their depth as level."""
+    """Read the frames in the rows that `choose` returns for each block; their level is their depth."""
     no_names = _find_ids(reader, table, _NO_NAME)
 
     def make_frames(block: Columns) -> Frames:
@@ -140,31 +136,28 @@ def _read(reader: ReportReader, table: Table, choose: Callable[[Columns], IntArr
 
 
 def _shrink(column: IntArray) -> IntArray:
-    """Return a column in half the memory, if its values allow it: a report has ten million frames."""
+    """Return a column in half the memory if its values allow it, because a report may have ten million frames."""
     limits = np.iinfo(np.int32)
     fits = not column.size or (column.min() >= limits.min and column.max() <= limits.max)
     return column.astype(np.int32) if fits else column
 
 
 def _find_ids(reader: ReportReader, table: Table, pattern: re.Pattern[str]) -> list[int]:
-    """Return the ids of the names that a pattern matches; none if the report does not have the table."""
+    """Return the ids of the names that match a pattern; none if the report does not have the table."""
     return reader.strings.find_matching_ids(pattern) if reader.has(table.name) else []
 
 
 def _concatenate(parts: Sequence[Frames]) -> Frames:
     none = np.zeros(0, np.int64)
     columns = zip(Frames(none, none, none, none, np.zeros(0, np.bool_)), *parts, strict=True)
-    chain, level, module, name, unnamed = map(np.concatenate, columns)
-    return Frames(chain, level, module, name, unnamed)
+    return Frames(*map(np.concatenate, columns))
 
 
 def _take_innermost(chain: IntArray, depth: IntArray, count: int) -> tuple[IntArray, IntArray]:
-    """Return (rows, levels) of the innermost `count` frames of each chain, whatever their depths are."""
+    """Return (rows, levels) of the innermost `count` frames of each chain, at any depth."""
     order = np.lexsort((depth, chain))
-    starts, differs = (_mark_changes(column[order]) for column in (chain, depth))
-    order, starts = order[starts | differs], starts[starts | differs]  # the first frame of each depth
-    number = np.arange(order.size)
-    level = number - np.maximum.accumulate(np.where(starts, number, 0))
+    order = order[find_starts(chain[order], depth[order])]  # the first frame of each depth
+    level = np.arange(order.size) - _find_group_starts(chain[order])
     return order[level < count], level[level < count]
 
 
@@ -173,35 +166,34 @@ def _mark_after_first_run(group: IntArray, within: BoolArray) -> BoolArray:
 
     The rows of a group are side by side.
     """
-    number = np.arange(group.size)
-    start = np.maximum.accumulate(np.where(_mark_changes(group), number, 0))
+    start = _find_group_starts(group)
     outside = np.cumsum(~within)
     before: IntArray = outside[start] - ~within[start]
     return np.asarray(outside > before)
 
 
-def _mark_changes(values: IntArray) -> BoolArray:
-    """Return a mask of the values that differ from the one before, and of the first value."""
-    return np.append([True] * (values.size > 0), values[1:] != values[:-1]).astype(np.bool_)
+def _find_group_starts(group: IntArray) -> IntArray:
+    """Return the index of the first row of each row's group. The rows of a group are side by side."""
+    starts = find_starts(group)
+    return np.repeat(starts, np.diff(starts, append=group.size))
 
 
 # ---- names that events show ------------------------------------------------------------------------------------------
 
 
 def find_functions(reader: ReportReader, chains: Chains, chain: IntArray, by_level: Sequence[EventType]) -> list[Pair]:
-    """Return the functions of n events, given the ids of their chains: a pair for each level that some chain has."""
+    """Return the functions of n events, given the ids of their chains: one pair for each level of the chains."""
     pairs = []
     for level, event_type in enumerate(by_level[: reader.options.stack_depth]):
         frames, present = chains.find(level, chain)
         if present.any():
-            ids = np.zeros(chain.size, np.int64)
-            ids[present] = _name_ids(reader, frames, event_type.names)
-            pairs.append(Pair(reader.labels.handle(event_type), ids, present))
+            ids = _name_ids(reader, frames, event_type.names)
+            pairs.append(make_partial_pair(reader.labels, event_type, ids, present))
     return pairs
 
 
 def _name_ids(reader: ReportReader, frames: Frames, space: str) -> IntArray:
-    """Return ids of the functions' names; a function without a name has that of its module, in parentheses."""
+    """Return ids of the functions' names; a function without a name shows its module in parentheses."""
     ids = np.empty(frames.name.size, np.int64)
     for mask, label in ((~frames.unnamed, label_function), (frames.unnamed, lambda path: f"({label_module(path)})")):
         index, names = reader.names(frames.name[mask])
@@ -215,21 +207,21 @@ def find_modules(reader: ReportReader, chains: Chains, chain: IntArray, event_ty
     if not present.any():
         return []
     index, names = reader.names(frames.module)
-    ids = np.zeros(chain.size, np.int64)
-    ids[present] = reader.labels.name_ids(event_type.names, map(label_module, names))[index]
-    return [Pair(reader.labels.handle(event_type), ids, present)]
+    ids = reader.labels.name_ids(event_type.names, map(label_module, names))[index]
+    return [make_partial_pair(reader.labels, event_type, ids, present)]
 
 
-# Histograms of Paraver do not show a label that is in brackets, unless a user asks for long labels.
+# Paraver's histograms do not show labels in brackets, unless a user asks for long labels.
 
 
 def label_function(name: str) -> str:
-    """Return the label of a name: [Broken backtraces] and the like, which are no names, in parentheses."""
+    """Return the label of a function; texts in brackets such as [Broken backtraces], which are not names, get
+    parentheses."""
     return f"({name[1:-1]})" if name.startswith("[") and name.endswith("]") else name
 
 
 def label_module(path: str) -> str:
-    """Return the name of a module without its folders; [vdso] and the like, which are no files, without brackets."""
+    """Return the name of a module without folders. Names that are not files, such as [vdso], lose their brackets."""
     name = path.rpartition("/")[2]
     match = _BRACKETS.fullmatch(name)
     return (match[1] or match[2] if match else name) or "Unknown"

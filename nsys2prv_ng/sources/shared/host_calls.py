@@ -1,4 +1,4 @@
-"""Calls on host threads, whatever they call: each is an interval on the row of its thread, nested as the calls were."""
+"""Adds calls on host threads: each call is an interval on the row of its thread, nested as the calls were."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.text.formatting import format_duration
 
 
 class NumberedCalls(NamedTuple):
-    """Calls that have a type of their own, with a fixed value for each name."""
+    """Calls with a separate event type, and a fixed value for each name."""
 
     event_type: EventType
     values: Mapping[str, int]
@@ -44,9 +44,9 @@ def add_calls(
 
     The table has the columns start, end, globalTid and nameId, and callchainId if `read_chains` is given.
     `clean_name` returns the label for the name of a call. Labels in `numbered` have the type and values given there.
-    Calls of the `system` do not make their process part of the application, and short ones are dropped (--osrt-min).
-    `read_chains` returns the call chains, given the labels: each call shows its callers where it starts.
-    `choose_state` returns the state of the thread within a call, given its label, or -1.
+    Calls of the `system` do not make their process part of the application, and short calls are dropped (--osrt-min).
+    `read_chains` returns the call chains, given the labels: each call shows its callers at its start. `choose_state`
+    returns the state of the thread within a call, given its label, or -1 for none.
     """
     columns = reader.columns(table)
     result.read += columns.rows if rows is None else rows.size
@@ -55,7 +55,10 @@ def add_calls(
     )
     sound = select_sound_calls(result, begin, end, thread)
     if system:
-        sound = _drop_short_calls(reader, result, begin, end, sound)
+        shortest = reader.options.osrt_min
+        is_long = end[sound] - begin[sound] >= shortest
+        result.drop(f"shorter than the minimum of {format_duration(shortest)}", int((~is_long).sum()))
+        sound = sound[is_long]  # the rest of nested calls nests as well
     if not sound.size:
         return
     rows = sound if rows is None else rows[sound]
@@ -67,8 +70,8 @@ def add_calls(
     if read_chains is not None:
         chains = read_chains(reader, names)
         callers = call_chains.find_functions(reader, chains, columns["callchainId"][rows], types.CALLERS)
-    for own_type, has_type, values in _assign_values(reader, event_type, numbered, names):
-        handle = reader.labels.handle(own_type)
+    for call_type, has_type, values in _assign_values(reader, event_type, numbered, names):
+        handle = reader.labels.handle(call_type)
         opening = [Pair(handle, values[index]), *callers]
         if has_type.all():
             result.records.append(make_intervals(place, begin, end, opening, [handle]))
@@ -77,13 +80,14 @@ def add_calls(
             opening = select(opening, calls)
             result.records.append(make_intervals(place[calls], begin[calls], end[calls], opening, [handle]))
     if choose_state is not None:
-        _add_states(result, place, begin, end, index, map(choose_state, names))
+        state = np.array([choose_state(name) for name in names], np.int64)
+        result.add_states(place, begin, end, state[index])
 
 
 def _assign_values(
     reader: ReportReader, event_type: EventType, numbered: NumberedCalls | None, names: list[str]
 ) -> list[tuple[EventType, BoolArray, IntArray]]:
-    """Return (type, mask of the names that are of the type, value of each name) for each type of calls."""
+    """Return (type, mask of the names of that type, value of each name) for each type of call."""
     if numbered is None:
         return [(event_type, np.ones(len(names), np.bool_), reader.labels.name_ids(event_type.names, names))]
     is_numbered = np.array([name in numbered.values for name in names], np.bool_)
@@ -95,16 +99,8 @@ def _assign_values(
     return [(numbered.event_type, is_numbered, values), (event_type, ~is_numbered, ids)]
 
 
-def _drop_short_calls(reader: ReportReader, result: Result, begin: IntArray, end: IntArray, rows: IntArray) -> IntArray:
-    """Return the rows that last as long as the user wants. The rest of nested calls nests as well."""
-    shortest = reader.options.osrt_min
-    is_long = end[rows] - begin[rows] >= shortest
-    result.drop(f"shorter than the minimum of {format_duration(shortest)}", int((~is_long).sum()))
-    return rows[is_long]
-
-
 def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
-    """Return the rows of calls that have a thread, sound times (ns) and nest on their thread; drop the others."""
+    """Return the rows of calls that have a thread and sound times (ns) and nest on their thread; drop the others."""
     rows = select_sound_intervals(result, begin, end, global_tid)
     crosses = mark_crossing(global_tid[rows], begin[rows], end[rows])
     result.drop(OVERLAPS_CALL, int(crosses.sum()))
@@ -114,12 +110,3 @@ def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_ti
 def select_sound_intervals(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
     """Return the rows of intervals that have a thread and sound times (ns); drop the others."""
     return result.drop_rows({NO_THREAD: global_tid == NULL, **find_unsound_times(begin, end)})
-
-
-def _add_states(
-    result: Result, place: IntArray, begin: IntArray, end: IntArray, index: IntArray, state_of_name: Iterable[int]
-) -> None:
-    """Add what threads do within calls: the state of each distinct name, or -1, and the index of each call's name."""
-    state = np.array(list(state_of_name), np.int64)[index]
-    has_state = state >= 0
-    result.states.append(StateIntervals(place[has_state], begin[has_state], end[has_state], state[has_state]))

@@ -1,6 +1,6 @@
-"""Reasons for which sources drop events, as the account of a translation lists them.
+"""Defines why sources drop events, as the account of a translation lists the reasons.
 
-These are the reasons that several sources have; a reason of one source stands in its module.
+A reason of a single source is in the module of that source.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ NO_TIME = "no time"
 NO_VALUES = "no values"
 NO_BYTES = "no number of bytes"
 OVERLAPS_CALL = "partly overlaps another call on its thread"
-"""Calls of a thread nest. One that starts within another and ends after it cannot be shown on the same row."""
+"""Calls of a thread nest. A call that starts within another and ends after it cannot be shown on the same row."""
 OUTSIDE_TRACE = "outside the time of the trace"
 NOT_SELECTED = "outside the selected ranks and GPUs"
-"""On a row that the user did not select."""
+"""The event is on a row that the user did not select."""
 
 
 _FAR = FARTHEST - 2 * LONGEST_TRACE_NS
-"""Times (ns) beyond it, and before its negative, are damage: they could overflow on another clock."""
+"""Times (ns) above this limit or below its negative are damaged: they could overflow on another clock."""
 
 
 def lacks_time(time: IntArray) -> BoolArray:
-    """Return a mask of the n points that cannot be shown: they have no time (ns), or one that is damage."""
-    return (time > _FAR) | (time < -_FAR)  # as NULL is
+    """Return a mask of the n points that cannot be shown, because their time (ns) is missing or damaged."""
+    return (time > _FAR) | (time < -_FAR)  # NULL is
 
 
 def find_unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
@@ -39,7 +39,7 @@ def find_unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
     null = (begin == NULL) | (end == NULL)
     backward = ~null & (end < begin)
     zero = ~null & (begin == 0) & (end == 0)
-    # Compared so that nothing overflows.
+    # The comparison adds to the start, so that nothing overflows.
     endless = ~null & (lacks_time(begin) | (end > np.minimum(begin, _FAR) + LONGEST_TRACE_NS))
     return {
         "longer than Paraver can show": endless & ~backward,

@@ -1,9 +1,9 @@
-"""Access of sources to the tables of one report: columns are read once, and so is what several sources need."""
+"""Gives sources access to the tables of one report. Columns and shared intermediate results are read only once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,28 +17,21 @@ from nsys2prv_ng.report.nvtx_payload import Fields
 from nsys2prv_ng.report.payload_tables import PayloadEvents, has_payload_tables, read_payload_tables
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
+if TYPE_CHECKING:
+    from nsys2prv_ng.sources.shared.source import Source
+
 T = TypeVar("T")
 
 
-class DeclaredSource(Protocol):
-    """The part of a source's declaration that a reader needs."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def tables(self) -> tuple[Table, ...]: ...
-
-
 class ReportReader:
-    """One report while it is read: its columns, each read once for all sources, and its records' places and labels."""
+    """One report while it is read: its columns, read once for all sources, and the places and labels of its records."""
 
     def __init__(
         self,
         database: Database,
         metadata: Metadata,
         strings: Strings,
-        sources: Sequence[DeclaredSource],
+        sources: Sequence[Source],
         options: SourceOptions,
     ) -> None:
         self.options = options
@@ -53,21 +46,24 @@ class ReportReader:
         self._computed: dict[object, object] = {}
 
     def columns(self, table: str) -> Columns:
-        """Return the columns of a table that a chosen source declares; without rows if none does."""
+        """Return the columns of a table that a chosen source declares; no rows if no source declares it."""
         if table not in self._columns:
-            declared = self._tables.get(table, Table(table, ()))
-            if table in self._tables:
-                self._columns[table] = self._database.read(declared, self.metadata.schema_version)
-            else:
-                self._columns[table] = Columns(0, {}, {})
+            declared = self._tables.get(table)
+            self._columns[table] = self.read(declared) if declared else Columns(0, {}, {})
         return self._columns[table]
 
+    def list_rows(self, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Return the rows of a small table as tuples of these columns, which are integers or texts."""
+        columns = self.columns(table)
+        lists = (columns.texts[n].to_pylist() if n in columns.texts else columns[n].tolist() for n in names)
+        return zip(*lists, strict=True)
+
     def read(self, table: Table) -> Columns:
-        """Read columns that few reports need, and do not keep them."""
+        """Read columns that few reports need, without keeping them."""
         return self._database.read(table, self.metadata.schema_version)
 
     def read_payload_tables(self, rows: IntArray, names: Sequence[str]) -> tuple[IntArray, list[Fields | None]]:
-        """Return the payloads of rows of NVTX_EVENTS that are tables, as report/payload_tables.py does."""
+        """Return the payloads, stored as tables, of rows of NVTX_EVENTS, as report/payload_tables.py does."""
         if not has_payload_tables(self._database):
             return np.full(rows.size, -1, np.int64), []
         columns = self.read(Table("NVTX_EVENTS", (), dict.fromkeys(("eventId", "globalTid", "domainId"), NULL)))
@@ -79,20 +75,20 @@ class ReportReader:
         return table in self._tables and table in self._database.tables
 
     def is_in_report(self, table: str) -> bool:
-        """Return whether the report has the table, whoever reads it; nsys writes no empty one."""
+        """Return whether the report has the table, even if no source reads it; nsys writes no empty tables."""
         return table in self._database.tables
 
     def read_by_block(self, table: str, convert: Callable[[Columns], T]) -> list[T]:
-        """Call `convert` for one block of rows after the other, and return its results.
+        """Call `convert` with one block of rows after the other, and return its results.
 
-        For declared tables that are too large for the memory. `convert` gets columns of integers only, which are gone
-        when it returns.
+        Use it for declared tables that are too large for the memory. `convert` gets columns of integers only, which are
+        gone when it returns.
         """
         declared = self._tables.get(table)
         return self._database.read_by_block(declared, self.metadata.schema_version, convert) if declared else []
 
-    def apart(self, source: DeclaredSource) -> ReportReader:
-        """Return a reader of the same report for one source, with places and names apart from those of the trace."""
+    def apart(self, source: Source) -> ReportReader:
+        """Return a reader of the same report for one source, whose places and names do not become part of the trace."""
         reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
         for name, table in reader._tables.items():
             if name in self._tables and _contains(self._tables[name], table):
@@ -100,7 +96,7 @@ class ReportReader:
         return reader
 
     def place_gpus(self, process: IntArray, device: IntArray) -> IntArray:
-        """Return the places of the GPUs of n processes and CUDA's ordinals in them."""
+        """Return the places of n GPUs, given their processes and CUDA's ordinals within these processes."""
         codes, pairs = find_distinct_rows(process, device)
         gpus = np.array([self.metadata.gpu(*pair).number for pair in pairs], np.int64)
         return self.places.devices(gpus[codes])
@@ -111,14 +107,14 @@ class ReportReader:
         return index, self.strings(distinct)
 
     def once(self, compute: Callable[[ReportReader], T]) -> T:
-        """Return `compute(self)`, computed for the first source that asks for it and kept for the others."""
+        """Return `compute(self)`, which is computed for the first source that asks for it and kept for the others."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
         return cast(T, self._computed[compute])
 
 
 def _merge_declarations(tables: Iterable[Table]) -> dict[str, Table]:
-    """Return one declaration for each table, with all columns that any source needs."""
+    """Return one declaration for each table, with the columns of all sources."""
     declared: dict[str, Table] = {}
     for table in tables:
         before = declared.get(table.name, Table(table.name, ()))

@@ -1,4 +1,4 @@
-"""Result of reading one source in one report: records, states, and a count of what was read and dropped."""
+"""Collects what one source makes of one report: records, states, and how many events it read and dropped."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import StoredColumns
 
 NO_END = 2**62
-"""End of an interval that has none: far beyond any time, even after a clock's offset is added."""
+"""End of an interval without an end: far after any time, even once the offset of a clock is added."""
 
 
 class StateIntervals(NamedTuple):
-    """n states that events ask for: place, begin and end (ns), state. They may nest; the outermost wins."""
+    """n states that events ask for: place, start and end (ns), state. They may nest; the outermost state wins."""
 
     place: IntArray
     begin: IntArray
@@ -28,7 +28,8 @@ class StateIntervals(NamedTuple):
 
 
 class Unended(NamedTuple):
-    """n intervals that have no end and last until the trace ends: place, begin (ns), what they open and close."""
+    """n intervals without an end, which last until the trace ends: place, start (ns), the types that they open and
+    close."""
 
     place: IntArray
     begin: IntArray
@@ -38,33 +39,36 @@ class Unended(NamedTuple):
 
 @dataclass
 class Result:
-    """Records of one source in one report. Law: `read` is the number of events and communications written plus those
-    dropped."""
+    """Records of one source in one report.
+
+    Law: `read` is the number of written events and communications plus the number of dropped ones.
+    """
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     """Number of dropped events by reason."""
     closed: int = 0
-    """Number of intervals without an end that the end of the trace closes. They count as written."""
+    """Number of intervals without an end, which the end of the trace closes. They count as written."""
     pieces: int = 0
-    """Number of intervals that the records hold in addition because windows of time cut some into several pieces."""
+    """Number of additional intervals in the records, because windows of time cut some intervals into pieces."""
     cut: int = 0
-    """Number of intervals of idle threads that are shorter, as they outlast all else. They count as written."""
+    """Number of intervals of idle threads that were shortened, because they outlast all other events. They count as
+    written."""
     windows: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-    """Start and end (ns) of the n ranges that the user wants to see, n x 2; only NVTX knows them."""
+    """Start and end (ns) of the n ranges that the user wants to see, n x 2; only the source of NVTX finds them."""
     records: list[Records] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
-    """Records that are in the store."""
+    """Records in the store."""
     unended: list[Unended] = field(default_factory=list)
     states: list[StateIntervals] = field(default_factory=list)
     join_data: object = None
-    """Input of `Source.join` from this report, in the report's own times and places."""
+    """Input of `Source.join` from this report, in times and places of the report."""
     join_columns: Sequence[IntArray] = ()
-    """Columns of n that its join needs besides, too long to be kept in memory."""
+    """Further columns of n rows for the join, which are too long for the memory."""
     stored_join_columns: StoredColumns | None = None
-    """Where they are in the store."""
+    """The same columns in the store."""
     evidence: Evidence = field(default_factory=Evidence)
-    """What the source shows of the report's clock, in the report's own times."""
+    """Evidence on the clock of the report, in times of the report."""
 
     @property
     def written(self) -> int:
@@ -83,7 +87,7 @@ class Result:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
 
     def drop_rows(self, reasons: Mapping[str, BoolArray]) -> IntArray:
-        """Return the rows to which no reason applies, and drop the others: for each, the first reason counts."""
+        """Return the rows to which no reason applies, and drop the others. The first reason that applies counts."""
         is_sound: BoolArray = np.ones(next(iter(reasons.values())).size, np.bool_)
         for reason, mask in reasons.items():
             self.drop(reason, int((is_sound & mask).sum()))
@@ -93,11 +97,11 @@ class Result:
     def add_intervals(
         self, place: IntArray, begin: IntArray, end: IntArray, opening: Sequence[Pair], closing: Sequence[int]
     ) -> None:
-        """Add n intervals as `make_intervals` takes them; one with the end NO_END lasts until the trace ends."""
+        """Add n intervals as `make_intervals` does; an interval with the end NO_END lasts until the trace ends."""
         has_no_end = end == NO_END
         if has_no_end.any():
             rows = np.flatnonzero(has_no_end)
-            # A pair that none of these intervals has must not make its type one that the trace uses.
+            # If none of these intervals has a pair, its type must not count as used in the trace.
             pairs = [pair for pair in select(opening, rows) if pair.present is None or pair.present.any()]
             self.unended.append(Unended(place[rows], begin[rows], pairs, list(closing)))
             self.closed += rows.size
@@ -106,8 +110,14 @@ class Result:
         if place.size:
             self.records.append(make_intervals(place, begin, end, opening, closing))
 
+    def add_states(self, place: IntArray, begin: IntArray, end: IntArray, state: IntArray | int) -> None:
+        """Add the states that n intervals ask for; -1 stands for none."""
+        states = StateIntervals(place, begin, end, np.full(place.size, state, np.int64))
+        has_state = states.state >= 0
+        self.states.append(states if has_state.all() else StateIntervals(*(column[has_state] for column in states)))
+
     def copy_records(self) -> Result:
-        """Return a result with the records and counts of this one, to change them elsewhere."""
+        """Return a copy with the records and counts of this result, which others may change."""
         return replace(
             self,
             dropped=dict(self.dropped),
@@ -126,7 +136,7 @@ class Result:
         self.closed, self.pieces, self.cut = changed.closed, changed.pieces, changed.cut
 
     def add(self, other: Result) -> None:
-        """Add the counts and the runs of another result. All its records must be in the store."""
+        """Add the counts and runs of another result, whose records must all be in the store."""
         self.read += other.read
         self.pieces += other.pieces
         self.runs += other.runs
@@ -134,7 +144,7 @@ class Result:
             self.drop(reason, count)
 
     def drop_places(self, without: BoolArray, reason: str) -> None:
-        """Drop all that happened at some places; `without` is a mask by place."""
+        """Drop everything at the places in `without`, a mask by place."""
         dropped = 0
         for i, records in enumerate(self.records):
             self.records[i] = drop_places(records, without)
@@ -144,7 +154,7 @@ class Result:
         self.drop_unended(lambda unended: without[unended.place], reason)
 
     def drop_unended(self, find: Callable[[Unended], BoolArray], reason: str) -> None:
-        """Drop those of the intervals without an end that `find` marks."""
+        """Drop the intervals without an end that `find` marks."""
         remaining = []
         for unended in self.unended:
             without = find(unended)

@@ -1,7 +1,8 @@
-"""Sampled values of metrics, from columns of a table to one line for each sample.
+"""Turns tables of sampled metrics into one line for each sample.
 
-A sample is the values of all metrics of one device (a GPU, a network card, a core) at one time. Tables have a row for
-each value; nsys writes the values of a sample side by side, and mostly those of the next sample in the same order.
+A sample consists of the values of all metrics of one device (a GPU, a network card, a core) at one time. Tables have
+one row for each value. nsys writes the values of a sample side by side, and mostly in the same order as in the next
+sample.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import EVENT, POINT, Int32Array, Records, pack_tie
-from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.database import NULL, Columns
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -27,11 +28,11 @@ Key = tuple[int, ...]
 TOO_LARGE = "too large for the trace"
 REPETITION = "another value of its time and metric follows"
 _TOO_LARGE = NULL + 1
-"""Result of `scale_values` for real numbers that do not fit."""
+"""The result of `scale_values` for real numbers that do not fit."""
 
 
 class Samples(NamedTuple):
-    """n samples and their m values, those of a sample side by side.
+    """n samples and their m values; the values of a sample are side by side.
 
     Each sample has a time (ns) and a device (-1: none); `first` has n + 1 offsets into the values. Each value has the
     index of its metric (-1: none) and the value itself.
@@ -44,7 +45,7 @@ class Samples(NamedTuple):
     value: IntArray
 
     def select(self, wanted: BoolArray) -> Samples:
-        """Return the wanted values (a mask of m), and the samples that have any."""
+        """Return the wanted values (a mask of m), and the samples with a wanted value."""
         first = np.concatenate([[0], np.cumsum(wanted)])[self.first]
         left = np.flatnonzero(np.diff(first))
         first = first[np.append(left, self.time.size)]
@@ -68,43 +69,45 @@ class Block(NamedTuple):
 
 
 def make_block(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntArray], value: IntArray) -> Block:
-    """Make a block of copies of columns: time (ns), the columns that identify devices and metrics, values."""
-    first = _find_changes(time, *device)
+    """Make a block from copies of columns: times (ns), the columns that identify devices and metrics, and values."""
+    first = keys.find_starts(time, *device)
     run_device, devices = keys.find_distinct_rows(*(column[first] for column in device))
-    code, of_kind = _encode_metrics(metric, int(first[2] - first[1]) if first.size > 2 else 0)
-    metrics = list(zip(*(column[of_kind].tolist() for column in metric), strict=True))
+    code, row_of_code = _encode_metrics(metric, int(first[2] - first[1]) if first.size > 2 else 0)
+    metrics = list(zip(*(column[row_of_code].tolist() for column in metric), strict=True))
     return Block(time[first], run_device, first, devices, code.astype(np.int32), metrics, value.copy())
 
 
-def _encode_metrics(metric: Sequence[IntArray], period: int) -> tuple[IntArray, IntArray]:
-    """Encode metrics as `keys.encode_rows` does; faster where rows repeat those of `period` rows before.
+def make_typed_block(columns: Columns) -> Block:
+    """Make a block of a table of metrics by type, in which a type stands for a device."""
+    type_id = columns["typeId"]
+    return make_block(get_times(columns), [type_id], [type_id, columns["metricId"]], columns["value"])
 
-    The samples of one device do so.
+
+def get_times(columns: Columns) -> IntArray:
+    """Return the times (ns) of a table that has some of them as raw timestamps."""
+    return np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])
+
+
+def _encode_metrics(metric: Sequence[IntArray], period: int) -> tuple[IntArray, IntArray]:
+    """Encode metrics as `keys.encode_rows` does, but faster if each row equals the row `period` rows before it.
+
+    This is so for the samples of one device.
     """
     if not period or any((column[period:] != column[:-period]).any() for column in metric):
         return keys.encode_rows(*metric)
-    kind, of_kind = keys.encode_rows(*(column[:period] for column in metric))
-    return np.resize(kind, metric[0].size), of_kind
-
-
-def _find_changes(*columns: IntArray) -> IntArray:
-    """Return the rows that differ from the one before, and the first row."""
-    differs = np.zeros(columns[0].size, np.bool_)
-    differs[:1] = True
-    for column in columns:
-        differs[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(differs)
+    code, row_of_code = keys.encode_rows(*(column[:period] for column in metric))
+    return np.resize(code, metric[0].size), row_of_code
 
 
 def make_keys(blocks: Sequence[Block]) -> tuple[list[Key], list[Key]]:
-    """Return the keys of all devices and of all metrics, in the order in which they first occur."""
+    """Return the keys of all devices and all metrics, in the order in which they first occur."""
     devices = dict.fromkeys(key for block in blocks for key in block.devices)
     metrics = dict.fromkeys(key for block in blocks for key in block.metrics)
     return list(devices), list(metrics)
 
 
 def join_blocks(blocks: list[Block], devices: Mapping[Key, int], metrics: Mapping[Key, int]) -> Samples:
-    """Return the samples of all blocks, given the index of each device and metric; empty `blocks`, which are large."""
+    """Return the samples of all blocks, given the index of each device and metric. Empty `blocks`, which are large."""
     starts = np.cumsum([0, *(block.value.size for block in blocks)])
     no_rows = [np.zeros(0, np.int64)]
     time = np.concatenate([block.time for block in blocks] or no_rows)
@@ -124,13 +127,13 @@ def _look_up(block_keys: Sequence[Key], index: Mapping[Key, int]) -> IntArray:
 
 
 def _merge_runs(time: IntArray, device: IntArray, first: IntArray, metric: Int32Array, value: IntArray) -> Samples:
-    """Return the samples of runs of values; neighbouring runs may be of one sample."""
-    starts = _find_changes(time, device)
+    """Return the samples of runs of values; neighbouring runs may belong to one sample."""
+    starts = keys.find_starts(time, device)
     return Samples(time[starts], device[starts], first[np.append(starts, time.size)], metric, value)
 
 
 def _sort_samples(samples: Samples) -> Samples:
-    """Return the samples, sorted by device and time if any has several runs; nsys writes one run for each."""
+    """Return the samples, sorted by device and time if a sample has several runs; nsys writes one for each."""
     if not keys.mark_duplicates(samples.device, samples.time).any():
         return samples
     order = np.lexsort((samples.time, samples.device))
@@ -148,10 +151,10 @@ def select_sound(
     no_device: str = NO_DEVICE,
     is_real: BoolArray | None = None,
 ) -> Samples:
-    """Return the values that have a time, a device, a metric and a number; drop samples that have none.
+    """Return the values with a time, a device, a metric and a number; drop the samples without such values.
 
-    `what`: name of the values, for the warnings that list dropped ones; `is_real`: mask of the metrics whose values
-    `scale_values` returned.
+    `what`: the name of the values in warnings about dropped values; `is_real`: mask of the metrics whose values come
+    from `scale_values`.
     """
     has_no_time = lacks_time(samples.time)
     has_no_device = ~has_no_time & (samples.device < 0)
@@ -179,13 +182,13 @@ def select_sound(
 
 
 def _mark_samples_with(samples: Samples, wanted: BoolArray) -> BoolArray:
-    """Return a mask of the samples that have a wanted value (a mask of m)."""
+    """Return a mask of the samples with a wanted value (a mask of m)."""
     has_some: BoolArray = np.diff(np.concatenate([[0], np.cumsum(wanted)])[samples.first]) > 0
     return has_some
 
 
 def _drop_repetitions(result: Result, samples: Samples, metrics: Sequence[EventType]) -> Samples:
-    """Return the last value of each metric in each sample: Paraver shows one at a time.
+    """Return the last value of each metric in each sample, because Paraver shows one value at each time.
 
     The other values count as read and dropped.
     """
@@ -206,7 +209,7 @@ def _drop_repetitions(result: Result, samples: Samples, metrics: Sequence[EventT
 
 
 def make_records(reader: ReportReader, samples: Samples, place: IntArray, metrics: Sequence[EventType]) -> Records:
-    """Return one line for each sample, given the place of each sample and the type of each metric."""
+    """Make one line for each sample, given the place of each sample and the type of each metric."""
     n = samples.time.size
     handles = [reader.labels.handle(metric) for metric in metrics]
     return Records(
@@ -231,10 +234,10 @@ def add_node_samples(
     get_metric: Callable[[Key], EventType],
     what: str,
 ) -> None:
-    """Count and add samples, each on the row of its device in the node's own task.
+    """Count and add samples, each on the row of its device in the task of the node.
 
-    `get_part` returns the part of the node that a device is, None if its key names none; `get_metric` returns the type
-    of a metric. A key with NULL is not a metric.
+    `get_part` returns the part of the node for the key of a device, or None if the key names no device. `get_metric`
+    returns the type for the key of a metric; a key with NULL does not name a metric.
     """
     devices, kinds = make_keys(blocks)
     parts = {key: part for key in sorted(devices) if (part := get_part(key)) is not None}
@@ -257,7 +260,7 @@ def add_node_samples(
 
 
 def _number_keys(all_keys: Iterable[Key], known: Mapping[Key, object]) -> dict[Key, int]:
-    """Return the index of each key among the known ones; -1 for the others."""
+    """Return the index of each key among the known keys; -1 for the others."""
     return dict.fromkeys(all_keys, -1) | {key: i for i, key in enumerate(known)}
 
 

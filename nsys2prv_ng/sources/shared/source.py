@@ -1,4 +1,4 @@
-"""Declaration of a source of events: the columns it needs and one function from columns to records."""
+"""Declares a source of events: the columns that it needs, and one function from columns to records."""
 
 from __future__ import annotations
 
@@ -24,60 +24,59 @@ from nsys2prv_ng.sources.shared.result import Result
 
 @dataclass(frozen=True)
 class JoinInput:
-    """One report's part of the data that a source joins over all reports, once the objects of the trace are known."""
+    """The data of one report that a source joins over all reports, once the objects of the trace are known."""
 
     metadata: Metadata
     places: Places
     rows: IntArray
     """Row of the trace by place."""
     clock: ClockMap
-    """Map from the report's times (ns) to those on the common clock."""
-    data: object
+    """Maps times of the report (ns) to times on the common clock."""
+    data: Any
     """Value of `Result.join_data`."""
     load_columns: Callable[[], list[IntArray]]
     """Returns the columns of `Result.join_columns`."""
     windows: Sequence[tuple[int, int]]
-    """First and last time (ns, common clock) of the trace, or of each part of it that the user selected."""
+    """First and last time (ns, common clock) of the trace, or of each selected part of it."""
     kept: BoolArray
-    """Mask of the rows that the user selected. What is on the other rows is dropped after the join, if not before."""
+    """Mask of the rows that the user selected. Events on other rows are dropped after the join, if not before."""
 
 
 @dataclass
 class JoinResult:
-    """What a source made of all reports together: lines between them, and values that follow only from all of them."""
+    """What a source makes of all reports together: lines between them, and values that depend on all of them."""
 
     assigned: dict[str, dict[str, Value]] = field(default_factory=dict)
     communicators: list[Communicator] = field(default_factory=list)
     accounts: dict[str, Result] = field(default_factory=dict)
-    """Results by their name in the account: `records` (on the common clock, with rows of the trace as places), the
-    number that was `read`, and what was `dropped`."""
+    """Results by their name in the account. Their records are on the common clock, with rows of the trace as places."""
     messages: dict[str, MessagePairs] = field(default_factory=dict)
-    """Messages with both their ends, by the name of the source of their kernels or calls; rows of the whole tree."""
+    """Messages with both ends, by the name of the source of their kernels or calls; rows of the whole tree."""
     partial_results: tuple[str, Callable[[Any], Result], Sequence[Any]] | None = None
-    """A name in the account, and a function that makes the result of each of some items: these parts are made and
-    stored independently."""
+    """A name in the account, a function, and the items from which the function makes one result each. These results are
+    made and stored independently."""
 
 
 @dataclass(frozen=True)
 class EventRows:
-    """A table with the events of a source. It shows what a report contains before any event is read."""
+    """A table with the events of a source, to list the contents of a report before any event is read."""
 
     table: str
     process: str = ""
-    """Column with the globalTid or globalPid of the process that a row makes a task; empty where rows make no task."""
+    """Column with the globalTid or globalPid of the process that a row makes a task; empty if rows make no task."""
     application: bool = True
     system_calls: bool = False
-    """What the rows show about the process, as in `Places.threads`."""
+    """What the rows show about the process: arguments of `Places.threads`."""
     device: str = ""
     """Column with the process's ordinal of the GPU that the operation ran on."""
     no_task: tuple[str, tuple[int, ...]] | None = None
-    """A column and its values in rows that make no task, because they only name things or are not calls."""
+    """A column and its values in rows that make no task, because these rows only name things or are not calls."""
     names: re.Pattern[str] | None = None
-    """Only rows with the textId of a name that matches are the source's."""
+    """Only rows with the textId of a matching name belong to the source."""
     otherwise: bool = False
-    """Count only where the tables before this one have no rows."""
+    """Count the rows only if the tables before this one have no rows."""
     count: Callable[[ReportReader], int] | None = None
-    """Function that counts the rows of the source, where not all rows are the source's."""
+    """Function that counts the rows of the source, if not all rows belong to it."""
 
     @property
     def process_columns(self) -> tuple[str, ...]:
@@ -97,8 +96,8 @@ class EventRows:
 class Source:
     """A kind of event: its name on the command line, its title, the tables it reads, and the function that reads them.
 
-    `join`, where a source has one, is called once the rows are known, with the data of every report (in an order that
-    does not depend on the command line) and the tree.
+    `join`, if a source has one, is called once the rows are known, with the data of every report (in an order that does
+    not depend on the command line) and the tree.
     """
 
     name: str
@@ -107,10 +106,10 @@ class Source:
     read: Callable[[ReportReader], Result]
     join: Callable[[Sequence[JoinInput], ObjectTree], JoinResult] | None = None
     accounted_in_join: bool = False
-    """Only its join has an account: its events need all reports together."""
+    """Whether only its join has an account, because its events need all reports together."""
     counted_tables: tuple[EventRows, ...] = ()
-    """The tables with a row for each of its events."""
+    """The tables with one row for each of its events."""
     noun: str = ""
-    """What these rows are, in the plural."""
-    made_of: tuple[tuple[str, ...], ...] = ()
-    """For a source without such tables: groups of tables of other sources; one of each group must have rows."""
+    """The plural noun for these rows."""
+    needed_tables: tuple[tuple[str, ...], ...] = ()
+    """For a source without such tables: groups of tables of other sources, each with a table that must have rows."""

@@ -1,4 +1,4 @@
-"""What a user selects within single sources."""
+"""Defines the options of single sources."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ class SourceOptions:
     nvtx_domains: tuple[str, ...] = ()
     """Names of the NVTX domains to show (* and ? as in file names); empty for all."""
     nvtx_range: str = ""
-    """Text (* and ? likewise) of NVTX ranges: the trace is cut to the time of these ranges."""
+    """Pattern (* and ?) of the texts of NVTX ranges: the trace is cut to the time of these ranges."""
     demangled_names: bool = False
-    """Name kernels by their demangled name, with template arguments, instead of the short one."""
+    """Use the demangled names of kernels, with template arguments, instead of the short names."""
 
     osrt_min: int = 10_000
-    """Drop calls of the operating system that last less than this (ns); 0 keeps all."""
+    """Drop OS calls that last less than this (ns); 0 keeps all."""
 
     stack_depth: int = 1
-    """Number of levels of call stacks to show: for a sample its function and callers, for a call its callers."""
+    """Number of levels of call stacks to show: the function and callers of a sample, the callers of a call."""
 
     metrics: tuple[str, ...] = ()
     """Patterns (* and ?) of the names of GPU metrics; empty for all."""
     metrics_changes: bool = False
-    """Write a GPU metric only when its value differs from that of the sample before."""
+    """Write a GPU metric only if its value differs from the sample before."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.sources.host.profiler_overhead import mark_profiling
+from nsys2prv_ng.sources.host.profiler_overhead import is_profiling
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
@@ -172,11 +172,11 @@ def test_overhead_alone_is_no_task(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Command Buffer Full", "Lazy function loading", "Runtime Module loading"])
 def test_what_the_driver_does_anyway_is_not_profiling(name: str) -> None:
-    assert not mark_profiling(name)
+    assert not is_profiling(name)
 
 
 @pytest.mark.parametrize(
     "name", ["CUPTI Buffer flush", "TLS allocation", "dlopen(x)", "Unknown", "CUPTI: Instrumentation"]
 )
 def test_what_the_profiler_does_is_profiling(name: str) -> None:
-    assert mark_profiling(name)
+    assert is_profiling(name)

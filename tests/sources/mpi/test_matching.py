@@ -154,7 +154,7 @@ def matched(
     """(id of the send, end of the receive) of the lines between the recorded tasks, and the account."""
     groups = {
         "world": Group(size=run.tasks, members={rank: rank for rank in recorded}),
-        "world copy 1": Group(size=run.tasks, copy_of="world"),
+        "world copy 1": Group(size=run.tasks, original="world"),
     }
     keys = [UNKNOWN, "world copy 1", "world"]
     communicators = AllCommunicators([Communicators(keys, groups)])

@@ -167,7 +167,7 @@ def test_nvidias_projection(shared_reports, unpacked, tmp_path):
     reader = ReportReader(database, read_metadata(database, strings), strings, [nvtx_on_gpu.SOURCE], SourceOptions())
     events, launched = reader.once(nvtx_events.read_nvtx_events), nvtx_on_gpu.find_launched(reader)
     for domain in events.domains:
-        for rows in nvtx_on_gpu.find_nesting_sets(events, domain):
+        for rows in events.find_nesting_sets(domain):
             for row, _, begin, end in zip(*nvtx_on_gpu.project(events, rows, launched), strict=True):
                 limits = instances[f"{domain}:{events.texts.get_text(row)}"].setdefault(row, [begin, end])
                 limits[:] = min(limits[0], begin), max(limits[1], end)

@@ -1,0 +1,39 @@
+"""Makes the pairs of event type and value that n events show, from columns of numbers and from names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import find_distinct
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.records.columns import Pair
+from nsys2prv_ng.report.database import NULL
+
+
+def make_number_pair(labels: Labels, event_type: EventType, value: IntArray) -> Pair:
+    """Make the pair for the events that have a value; NULL stands for no value."""
+    return Pair(labels.handle(event_type), value, value != NULL)
+
+
+def make_name_pair(
+    labels: Labels, event_type: EventType, index: IntArray, names: Iterable[str], present: BoolArray | None = None
+) -> Pair:
+    """Make the pair that shows a name at each event, given the index of each into distinct names."""
+    return Pair(labels.handle(event_type), labels.name_ids(event_type.names, names)[index], present)
+
+
+def make_partial_pair(labels: Labels, event_type: EventType, value: IntArray, present: BoolArray) -> Pair:
+    """Make the pair for the events in a mask of n, given the values of these events alone."""
+    values = np.zeros(present.size, np.int64)
+    values[present] = value
+    return Pair(labels.handle(event_type), values, present)
+
+
+def register_used(labels: Labels, space: str, names: Sequence[str], index: IntArray) -> IntArray:
+    """Return the ids of the names at n indices. Names at no index are not registered."""
+    position, used = find_distinct(index)
+    return labels.name_ids(space, [names[i] for i in used])[position]
