@@ -109,6 +109,11 @@ class Database:
         nulls = [None] * len(values[present[0]])
         return {name: values.get(name, nulls) for name in columns}
 
+    def read_pairs(self, table: str) -> list[tuple[str, Any]]:
+        """Return the name and the value of each entry of a small table."""
+        columns = self.read_objects(table, ["name", "value"])
+        return list(zip(map(str, columns["name"]), columns["value"], strict=True))
+
     def read(self, table: Table, schema_version: str) -> Columns:
         """Read columns of a large table. A table that the export lacks has no rows."""
         present = self._check_columns(table, schema_version)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export_errors import describe_failure, met_no_locks, wrote_incompletely
-from nsys2prv_ng.report.exported_times import CAPTURE, is_normalised, names_vclock
+from nsys2prv_ng.report.exported_times import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
 from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
 from nsys2prv_ng.report.readers import load_reader
@@ -32,8 +32,6 @@ from nsys2prv_ng.report.readers import load_reader
 _COMPLETE = {"--include-blobs": "EXPORT_PARAM_INCLUDE_BLOBS", "--include-json": "EXPORT_PARAM_INCLUDE_JSON"}
 _CHOSEN = ("EXPORT_PARAM_TABLES_TO_EXPORT", "EXPORT_PARAM_TIMES_TO_EXPORT")
 """Metadata entries that are set if only a part of the report was exported."""
-_METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-"""Tables of metadata about the export itself: since 2023, and before."""
 
 OnOutput = Callable[[bytes], object]
 
@@ -42,7 +40,7 @@ OnOutput = Callable[[bytes], object]
 class _About:
     """The metadata of an export about itself, and the names of its tables."""
 
-    values: dict[str, str | None]
+    values: dict[str, str]
     tables: frozenset[str]
 
     @property
@@ -285,7 +283,7 @@ def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
         return False
     if nsys is None:
         return True
-    if parse_release(about.values.get("EXPORT_PRODUCT_VERSION") or "") != nsys.release:
+    if parse_release(about.values.get("EXPORT_PRODUCT_VERSION", "")) != nsys.release:
         return False
     offered = read_export_help(nsys.path)
     if export.is_dir() and "--tables" in offered and CAPTURE not in about.tables:
@@ -306,11 +304,9 @@ def _read_about(path: Path) -> _About | None:
     """Return the metadata of an export about itself; None if the path is not an nsys export."""
     try:
         with closing(Database(path)) as database:
-            table = next((table for table in _METADATA_TABLES if table in database.tables), None)
-            if table is None:
+            if database.tables.isdisjoint(EXPORT_TABLES):
                 return None
-            columns = database.read_objects(table, ["name", "value"])
-            return _About(dict(zip(columns["name"], columns["value"], strict=True)), database.tables)
+            return _About(read_export_settings(database), database.tables)
     except TranslationError:
         return None
 

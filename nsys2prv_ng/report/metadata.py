@@ -16,7 +16,14 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.report.database import NULL, Database
-from nsys2prv_ng.report.exported_times import SYSTEM, read_exported_times, read_integer, read_time
+from nsys2prv_ng.report.exported_times import (
+    CAPTURE,
+    SYSTEM,
+    read_export_settings,
+    read_exported_times,
+    read_integer,
+    read_time,
+)
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, PayloadLayout
 from nsys2prv_ng.report.payload_tables import PayloadEvents, has_payload_tables, read_payload_tables
 from nsys2prv_ng.report.schema_version import check_schema_version
@@ -186,9 +193,8 @@ class Strings:
 
 def read_metadata(database: Database, strings: Strings) -> Metadata:
     """Read all metadata of an export; fields that its schema version lacks stay empty."""
-    exported = _read_pairs(database, "META_DATA_EXPORT") or _read_pairs(database, "EXPORT_META_DATA")
-    system = database.read_objects("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
-    system_values = dict(zip(system["name"], system["value"], strict=True))
+    exported = read_export_settings(database)
+    system_values = dict(database.read_pairs("TARGET_INFO_SYSTEM_ENV"))
     start = database.read_objects("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
     utc, system_clock = (read_time(next(iter(column), None)) for column in start.values())
 
@@ -219,18 +225,12 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     return metadata
 
 
-def _read_pairs(database: Database, table: str) -> dict[str, str]:
-    columns = database.read_objects(table, ["name", "value"])
-    return {str(name): str(value) for name, value in zip(columns["name"], columns["value"], strict=True)}
-
-
 def _read_environment(database: Database, device_environment: str) -> dict[str, str]:
     """Return the allowed variables of the captured environment."""
     between = "\0" if "\0" in device_environment else ";"  # NUL up to 2022
     variables = dict(entry.split("=", 1) for entry in device_environment.split(between) if "=" in entry)
-    captured = database.read_objects("META_DATA_CAPTURE", ["name", "value"])
-    for name, value in zip(captured["name"], captured["value"], strict=True):
-        if str(name).endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
+    for name, value in database.read_pairs(CAPTURE):
+        if name.endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
             variable, content = str(value).split("=", 1)
             variables[variable] = content.strip('"')
     return {name: value for name, value in variables.items() if _ALLOWED_ENVIRONMENT.fullmatch(name)}
