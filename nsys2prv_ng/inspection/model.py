@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, UntranslatedRows
 from nsys2prv_ng.inspection.load_estimate import estimate_load
+from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.sources.registry import SOURCES
@@ -90,14 +91,6 @@ class InspectedReport:
 
 
 @dataclass(frozen=True)
-class UnreadableReport:
-    """A report that cannot be read, named as the user did, and the reason."""
-
-    file: str
-    why: str
-
-
-@dataclass(frozen=True)
 class InspectedSource:
     """A source: its title, what its rows are, their number, and the number of reports that contain any."""
 
@@ -135,7 +128,7 @@ class Inspection:
     """Readable reports in the order of nodes and ranks, unreadable reports, and warnings about all of them together."""
 
     reports: list[InspectedReport]
-    unreadable: list[UnreadableReport]
+    unreadable: list[SkippedReport]
     tasks: int = 0
     """Number of all tasks; a process with several reports counts once."""
     warnings: list[str] = field(default_factory=list)
