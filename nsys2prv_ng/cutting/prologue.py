@@ -41,10 +41,10 @@ class Prologue:
 
 def read_prologue(stream: TraceStream) -> Prologue:
     """Read the first lines of a trace. Raises TranslationError if its header cannot be understood."""
-    problems = Findings(stream.path)
-    header = read_header(read_first_line(stream).rstrip("\r\n"), problems, Findings(stream.path))
+    findings = Findings(stream.path)
+    header = read_header(read_first_line(stream).rstrip("\r\n"), findings)
     if header.duration is None or not header.applications:
-        reason = problems.list_problems()[0].message if problems.list_problems() else "it cannot be read"
+        reason = findings.list_problems()[0].message if findings.list_problems() else "it cannot be read"
         raise TranslationError(f"{stream.path}: its header is damaged: {reason}")
     communicators, head = read_communicators(stream, header.communicators)
     objects = header.objects.rpartition(",")[0] if header.communicators else header.objects
@@ -94,7 +94,7 @@ def read_labels(trace: Path) -> Labels:
             # Bytes need not be text: the copy keeps them as they are.
             texts[path] = path.read_bytes().decode("utf-8", "surrogateescape")
             if path == pcf:
-                config = read_pcf(path, Findings(path), Findings(path))
+                config = read_pcf(path, Findings(path))
             else:
                 names = {level: part.names for level, part in read_row(path, Findings(path)).items()}
         except OSError as error:
