@@ -18,7 +18,7 @@ def list_reports(reports: Reports, parameter: str = "reports") -> list[Path]:
 
 
 def list_some_reports(reports: Reports, parameter: str = "reports") -> list[Path]:
-    """Return the paths of reports. Raises UsageError where there are none."""
+    """Return the paths of reports. Raises UsageError if there are none."""
     given = list_reports(reports, parameter)
     if not given:
         raise UsageError("give at least one report", parameter=parameter)
@@ -31,7 +31,7 @@ def check_path(name: str, path: AnyPath) -> Path:
 
 
 def check_names(reports: Sequence[Path], output: Path) -> None:
-    """Raise UsageError for a trace that is named as none, and for traces among the reports."""
+    """Raise UsageError for an output that is not named like a trace, and for traces among the reports."""
     if not output.name.endswith((".prv", ".prv.gz")):
         raise UsageError("the trace must be named *.prv or *.prv.gz", parameter="output", value=str(output))
     if not reports:

@@ -1,4 +1,4 @@
-"""Translates the options of a call into what the rooms below take."""
+"""Translates the options of a call into what the rooms below need."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def make_plan(options: TranslateOptions) -> TranslationPlan:
 
 
 def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:
-    """Raise UsageError for options of what is read, where that was read before."""
+    """Raise UsageError for options on what to read if shards of the reports were read before."""
     from nsys2prv_ng.job.shards import find_shards
 
     defaults = EventOptions()
@@ -77,7 +77,7 @@ def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> No
 
 
 def make_merge_plan(options: MergeOptions) -> TranslationPlan:
-    """Return the plan of a trace of shards, which know what was read."""
+    """Return the plan of a trace of shards, which record what was read."""
     from nsys2prv_ng.sources.registry import select_sources
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
@@ -146,7 +146,7 @@ def _make_trace_plan(
 
 
 def _check_sources(selected: Sequence[Source], options: SourceOptions, selection: Selection) -> None:
-    """Refuse options of sources that are not selected."""
+    """Raise UsageError for options of sources that are not selected."""
     names = [source.name for source in selected if not source.accounted_in_join]
     for parameter, value, source in (
         ("nvtx_range", options.nvtx_range, source_names.NVTX),

@@ -1,4 +1,4 @@
-"""Sorts out the arguments of commands. Every function raises UsageError that says what to type instead."""
+"""Sorts out the arguments of commands. Every function raises UsageError, whose message has what to type instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsys2prv_ng.report.formats import is_report_name
 
 
 def parse_percent(text: str, parameter: str) -> float:
-    """Return the part of a whole that a percentage like 5% is."""
+    """Return a percentage like 5% as a fraction of 1."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
     if not match:
         raise UsageError("write a percentage, like 5%", parameter=parameter, value=text)
@@ -19,9 +19,9 @@ def parse_percent(text: str, parameter: str) -> float:
 
 
 def split_sides(words: Sequence[str], between: str) -> list[list[Path]]:
-    """Return the files of each side. Saved summaries alone need nothing between them: each is a side.
+    """Return the files of each side. If all files are saved summaries, each is a side, with nothing between them.
 
-    Raises UsageError for less than two sides and for one without files.
+    Raises UsageError for fewer than two sides, and for a side without files.
     """
     if between not in words and len(words) > 1 and all(word.endswith(".json") for word in words):
         return [[Path(word)] for word in words]
