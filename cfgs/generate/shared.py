@@ -24,7 +24,7 @@ from cfgs.generate.paraver_cfg import (
     Window,
     codes,
     function,
-    one_of,
+    has_value,
     only,
     product,
     span,
@@ -86,7 +86,7 @@ def sampled_functions(name: str, **properties: Any) -> Window:
 def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: Any) -> Window:
     """Count the GPUs with one of these activities: 0 or 1 at the level of threads."""
     look = codes(palette.counts(colour))
-    return Window(name, look, events=only(types.GPU_ACTIVITY), thread=one_of(*doing), **properties)
+    return Window(name, look, events=only(types.GPU_ACTIVITY), thread=has_value(*doing), **properties)
 
 
 def activity() -> Window:

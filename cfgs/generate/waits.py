@@ -29,8 +29,8 @@ from cfgs.generate.paraver_cfg import (
     Window,
     codes,
     divided,
+    has_value,
     logarithm,
-    one_of,
     only,
     product,
     span,
@@ -200,7 +200,7 @@ _in_send_receive = Window(
     events=span(types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES),
     compose=SIGN,
 )
-_is_waiting = Window("Waiting", FLAG, events=only(types.OPERATION_PART), thread=one_of(types.WAITING_PART))
+_is_waiting = Window("Waiting", FLAG, events=only(types.OPERATION_PART), thread=has_value(types.WAITING_PART))
 _on_gpu = families.make_nvtx_on_gpu("", 0)
 _range = names("NVTX range on the stream", only(_on_gpu, families.NVTX_DEFAULT + _on_gpu.number))
 _rank = Window("Rank waited for on the stream", NAMES, events=only(types.WAITED_FOR))

@@ -55,18 +55,18 @@ class LimitLines:
         has_interval = bool(line.open_types & self._roles.intervals)
         return self._roles.intervals if has_interval else self._roles.quantities
 
-    def hold(self, levels: Levels, time: int) -> Iterator[bytes]:
+    def repeat(self, levels: Levels, time: int) -> Iterator[bytes]:
         """Yield lines with the values in force."""
         for row in self._list_rows(levels):
             known = np.flatnonzero(levels.is_known[row]).tolist()
-            value_of = {column: int(levels.value[row, column]) for column in known}
-            in_force = [column for column in known if value_of[column]]
+            value_of_column = {column: int(levels.value[row, column]) for column in known}
+            in_force = [column for column in known if value_of_column[column]]
             groups = [[column] for column in known if self._roles.levels[column] in MEMORY]
             groups.append([column for column in in_force if column < _SWEPT])
             groups.append([column for column in in_force if _SWEPT <= column < ACTIVITY_COLUMNS])
             groups.append([c for c in in_force if c >= ACTIVITY_COLUMNS and self._roles.levels[c] not in MEMORY])
             for group in filter(None, groups):
-                pairs = [(self._roles.levels[column], value_of[column]) for column in group]
+                pairs = [(self._roles.levels[column], value_of_column[column]) for column in group]
                 yield self._format(self._find_object(levels, row), time, pairs)
 
     def end_activity(self, levels: Levels, low: int, high: int, time: int) -> Iterator[bytes]:

@@ -84,7 +84,7 @@ def measure_load(runs: Iterable[Run]) -> LoadCost:
 
 
 def warn_of_load(load: LoadCost, limit: int) -> list[str]:
-    """Return a warning if Paraver needs more than `limit` bytes for a trace; 0 is no limit."""
+    """Return a warning if Paraver needs more than `limit` bytes for a trace; 0 stands for no limit."""
     if not 0 < limit < load.memory:
         return []
     return [

@@ -4,7 +4,7 @@
     RESOURCES := 0 | NNODES(ncpu1,ncpu2,...) | NNODES
     APPL      := NTASKS(nthreads:node,nthreads:node,...)
 
-The limits are those of Paraver's loader: object numbers have 16 bits, a node without CPUs or 65,535 CPUs crash it, and
+The limits come from Paraver's loader: object numbers have 16 bits, a node without CPUs or 65,535 CPUs crash it, and
 a task on a node that does not exist puts it into an endless loop.
 """
 
