@@ -8,14 +8,11 @@ from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.files import list_trace_files
-from nsys2prv_ng.paraver.read.header_reader import TraceHeader, read_header
+from nsys2prv_ng.paraver.read.header_reader import DATE, NS_OF_UNIT, TraceHeader, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings
 from nsys2prv_ng.paraver.read.row_reader import read_row
 from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_communicators, read_first_line
-
-NS_OF_UNIT = {"_ns": 1, "_us": 10**3, "_ms": 10**6}
-_DATE = "%d/%m/%Y at %H:%M"
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ def format_header(prologue: Prologue, objects: str, communicators: list[bytes], 
 def _move_date(date: str, ns: int) -> str:
     """Return the date some ns later; a date of another form stays as it is."""
     try:
-        return (datetime.strptime(date, _DATE) + timedelta(microseconds=ns // 1000)).strftime(_DATE)
+        return (datetime.strptime(date, DATE) + timedelta(microseconds=ns // 1000)).strftime(DATE)
     except (ValueError, OverflowError):
         return date
 

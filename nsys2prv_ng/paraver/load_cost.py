@@ -10,7 +10,8 @@ its order of magnitude is right.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it imports libraries that an estimate does not need
@@ -36,15 +37,10 @@ class LoadCost:
     communications: float = 0
 
     def __add__(self, other: LoadCost) -> LoadCost:
-        return LoadCost(
-            self.states + other.states,
-            self.events + other.events,
-            self.pairs + other.pairs,
-            self.communications + other.communications,
-        )
+        return LoadCost(*map(add, astuple(self), astuple(other)))
 
     def __mul__(self, number: float) -> LoadCost:
-        return LoadCost(self.states * number, self.events * number, self.pairs * number, self.communications * number)
+        return LoadCost(*(records * number for records in astuple(self)))
 
     @property
     def record_memory(self) -> int:

@@ -21,7 +21,8 @@ MAX_OBJECTS = 65535
 MAX_CPUS = 65534
 TIME_LIMIT = 2**53
 """Paraver keeps times as doubles, which are rounded from this value."""
-UNITS = ("_ns", "_us", "_ms")
+NS_OF_UNIT = {"_ns": 1, "_us": 10**3, "_ms": 10**6}
+DATE = "%d/%m/%Y at %H:%M"
 
 _LINE = re.compile(r"#Paraver \((?P<date>[^)]*)\):(?P<end>[^:_]*)(?P<unit>_[^:]*)?:(?P<objects>.*)", re.ASCII)
 _OBJECTS = re.compile(r"(?P<nodes>\d+)(\((?P<cpus>[\d,]*)\))?:(?P<applications>\d+):(?P<rest>.*)", re.ASCII)
@@ -75,8 +76,8 @@ def read_header(line: str, findings: Findings) -> TraceHeader:
         findings.add(1, f"the date '{match['date']}' is not 'DD/MM/YYYY at HH:MM'", "date")
     if match["unit"] is None:
         findings.warn(1, "the end time has no unit: Paraver takes microseconds", "unit")
-    elif match["unit"] not in UNITS:
-        findings.add(1, f"the time unit '{match['unit']}' is not one of {', '.join(UNITS)}", "unit")
+    elif match["unit"] not in NS_OF_UNIT:
+        findings.add(1, f"the time unit '{match['unit']}' is not one of {', '.join(NS_OF_UNIT)}", "unit")
     duration = None
     if not re.fullmatch(r"[0-9]+", match["end"]):
         findings.add(1, f"the end time '{match['end']}' is not an integer", "end")
@@ -92,7 +93,7 @@ def _is_date(text: str) -> bool:
     if not re.fullmatch(r"\d\d/\d\d/\d{4} at \d\d:\d\d", text):
         return False
     try:
-        datetime.strptime(text, "%d/%m/%Y at %H:%M")
+        datetime.strptime(text, DATE)
     except ValueError:
         return False
     return True

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nsys2prv_ng.paraver.read.problems import Findings, read_lines
+from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
 
 MAX_LABEL = 2000
 """Labels with this many characters or more are a problem: Paraver's legend hangs on them."""
@@ -44,6 +45,11 @@ class PcfEventType:
     precision: int = 0
     values: dict[int, str] | None = None
 
+    @property
+    def is_interval(self) -> bool:
+        """Whether the value 0 has a label, and so ends an interval."""
+        return self.values is not None and self.values.get(0) not in (None, NOTHING_RECORDED)
+
 
 @dataclass
 class ParaverConfig:
@@ -68,7 +74,7 @@ class PcfReader:
         self._state_lines: dict[int, int] = {}
         self._types_by_label: dict[str, int] = {}
         self._readers: dict[str, Callable[[str], None]] = {
-            "": self._read_before_sections,
+            "": lambda line: self._add_unknown_line(line, "in any section"),
             "DEFAULT_OPTIONS": lambda line: self._read_option(line, _OPTIONS),
             "DEFAULT_SEMANTIC": lambda line: self._read_option(line, _SEMANTIC),
             "STATES": self._read_state,
@@ -113,9 +119,6 @@ class PcfReader:
             self._add_problem("section", f"'{line}' is not a section of a .pcf")
         else:
             self._add_problem(f"line of {self._section}", f"'{line[:40]}' is not {expected}")
-
-    def _read_before_sections(self, line: str) -> None:
-        self._add_unknown_line(line, "in any section")
 
     def _read_option(self, line: str, known: tuple[str, ...]) -> None:
         key, _, value = line.partition(" ")
