@@ -13,6 +13,7 @@ from nsys2prv_ng.api.plans import make_merge_plan, make_what_to_read
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import MergeOptions, ShardOptions
 from nsys2prv_ng.options.kinds import AnyPath
+from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.text.formatting import count_noun
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
     from nsys2prv_ng.runtime.limits import count_usable_cores
 
     given, into = list_some_reports(reports), check_path("folder", folder)
-    if into.name.endswith((".prv", ".prv.gz")):
+    if is_trace(into):
         raise UsageError(f"{into}: is the name of a trace; give a folder to read the reports into")
     progress = options.display
     refuse_twice(given)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.report.formats import is_report_name
 
 
@@ -39,7 +40,7 @@ def split_sides(words: Sequence[str], between: str) -> list[list[Path]]:
 def split_reports_and_trace(paths: list[Path], *, compress: bool) -> tuple[list[Path], Path]:
     """Return the reports and the trace of REPORT... OUT.prv."""
     *reports, output = paths
-    if not output.name.endswith((".prv", ".prv.gz")):
+    if not is_trace(output):
         what = "is a report; " if is_report_name(output) else ""
         raise UsageError(f"{output}: {what}the last argument must be the trace to write, OUT.prv or OUT.prv.gz")
     if not reports:

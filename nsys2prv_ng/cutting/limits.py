@@ -34,7 +34,8 @@ class LimitLines:
         """Yield lines that open again what is open, at `time` as it is written."""
         for line in lines:
             fields = line.text.split(b":")
-            keys = self._list_keys(line)
+            # A line is in force while one of these types is open.
+            keys = self._roles.intervals if line.open_types & self._roles.intervals else self._roles.quantities
             pairs = [
                 (number, value)
                 for number, value in zip(fields[6::2], fields[7::2], strict=False)
@@ -49,11 +50,6 @@ class LimitLines:
             numbers = dict.fromkeys(fields[6::2])
             ends = [n for n in numbers if int(n) in line.open_types or int(n) in self._roles.quantities]
             yield self._format(map(int, fields[1:5]), time, [(number, b"0") for number in ends])
-
-    def _list_keys(self, line: OpenLine) -> frozenset[int]:
-        """Return the types that keep a line in force while one of them is open."""
-        has_interval = bool(line.open_types & self._roles.intervals)
-        return self._roles.intervals if has_interval else self._roles.quantities
 
     def repeat(self, levels: Levels, time: int) -> Iterator[bytes]:
         """Yield lines with the values in force."""

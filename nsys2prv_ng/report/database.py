@@ -119,7 +119,8 @@ class Database:
         present = self._check_columns(table, schema_version)
         if not present:
             return _make_no_rows(table)
-        numbers = self._read_numbers(table, present)
+        names = _choose_integers(table, present)
+        numbers = _fill_defaults(table, names, self._table_reader.read_integers(table.name, names))
         rows = next(iter(numbers.values())).size
         texts, blobs, reals = (
             {
@@ -159,10 +160,6 @@ class Database:
                 " export the report again with another version of nsys"
             )
         return present
-
-    def _read_numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
-        names = _choose_integers(table, present)
-        return _fill_defaults(table, names, self._table_reader.read_integers(table.name, names))
 
 
 def load_libraries(exports: Iterable[Path]) -> None:

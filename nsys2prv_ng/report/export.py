@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +35,7 @@ _CHOSEN = ("EXPORT_PARAM_TABLES_TO_EXPORT", "EXPORT_PARAM_TIMES_TO_EXPORT")
 """Metadata entries that are set if only a part of the report was exported."""
 
 OnOutput = Callable[[bytes], object]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -244,13 +246,7 @@ def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
     if not knows_vclock(nsys):
         return False
     about = _read_about(export)
-    if about is None or is_normalised(about.values):
-        return False
-    try:
-        with closing(Database(export)) as database:
-            return names_vclock(database)
-    except TranslationError:  # reading the export reports what is wrong
-        return False
+    return about is not None and not is_normalised(about.values) and bool(_look_into(export, names_vclock))
 
 
 def _remove(export: Path) -> None:
@@ -302,11 +298,15 @@ def _find_time(export: Path) -> int:
 
 def _read_about(path: Path) -> _About | None:
     """Return the metadata of an export about itself; None if the path is not an nsys export."""
+    about = _look_into(path, lambda database: _About(read_export_settings(database), database.tables))
+    return None if about is None or about.tables.isdisjoint(EXPORT_TABLES) else about
+
+
+def _look_into(path: Path, find: Callable[[Database], T]) -> T | None:
+    """Return what `find` finds in an export; None if it cannot be read: reading it later reports what is wrong."""
     try:
         with closing(Database(path)) as database:
-            if database.tables.isdisjoint(EXPORT_TABLES):
-                return None
-            return _About(read_export_settings(database), database.tables)
+            return find(database)
     except TranslationError:
         return None
 
@@ -315,11 +315,7 @@ def _is_whole(path: Path) -> bool:
     """Return whether nsys wrote a whole export: on a full disk it leaves cut files in folders, with exit code 0."""
     if _read_about(path) is None:
         return False
-    try:
-        with closing(Database(path)) as database:
-            return all(database.list_columns(table) for table in database.tables)
-    except TranslationError:
-        return False
+    return bool(_look_into(path, lambda database: all(map(database.list_columns, database.tables))))
 
 
 def _is_foreign(path: Path) -> bool:

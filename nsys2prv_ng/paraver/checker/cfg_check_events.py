@@ -125,15 +125,11 @@ def _check_values(window: CfgWindow, config: ParaverConfig, findings: Findings) 
             findings.warn(line, f'value "{label}" has several numbers in the trace ({shown}): Paraver takes all')
 
 
-def _is_explicit(window: CfgWindow) -> bool:
-    """Return whether a window makes Paraver load the cfg without asking."""
-    return any(chosen.level == "evt_type" and chosen.name in ("All", "None") for chosen in window.functions)
-
-
 def _check_without_types(windows: list[CfgWindow], findings: Findings) -> None:
     if any(window.get_entry("window_selected_functions") is not None and not window.functions for window in windows):
         return  # an unreadable list is already a problem
-    explicit = any(map(_is_explicit, windows))
+    choices = [chosen.name for window in windows for chosen in window.functions if chosen.level == "evt_type"]
+    explicit = not {"All", "None"}.isdisjoint(choices)  # then Paraver loads the cfg without asking
     typed = [window for window in windows if window.numbers.get("evt_type") or _is_unread(window, "evt_type")]
     for window in windows:
         if window in typed:

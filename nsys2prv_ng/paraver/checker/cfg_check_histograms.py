@@ -12,24 +12,25 @@ MAX_COLUMNS = 1_000_000
 """More columns count as a mistake: Paraver keeps all of them in memory, and 100 million kill it."""
 
 _CONTROL, _DATA, _PLANES = "Analyzer2D.ControlWindow:", "Analyzer2D.DataWindow:", "Analyzer2D.3D_ControlWindow:"
+_REQUIRED = {
+    "Analyzer2D.Statistic:": "Paraver crashes",
+    _CONTROL: "Paraver crashes",
+    "Analyzer2D.AnalysisLimits:": "Paraver shows nothing but zeros",
+}
 
 
 def check_histogram(cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, findings: Findings) -> None:
     """Check a histogram by all rules."""
-    _check_statistic(histogram, findings)
+    for key, consequence in _REQUIRED.items():
+        if histogram.get_entry(key) is None:
+            findings.add(histogram.line, f"a histogram without {key[:-1]}: {consequence}")
+    statistic = histogram.get_entry("Analyzer2D.Statistic:")
+    if statistic is not None and statistic.value not in STATISTICS:
+        findings.add(statistic.line, f"'{statistic.value[:40]}' is not a statistic: Paraver crashes")
     _check_windows(cfg, histogram, findings)
-    _check_limits(histogram, findings)
     _check_columns(histogram, findings)
     _check_planes(histogram, findings)
     _check_objects(cfg, histogram, header, findings)
-
-
-def _check_statistic(histogram: CfgHistogram, findings: Findings) -> None:
-    entry = histogram.get_entry("Analyzer2D.Statistic:")
-    if entry is None:
-        findings.add(histogram.line, "a histogram without Analyzer2D.Statistic: Paraver crashes")
-    elif entry.value not in STATISTICS:
-        findings.add(entry.line, f"'{entry.value[:40]}' is not a statistic: Paraver crashes")
 
 
 def _get_window(cfg: CfgFile, histogram: CfgHistogram, key: str) -> CfgWindow | None:
@@ -41,15 +42,12 @@ def _get_window(cfg: CfgFile, histogram: CfgHistogram, key: str) -> CfgWindow | 
 
 def _check_windows(cfg: CfgFile, histogram: CfgHistogram, findings: Findings) -> None:
     control = histogram.get_entry(_CONTROL)
-    if control is None:
-        findings.add(histogram.line, "a histogram without Analyzer2D.ControlWindow: Paraver crashes")
-    else:
-        for entry in histogram.entries:
-            needs = entry.key == "Analyzer2D.Objects:" or (
-                entry.key == "Analyzer2D.AnalysisLimits:" and entry.value == "Allwindow"
-            )
-            if needs and entry.line < control.line:
-                findings.add(entry.line, f"{entry.key} stands above {_CONTROL} Paraver crashes")
+    for entry in histogram.entries:
+        needs = entry.key == "Analyzer2D.Objects:" or (
+            entry.key == "Analyzer2D.AnalysisLimits:" and entry.value == "Allwindow"
+        )
+        if needs and control is not None and entry.line < control.line:
+            findings.add(entry.line, f"{entry.key} stands above {_CONTROL} Paraver crashes")
     if histogram.get_entry(_DATA) is None:
         findings.warn(histogram.line, "a histogram without Analyzer2D.DataWindow: Paraver takes its control window")
     for key in (_CONTROL, _DATA, _PLANES):
@@ -88,11 +86,6 @@ def _list_ancestors(cfg: CfgFile, window: CfgWindow) -> set[int]:
         ancestors.update(parent.number for parent in new)
         waiting += new
     return ancestors
-
-
-def _check_limits(histogram: CfgHistogram, findings: Findings) -> None:
-    if histogram.get_entry("Analyzer2D.AnalysisLimits:") is None:
-        findings.add(histogram.line, "a histogram without Analyzer2D.AnalysisLimits: Paraver shows nothing but zeros")
 
 
 def _check_columns(histogram: CfgHistogram, findings: Findings) -> None:

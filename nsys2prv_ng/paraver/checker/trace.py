@@ -80,7 +80,10 @@ def check_trace(
     pcf_path, row_path, _ = list_trace_files(path)
     prv, pcf = Findings(path), Findings(pcf_path)
     with TraceStream(path, max_line, progress) as stream:
-        header = _read_header(stream, prv)
+        line = read_first_line(stream)
+        if line.endswith("\r"):
+            prv.add(1, "carriage return: lines must end with a line feed alone", "carriage return")
+        header = read_header(line.removesuffix("\r"), prv)
         head, lines = _read_communicators(stream, header, prv)
         config = _read_config(pcf_path, pcf)
         body = BodyCheck(path, header, config, lines, max_line)
@@ -100,13 +103,6 @@ def check_trace(
         nodes=len(header.cpus),
         contents=TraceContents(header, config, frozenset(body.types)),
     )
-
-
-def _read_header(stream: TraceStream, findings: Findings) -> TraceHeader:
-    line = read_first_line(stream)
-    if line.endswith("\r"):
-        findings.add(1, "carriage return: lines must end with a line feed alone", "carriage return")
-    return read_header(line.removesuffix("\r"), findings)
 
 
 def _read_communicators(stream: TraceStream, header: TraceHeader, findings: Findings) -> tuple[bytes, int]:
