@@ -76,8 +76,10 @@ def _make_step_lengths() -> Histogram:
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def _gpu_time(name: str, doing: tuple[int, ...], **properties: Any) -> Window:
-    return gpus(name, doing, palette.COMPUTE, **properties)
+def _make_gpu_times(**properties: Any) -> list[Window]:
+    """Return the windows of useful GPUs, GPUs in any kernel, and active GPUs."""
+    activities = (("Useful", IN_COMPUTE), ("In any kernel", IN_KERNELS), ("Active", IN_ANY))
+    return [gpus(name, doing, palette.COMPUTE, **properties) for name, doing in activities]
 
 
 _classes = ranks(
@@ -89,10 +91,7 @@ _classes = ranks(
     ),
 )
 _is_gpu = _has_events("Is a GPU", only(types.GPU_ACTIVITY))
-_useful, _kernels, _active = (
-    _gpu_time(name, doing, top=(_PERCENT,))
-    for name, doing in (("Useful", IN_COMPUTE), ("In any kernel", IN_KERNELS), ("Active", IN_ANY))
-)
+_useful, _kernels, _active = _make_gpu_times(top=(_PERCENT,))
 MODEL.add(
     "gpu_efficiency",
     "Efficiencies of GPUs: parallel, load balance, communication and orchestration, as of POP (% of the time shown)",
@@ -116,17 +115,13 @@ With the same option for both, all are the same. model/gpu_efficiency_by_step ha
     _average("Useful time of each GPU [%]", _is_gpu, _useful),
 )
 
-_is_gpu = _has_events("Is a GPU", only(types.GPU_ACTIVITY))
 _step_of_gpu = product(
     "Step of each GPU",
     NAMES,
     Window("Step of a GPU or thread", NAMES, events=only(types.STEP)),
     _is_gpu,
 )
-_useful, _kernels, _active = (
-    _gpu_time(name, doing, units=MILLISECONDS)
-    for name, doing in (("Useful", IN_COMPUTE), ("In any kernel", IN_KERNELS), ("Active", IN_ANY))
-)
+_useful, _kernels, _active = _make_gpu_times(units=MILLISECONDS)
 MODEL.add(
     "gpu_efficiency_by_step",
     "Efficiencies of GPUs in each step: time useful, active and in any kernel, and length of the step (ms)",

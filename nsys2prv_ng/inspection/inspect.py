@@ -162,7 +162,7 @@ def _make_report(
         ranks=sorted({task.rank for task in tasks if task.rank is not None}),
         tasks=tasks,
         other_processes=len(metadata.processes.keys() - task_of_process.keys()),
-        gpus=[InspectedGpu(gpu.number, gpu.name, gpu.uuid, gpu.number in used) for gpu in gpus],
+        gpus=[InspectedGpu(**vars(gpu), used=gpu.number in used) for gpu in gpus],
         sources=contents.sources,
         derived=list(contents.derived),
         tables=contents.tables,

@@ -13,6 +13,7 @@ from nsys2prv_ng.inspection.load_estimate import estimate_load
 from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.diagnostics import Message
+from nsys2prv_ng.report.metadata import Gpu
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.text.formatting import format_utc
 
@@ -30,12 +31,9 @@ class InspectedTask:
 
 
 @dataclass(frozen=True)
-class InspectedGpu:
+class InspectedGpu(Gpu):
     """A GPU of the host; `used` if the report contains operations on it."""
 
-    number: int
-    name: str
-    uuid: str
     used: bool
 
 

@@ -118,9 +118,6 @@ class MinDurations(ListOption[str | Iterable[str] | Mapping[str, int | str] | No
     repeats = True
     wanted = "a dict of lengths in ns by source, {'cuda_api': 10000}, or a text like 'cuda_api=10us'"
 
-    def parse(self, text: str) -> list[str]:
-        return [text]
-
     def check(self, value: Any) -> dict[str, int]:
         given = value if isinstance(value, Mapping) else dict(map(_split_length, list_elements(value)))
         lengths = {}
@@ -174,15 +171,9 @@ class Files(ListOption[AnyPath | Iterable[AnyPath] | None, tuple[Path, ...] | No
     repeats = True
     wanted = "a path or a list of paths"
 
-    def parse(self, text: str) -> list[str]:
-        return [text]
-
     def check(self, value: Any) -> tuple[Path, ...]:
         paths = [value] if isinstance(value, os.PathLike) else list_elements(value)
         return tuple(map(to_path, paths))
-
-    def spell(self, value: Any) -> list[str]:
-        return list(map(str, value))
 
 
 class WordOrFile(Option[AnyPath, str]):
