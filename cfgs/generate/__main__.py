@@ -17,7 +17,8 @@ def main(arguments: list[str]) -> int:
         return 2
     wanted = make_files()
     present = {path.relative_to(FOLDER).as_posix() for path in (*FOLDER.glob("*/*.cfg"), *FOLDER.glob("filters/*.xml"))}
-    differ = [path for path, text in wanted.items() if _read_text(FOLDER / path) != text]
+    files = {path: FOLDER / path for path in wanted}
+    differ = [path for path, file in files.items() if not file.exists() or file.read_bytes() != wanted[path].encode()]
     surplus = sorted(present - set(wanted))
     if arguments:
         for path in differ:
@@ -26,17 +27,13 @@ def main(arguments: list[str]) -> int:
             print(f"not declared: {path}")
         return 1 if differ or surplus else 0
     for path in differ:
-        (FOLDER / path).parent.mkdir(exist_ok=True)
-        (FOLDER / path).write_bytes(wanted[path].encode())
+        files[path].parent.mkdir(exist_ok=True)
+        files[path].write_bytes(wanted[path].encode())
         print(f"wrote {path}")
     for path in surplus:
         (FOLDER / path).unlink()
         print(f"removed {path}")
     return 0
-
-
-def _read_text(path: Path) -> str | None:
-    return path.read_bytes().decode() if path.exists() else None
 
 
 if __name__ == "__main__":

@@ -23,15 +23,15 @@ from cfgs.generate.paraver_cfg import (
     Histogram,
     View,
     Window,
-    any_of,
     at_least,
     codes,
     divided,
     equal_to,
+    has_value,
     logarithm,
-    one_of,
     only,
     product,
+    several,
 )
 from cfgs.generate.shared import (
     FLAG,
@@ -279,7 +279,7 @@ multiprocessors holds 270,336 threads at a time: smaller kernels leave it partly
 _has_delay = Window(
     "In a kernel that has a delay",
     GRADIENT,
-    events=any_of(types.KERNEL, types.NCCL_KERNEL, types.QUEUE_DELAY),
+    events=several(types.KERNEL, types.NCCL_KERNEL, types.QUEUE_DELAY),
     thread=LAST_TYPE,
     compose=equal_to(types.QUEUE_DELAY.number),
 )
@@ -307,7 +307,7 @@ their own, since kernels of a rank that overlap can only be counted apart.
 
 
 def _in_operations(name: str, operations: tuple[int, ...], **properties: Any) -> Window:
-    return Window(name, FLAG, events=only(types.MEMORY_OPERATION), thread=one_of(*operations), **properties)
+    return Window(name, FLAG, events=only(types.MEMORY_OPERATION), thread=has_value(*operations), **properties)
 
 
 def _make_memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) -> Histogram:

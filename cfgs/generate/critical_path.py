@@ -52,7 +52,7 @@ analysis/critical_path_profile adds up the time, views/on_critical_path shows th
     _show_path("Critical path"),
 )
 
-_of_ranks = _show_path("Critical path of each rank", level=TASK, above=MAXIMUM)
+_rank_paths = _show_path("Critical path of each rank", level=TASK, above=MAXIMUM)
 CRITICAL_PATH.add(
     "critical_path_profile",
     "Time that the critical path spends on each rank, by kind: compute, moving data, host code, ... (ms)",
@@ -62,9 +62,9 @@ thread and stream, and on each rank, by kind (ms). All cells of a histogram add 
 A time is the most that can be gained if that kind of work on that rank took no time at all. The gain is less if another
 chain is nearly as long: it then becomes the critical path.
 """,
-    _of_ranks,
+    _rank_paths,
     Histogram(
         "Critical path on each row [ms]", _show_path("Critical path on rows"), "Time", maximum=len(types.PATH_KINDS)
     ),
-    Histogram("Critical path on each rank [ms]", _of_ranks, "Time", maximum=len(types.PATH_KINDS)),
+    Histogram("Critical path on each rank [ms]", _rank_paths, "Time", maximum=len(types.PATH_KINDS)),
 )

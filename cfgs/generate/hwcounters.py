@@ -22,13 +22,13 @@ from cfgs.generate.paraver_cfg import (
 )
 from cfgs.generate.shared import FLAG
 
-_OF_RANK = """\
+_ABOUT_RANKS = """\
 Values are percent of the peak; each sample is drawn until the next one. One row per rank, which shows the busiest of
 its GPUs. For one row per GPU choose the level thread in the window's properties, and select the rows Metrics.
 Needs --gpu-metrics-devices when profiling.\
 """
 
-_OF_NODE = """\
+_ABOUT_NODES = """\
 One row per task. The values are on the tasks of the nodes themselves, each the sum over the node's cards. For one row
 per card choose the level thread in the window's properties. Each sample is drawn until the next one.\
 """
@@ -76,7 +76,7 @@ HWCOUNTERS.add(
     "Percent of streaming multiprocessors that had work (SMs Active)",
     f"""
 Low values while kernels run mean that the kernels have too few blocks for the GPU, or uneven ones.
-{_OF_RANK}
+{_ABOUT_RANKS}
 """,
     _make_gpu_metric("SMs active [%]", "SM* Active [*%]"),
 )
@@ -86,7 +86,7 @@ HWCOUNTERS.add(
     "Percent of cycles in which multiprocessors issued an instruction (SM Issue)",
     f"""
 Low values while SMs are active mean that warps wait: for memory, or for each other.
-{_OF_RANK}
+{_ABOUT_RANKS}
 """,
     _make_gpu_metric("SM issue [%]", "SM Issue* [*%]"),
 )
@@ -97,7 +97,7 @@ HWCOUNTERS.add(
     f"""
 100 is the roof for training and inference in low precision. Compare with SM issue and DRAM bandwidth to see what limits
 the program.
-{_OF_RANK}
+{_ABOUT_RANKS}
 """,
     _make_gpu_metric("Tensor cores active [%]", "Tensor Active* [*%]"),
 )
@@ -107,7 +107,7 @@ HWCOUNTERS.add(
     "Bandwidth of the GPU's memory in percent: reads and writes",
     f"""
 First window: reads. Second window: writes. If their sum is near 100, memory limits the kernel.
-{_OF_RANK}
+{_ABOUT_RANKS}
 """,
     _make_gpu_metric("DRAM reads [%]", "*RAM Read Bandwidth [*%]"),
     _make_gpu_metric("DRAM writes [%]", "*RAM Write Bandwidth [*%]"),
@@ -118,7 +118,7 @@ HWCOUNTERS.add(
     "Bandwidth of NVLink for user data in percent: received and transmitted",
     f"""
 First window: received. Second window: transmitted. Each is the sum of user data in requests and in responses.
-{_OF_RANK}
+{_ABOUT_RANKS}
 """,
     _make_nvlink("RX", "NVLink received [%]"),
     _make_nvlink("TX", "NVLink transmitted [%]"),
@@ -130,7 +130,7 @@ HWCOUNTERS.add(
     f"""
 First window: received, for example by copies to the device. Second window: transmitted, for example by copies to the
 host and by messages between nodes.
-{_OF_RANK}
+{_ABOUT_RANKS}
 """,
     _make_gpu_metric("PCIe received [%]", "PCIe RX Throughput [*%]"),
     _make_gpu_metric("PCIe transmitted [%]", "PCIe TX Throughput [*%]"),
@@ -141,7 +141,7 @@ HWCOUNTERS.add(
     "Data that the network cards of each node receive and send, InfiniBand and Ethernet (GB/s)",
     f"""
 First window: received. Second window: sent. Values are in GB/s (10^9 bytes per second); nsys samples bytes per ms.
-{_OF_NODE}
+{_ABOUT_NODES}
 Needs --nic-metrics when profiling.
 """,
     _make_node_metric("Network received [GB/s]", *_BYTES_RECEIVED, top=(divided(1_000_000),)),
@@ -153,7 +153,7 @@ HWCOUNTERS.add(
     "Bytes that the network interfaces of each node receive and send, as sampled by nsys's plugin",
     f"""
 First window: received. Second window: sent. The values are those that the plugin gives at each sample.
-{_OF_NODE}
+{_ABOUT_NODES}
 Needs --enable=network_interface when profiling.
 """,
     _make_node_metric("Bytes received, by sample", "Plugin: rx_bytes*"),

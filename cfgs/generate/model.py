@@ -36,7 +36,7 @@ from cfgs.generate.paraver_cfg import (
     span,
     times,
 )
-from cfgs.generate.shared import FLAG, IN_ANY, IN_COMPUTE, IN_IDLE, IN_KERNELS, gpus
+from cfgs.generate.shared import FLAG, IN_ANY, IN_COMPUTE, IN_IDLE, IN_KERNELS, NAMES, gpus, ranks
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
 
@@ -69,32 +69,29 @@ def _by_step(name: str, step: View, data: View) -> Histogram:
 
 def _make_step_lengths() -> Histogram:
     """Return the length of each step on each main thread and GPU; the longest is the window of the step."""
-    step = Window("Step", codes(palette.NAMES, ANY_DRAW), events=only(types.STEP), units=MILLISECONDS)
+    step = Window("Step", NAMES, events=only(types.STEP), units=MILLISECONDS)
     return Histogram("Length of each step [ms]", step, "Time", maximum=None, only_totals=True)
 
 
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def _gpu_time(name: str, doing: tuple[int, ...], **properties: Any) -> Window:
-    return gpus(name, doing, palette.COMPUTE, **properties)
+def _make_gpu_times(**properties: Any) -> list[Window]:
+    """Return the windows of useful GPUs, GPUs in any kernel, and active GPUs."""
+    activities = (("Useful", IN_COMPUTE), ("In any kernel", IN_KERNELS), ("Active", IN_ANY))
+    return [gpus(name, doing, palette.COMPUTE, **properties) for name, doing in activities]
 
 
-_classes = Window(
+_classes = ranks(
     "Useful, communication or memory operations",
     codes(palette.GPU_ACTIVITY, ANY_DRAW),
-    events=only(types.GPU_ACTIVITY),
+    only(types.GPU_ACTIVITY),
     compose=function(
         "Translate", (3, 1, 5, 1, 7, 1, 6, 2, *IN_IDLE, 0, 17, 1, 18, 16, 19, 1, 20, 16, 21, 1, 22, 16, 23, 1)
     ),
-    level=TASK,
-    above=MAXIMUM,
 )
 _is_gpu = _has_events("Is a GPU", only(types.GPU_ACTIVITY))
-_useful, _kernels, _active = (
-    _gpu_time(name, doing, top=(_PERCENT,))
-    for name, doing in (("Useful", IN_COMPUTE), ("In any kernel", IN_KERNELS), ("Active", IN_ANY))
-)
+_useful, _kernels, _active = _make_gpu_times(top=(_PERCENT,))
 MODEL.add(
     "gpu_efficiency",
     "Efficiencies of GPUs: parallel, load balance, communication and orchestration, as of POP (% of the time shown)",
@@ -118,17 +115,13 @@ With the same option for both, all are the same. model/gpu_efficiency_by_step ha
     _average("Useful time of each GPU [%]", _is_gpu, _useful),
 )
 
-_is_gpu = _has_events("Is a GPU", only(types.GPU_ACTIVITY))
 _step_of_gpu = product(
     "Step of each GPU",
-    codes(palette.NAMES, ANY_DRAW),
-    Window("Step of a GPU or thread", codes(palette.NAMES, ANY_DRAW), events=only(types.STEP)),
+    NAMES,
+    Window("Step of a GPU or thread", NAMES, events=only(types.STEP)),
     _is_gpu,
 )
-_useful, _kernels, _active = (
-    _gpu_time(name, doing, units=MILLISECONDS)
-    for name, doing in (("Useful", IN_COMPUTE), ("In any kernel", IN_KERNELS), ("Active", IN_ANY))
-)
+_useful, _kernels, _active = _make_gpu_times(units=MILLISECONDS)
 MODEL.add(
     "gpu_efficiency_by_step",
     "Efficiencies of GPUs in each step: time useful, active and in any kernel, and length of the step (ms)",
@@ -215,7 +208,7 @@ _outside_mpi = _is_outside("Outside of MPI", _IN_MPI, units=MILLISECONDS)
 _useful_host = _show_useful(FLAG, _outside_mpi, units=MILLISECONDS)
 _step_of_thread = Window(
     "Step of the main thread",
-    codes(palette.NAMES, ANY_DRAW),
+    NAMES,
     events=only(types.STEP),
     level=TASK,
     above=_MAIN_THREAD,

@@ -44,7 +44,7 @@ def only(event_type: EventType, number: int | None = None) -> Events:
     return Events(((event_type.number if number is None else number, event_type.title),) * 2, "[x,y]")
 
 
-def any_of(*event_types: EventType) -> Events:
+def several(*event_types: EventType) -> Events:
     """Return several types. The trace should have all of them."""
     return Events(tuple((event_type.number, event_type.title) for event_type in event_types))
 
@@ -101,7 +101,7 @@ ADDING, MAXIMUM = Function("Adding"), Function("Maximum")
 """Functions of the values of all threads or objects below a level."""
 
 
-def one_of(*values: float) -> Function:
+def has_value(*values: float) -> Function:
     """Return 1 while the last event has one of these values, else 0."""
     return function("In Evt Val", values)
 

@@ -24,7 +24,7 @@ from cfgs.generate.paraver_cfg import (
     Window,
     codes,
     function,
-    one_of,
+    has_value,
     only,
     product,
     span,
@@ -34,6 +34,7 @@ from nsys2prv_ng.paraver import families, palette
 
 NAMES = codes(palette.NAMES, ANY_DRAW)
 FLAG = Look(maximum=1)
+_ACTIVITY, _WAITS = codes(palette.GPU_ACTIVITY, ANY_DRAW), codes(palette.GPU_WAITS, ANY_DRAW)
 
 MOST_NAMES = 4000
 """Number of columns for ids of names. Paraver hides columns without a name."""
@@ -86,45 +87,41 @@ def sampled_functions(name: str, **properties: Any) -> Window:
 def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: Any) -> Window:
     """Count the GPUs with one of these activities: 0 or 1 at the level of threads."""
     look = codes(palette.counts(colour))
-    return Window(name, look, events=only(types.GPU_ACTIVITY), thread=one_of(*doing), **properties)
+    return Window(name, look, events=only(types.GPU_ACTIVITY), thread=has_value(*doing), **properties)
 
 
 def activity() -> Window:
     """Show the activity of each GPU, on the rows of GPUs."""
-    return Window("Activity of each GPU", codes(palette.GPU_ACTIVITY, ANY_DRAW), events=only(types.GPU_ACTIVITY))
+    return Window("Activity of each GPU", _ACTIVITY, events=only(types.GPU_ACTIVITY))
+
+
+def ranks(name: str, look: Look, events: Events, **properties: Any) -> Window:
+    """Show the highest value among the rows of each rank: its threads, streams or GPUs."""
+    return Window(name, look, events=events, level=TASK, above=MAXIMUM, **properties)
 
 
 def activity_of_ranks() -> Window:
     """Show the activity of each rank's GPU. If a rank has several GPUs, show their highest value; idle counts as 0."""
-    return Window(
-        "Activity of the GPU of each rank",
-        codes(palette.GPU_ACTIVITY, ANY_DRAW),
-        events=only(types.GPU_ACTIVITY),
-        compose=function("Translate", (*IN_IDLE, 0)),
-        level=TASK,
-        above=MAXIMUM,
-    )
+    idle_as_0 = function("Translate", (*IN_IDLE, 0))
+    return ranks("Activity of the GPU of each rank", _ACTIVITY, only(types.GPU_ACTIVITY), compose=idle_as_0)
 
 
 def activity_or_idle_of_ranks() -> Window:
     """Show the activity of each rank's GPU. If a rank has several GPUs, show their highest value; idle is the
     lowest."""
     low, (idle,) = 0.5, IN_IDLE  # between 0, on rows that are not GPUs, and the lowest activity
-    return Window(
+    return ranks(
         "Activity of the GPU of each rank, or idle",
-        codes(palette.GPU_ACTIVITY, ANY_DRAW),
-        events=only(types.GPU_ACTIVITY),
+        _ACTIVITY,
+        only(types.GPU_ACTIVITY),
         compose=function("Translate", (idle, low)),
-        level=TASK,
-        above=MAXIMUM,
         top=(function("Translate", (low, idle)),),
     )
 
 
 def activity_with_waits() -> Window:
     """Show the activity of each GPU with waiting apart, on the rows of GPUs."""
-    look = codes(palette.GPU_WAITS, ANY_DRAW)
-    return Window("Activity of each GPU, with waits", look, events=only(types.GPU_ACTIVITY_WITH_WAITS))
+    return Window("Activity of each GPU, with waits", _WAITS, events=only(types.GPU_ACTIVITY_WITH_WAITS))
 
 
 def activity_with_waits_of_ranks(name: str, *hidden: int, **properties: Any) -> Window:
@@ -132,15 +129,8 @@ def activity_with_waits_of_ranks(name: str, *hidden: int, **properties: Any) -> 
 
     If a rank has several GPUs, show their highest value.
     """
-    return Window(
-        name,
-        codes(palette.GPU_WAITS, ANY_DRAW),
-        events=only(types.GPU_ACTIVITY_WITH_WAITS),
-        compose=function("Translate", tuple(number for value in hidden for number in (value, 0))),
-        level=TASK,
-        above=MAXIMUM,
-        **properties,
-    )
+    hide = function("Translate", tuple(number for value in hidden for number in (value, 0)))
+    return ranks(name, _WAITS, only(types.GPU_ACTIVITY_WITH_WAITS), compose=hide, **properties)
 
 
 def idle_stretches(name: str, look: Look, **properties: Any) -> Derived:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cfgs.generate.paraver_cfg import (
     GRADIENT,
-    MAXIMUM,
     NODE,
     PERCENT,
     SIGN,
@@ -31,6 +30,7 @@ from cfgs.generate.shared import (
     cuda_kinds,
     gpus,
     names,
+    ranks,
 )
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families, palette
@@ -136,14 +136,8 @@ analysis/critical_path shows the whole path, basics/kernels and basics/nccl all 
     hidden_first=(_compute, _communication, _on_path),
 )
 
-_waits = Window("Waits for a rank [%]", PERCENT, events=only(types.GPU_WAITS_EXPOSED), level=TASK, above=MAXIMUM)
-_exposed = Window(
-    "Communicates, and computes nothing [%]",
-    PERCENT,
-    events=only(types.GPU_COMMUNICATES_EXPOSED),
-    level=TASK,
-    above=MAXIMUM,
-)
+_waits = ranks("Waits for a rank [%]", PERCENT, only(types.GPU_WAITS_EXPOSED))
+_exposed = ranks("Communicates, and computes nothing [%]", PERCENT, only(types.GPU_COMMUNICATES_EXPOSED))
 VIEWS.add(
     "overview",
     "What the GPU of each rank does in steps of time, in percent: compute, exposed communication, waiting for a rank",
@@ -155,7 +149,7 @@ for a rank. Look for times and ranks that differ from the others, and translate 
 One row per rank, which shows the highest of its GPUs; for one row per GPU choose the level thread in the window's
 properties, and select the rows Metrics.
 """,
-    Window("Computes [%]", PERCENT, events=only(types.GPU_COMPUTES), level=TASK, above=MAXIMUM),
+    ranks("Computes [%]", PERCENT, only(types.GPU_COMPUTES)),
     _exposed,
     _waits,
     hidden_first=(_waits, _exposed),

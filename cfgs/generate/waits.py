@@ -29,8 +29,8 @@ from cfgs.generate.paraver_cfg import (
     Window,
     codes,
     divided,
+    has_value,
     logarithm,
-    one_of,
     only,
     product,
     span,
@@ -45,6 +45,7 @@ from cfgs.generate.shared import (
     activity_with_waits,
     activity_with_waits_of_ranks,
     names,
+    ranks,
 )
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families, palette
@@ -56,15 +57,7 @@ _LATENESS_DECADES = 11
 
 def _show_ranks(name: str, look: Look, event_type: EventType, messages: Messages | None = None) -> Window:
     """Show the highest value among the streams and threads of each rank."""
-    return Window(
-        name,
-        look,
-        events=only(event_type),
-        level=TASK,
-        above=MAXIMUM,
-        units=MILLISECONDS,
-        messages=messages,
-    )
+    return ranks(name, look, only(event_type), units=MILLISECONDS, messages=messages)
 
 
 WAITS = Folder("analysis")
@@ -120,16 +113,8 @@ def _show_lateness(name: str, look: Look, *top: Function, messages: Messages | N
 
     If a rank is late in two streams at once, the larger lateness is one burst.
     """
-    return Window(
-        name,
-        look,
-        events=only(types.LATENESS),
-        level=TASK,
-        above=MAXIMUM,
-        top=(JOINED, *top),
-        units=MILLISECONDS,
-        messages=messages,
-    )
+    top = (JOINED, *top)
+    return ranks(name, look, only(types.LATENESS), top=top, units=MILLISECONDS, messages=messages)
 
 
 _late_decades = _show_lateness("log10 of the lateness [ns]", GRADIENT, logarithm(10))
@@ -200,7 +185,7 @@ _in_send_receive = Window(
     events=span(types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES),
     compose=SIGN,
 )
-_is_waiting = Window("Waiting", FLAG, events=only(types.OPERATION_PART), thread=one_of(types.WAITING_PART))
+_is_waiting = Window("Waiting", FLAG, events=only(types.OPERATION_PART), thread=has_value(types.WAITING_PART))
 _on_gpu = families.make_nvtx_on_gpu("", 0)
 _range = names("NVTX range on the stream", only(_on_gpu, families.NVTX_DEFAULT + _on_gpu.number))
 _rank = Window("Rank waited for on the stream", NAMES, events=only(types.WAITED_FOR))

@@ -107,7 +107,7 @@ WORKSPACES = [
     ),
     _declare(
         "Is the hardware busy?",
-        range(families.GPU_METRIC_FIRST, families.GPU_METRIC_FIRST + families.GPU_METRIC_IDS),
+        families.GPU_METRIC_NUMBERS,
         hwcounters="sm_active sm_issue tensor_active dram_bandwidth nvlink pcie",
     ),
 ]

@@ -1,7 +1,7 @@
 """The Python interface: translate, shard, merge, summarize, compare and inspect reports, check and cut traces.
 
-Keywords are the options of the commands, as options/ declares them, with times in ns and sizes in bytes. Every call
-prints nothing and raises TranslationError with one line of text: UsageError for what was asked for, ReportError for a
+Keywords are the options of the commands, as options/ declares them, with times in ns and sizes in bytes. Calls
+print nothing. They raise TranslationError with one line of text: UsageError for a wrong request, ReportError for a
 report that cannot be read.
 """
 

@@ -46,7 +46,7 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     """Translate the reports of a job into one Paraver trace; return what was read, written and dropped.
 
     `reports`: .nsys-rep files or their exports, in any order. `output`: OUT.prv or OUT.prv.gz; the .pcf and the .row
-    are written beside it. After an error nothing is left under these names, unless it is `align_report` or `stats` that
+    are written beside it. After an error nothing is left under these names, unless only `align_report` or `stats`
     cannot be written.
     """
     from nsys2prv_ng.runtime.jit import announce_compilation
@@ -57,9 +57,9 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     check_names(given, trace)
     progress = options.display
     refuse_reading_options(given, options)
-    plan = make_plan(options)
-    with announce_compilation(progress.note), choose_engine(options, plan, trace.parent, trace.name) as own:
-        return run(given, trace, own, progress)
+    made = make_plan(options)
+    with announce_compilation(progress.note), choose_engine(options, made, trace.parent, trace.name) as plan:
+        return run(given, trace, plan, progress)
 
 
 @takes(SummaryOptions)
@@ -84,7 +84,7 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
 def _summarize(
     reports: Sequence[Path], read_options: ReadOptions, progress: Progress, *, draws: bool
 ) -> tuple[JobSummary, Pictures | None]:
-    """Return the summary of a job, and what a page draws of it if that is wanted."""
+    """Return the summary of a job and, if `draws`, the pictures for its page."""
     from nsys2prv_ng.analysis.waits.waits import find_waits
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.jit import announce_compilation
@@ -105,7 +105,7 @@ def _find_scratch() -> Path:
         return Path()
     try:
         return Path(tempfile.gettempdir())
-    except FileNotFoundError:  # nothing can be written but what the user may have chosen
+    except FileNotFoundError:  # no folder can be written, unless the user has chosen one
         return Path()
 
 
@@ -132,7 +132,7 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
         raise UsageError(f"give {len(given)} names, one for each side, none twice", parameter="labels")
     refuse_restrictions(given, options)
     traces = [] if options.traces is None else name_side_traces(options.traces, labels, given)
-    loaded = [  # one after the other, as each takes memory
+    loaded = [  # one after the other, because each takes memory
         (side, None) if isinstance(side, JobSummary) else _load_side(label, side, options, progress)
         for label, side in zip(labels, given, strict=True)
     ]
@@ -155,7 +155,7 @@ def _write_traces(
     comparison: Comparison,
     options: CompareOptions,
 ) -> SideTraces:
-    """Write the trace of each side, all but the first with the numbers of the first."""
+    """Write the trace of each side. In all of them, names have the numbers of the first."""
     from nsys2prv_ng.comparison.model import SideTraces
     from nsys2prv_ng.comparison.side_traces import choose_common_steps, list_presets
 
@@ -168,8 +168,8 @@ def _write_traces(
     if steps is not None:
         shared |= {"steps": steps, "skip_warmup": False}
     progress = options.display
-    for file, side, own in zip(files, sides, made, strict=True):
-        progress.note(f"translating {own.label}")
+    for file, side, summed_up in zip(files, sides, made, strict=True):
+        progress.note(f"translating {summed_up.label}")
         kept = None if file == files[0] else files[0].with_suffix(".pcf")
         translate(side, file, **shared, labels_from=kept)
     return SideTraces([str(file) for file in files], steps, list_presets(comparison.pairs))
@@ -178,9 +178,9 @@ def _write_traces(
 def _load_side(
     label: str, side: Sequence[Path], options: CompareOptions, progress: Progress
 ) -> tuple[JobSummary, Pictures | None]:
-    """Return the summary of a side: a saved one, or that of the reports in their steps, if these are found.
+    """Return the summary of a side, saved or computed within its steps if these are found, and the pictures for a page.
 
-    With it is what a page draws, if one is wanted; a saved summary does not hold it.
+    There are no pictures without a page, nor for a saved summary.
     """
     from nsys2prv_ng.summary.numbers.job import JobSummary
 
@@ -189,15 +189,15 @@ def _load_side(
     progress.note(f"summing up {label}")
     read = make_read_options(options)
     selection = replace(read.selection, skips_warmup=True, needs_steps=options.skip_warmup)
-    with choose_engine(options, replace(read, selection=selection), _find_scratch()) as own:
-        return _summarize(side, own, progress, draws=options.html is not None)
+    with choose_engine(options, replace(read, selection=selection), _find_scratch()) as read_options:
+        return _summarize(side, read_options, progress, draws=options.html is not None)
 
 
 @takes(InspectOptions)
 def inspect(reports: Reports, options: InspectOptions) -> Inspection:
     """Find out what reports contain, without translating them.
 
-    `reports`: as for translate. Reports that cannot be read are part of the answer (`Inspection.faults`), no error.
+    `reports`: as for translate. Reports that cannot be read are part of the answer (`Inspection.faults`), not an error.
     """
     from nsys2prv_ng.inspection.inspect import inspect as run
     from nsys2prv_ng.runtime.jit import announce_compilation
@@ -212,7 +212,7 @@ def inspect(reports: Reports, options: InspectOptions) -> Inspection:
 def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
     """Check a trace of any tool, and Paraver cfgs against it, by the rules of Paraver's own parser.
 
-    `trace`: a .prv or .prv.gz with its .pcf and .row beside it. What breaks a rule is part of the answer, no error.
+    `trace`: a .prv or .prv.gz with its .pcf and .row beside it. Broken rules are part of the answer, not an error.
     """
     from nsys2prv_ng.paraver.checker.cfg import check_cfg
     from nsys2prv_ng.paraver.checker.trace import check_trace
@@ -231,7 +231,7 @@ def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
 
 @takes_two(CutOptions)
 def cut(trace: AnyPath, output: AnyPath, options: CutOptions) -> CutResult:
-    """Write a window of time, or some ranks, of a trace as a trace of its own, without the reports.
+    """Write a window of time, or some ranks, of a trace as a separate trace, without the reports.
 
     `trace`: a .prv or .prv.gz of any tool, with its .pcf and .row beside it. `output`: OUT.prv or OUT.prv.gz. The trace
     is read from its start to the end of the window. After an error nothing is left under the name of the output.

@@ -23,8 +23,8 @@ Plan = TypeVar("Plan", bound="ReadOptions")
 def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "") -> Iterator[Plan]:
     """Yield a plan with the engine that the user chose.
 
-    `folder`: of what is written. `name`: of the trace; what was read for it stays if an error ends the call, so that
-    the next one goes on from there. Without a name nothing stays.
+    `folder`: where the call writes. `name`: the name of the trace. If an error ends the call, what was read for it
+    stays, so that the next call continues from there. Without a name nothing stays.
     """
     if not options.dask:
         yield plan

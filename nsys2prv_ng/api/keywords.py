@@ -31,7 +31,7 @@ def takes_two(
 
 
 def _take_keywords(call: Callable[..., Any], options: Any) -> Callable[..., Any]:
-    """Return a call with the signature, and the docstring, of both its own arguments and the keywords."""
+    """Return a call whose signature and docstring list both its arguments and the keywords."""
     arguments = [p for p in introspection.signature(call).parameters.values() if p.name != "options"]
     keywords = introspection.signature(options).parameters.copy()
     described = list_options(options)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.kinds import AnyPath, File, Files
+from nsys2prv_ng.paraver.files import is_trace
 
 Reports = AnyPath | Iterable[AnyPath]
 
@@ -18,7 +19,7 @@ def list_reports(reports: Reports, parameter: str = "reports") -> list[Path]:
 
 
 def list_some_reports(reports: Reports, parameter: str = "reports") -> list[Path]:
-    """Return the paths of reports. Raises UsageError where there are none."""
+    """Return the paths of reports. Raises UsageError if there are none."""
     given = list_reports(reports, parameter)
     if not given:
         raise UsageError("give at least one report", parameter=parameter)
@@ -31,13 +32,13 @@ def check_path(name: str, path: AnyPath) -> Path:
 
 
 def check_names(reports: Sequence[Path], output: Path) -> None:
-    """Raise UsageError for a trace that is named as none, and for traces among the reports."""
-    if not output.name.endswith((".prv", ".prv.gz")):
+    """Raise UsageError for an output that is not named like a trace, and for traces among the reports."""
+    if not is_trace(output):
         raise UsageError("the trace must be named *.prv or *.prv.gz", parameter="output", value=str(output))
     if not reports:
         raise UsageError(f"give at least one report to translate into {output}", parameter="reports")
     for report in reports:
-        if report.name.endswith((".prv", ".prv.gz")):
+        if is_trace(report):
             message = "a trace among the reports; only the output is one"
             raise UsageError(message, parameter="reports", value=str(report))
 

@@ -1,4 +1,4 @@
-"""Translates the options of a call into what the rooms below take."""
+"""Translates the options of a call into what the rooms below need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TraceOptions, TranslateOptions
+from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TranslateOptions
 from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.sources import source_names
 
@@ -56,7 +56,7 @@ def make_plan(options: TranslateOptions) -> TranslationPlan:
     from nsys2prv_ng.sources.registry import DERIVED
 
     sources, source_options = _choose_events(options, options.nvtx_range)
-    plan = _make_trace_plan(options, options, sources, source_options, find_waits=options.derived)
+    plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived)
     if options.sources is not None:
         plan = replace(plan, named_sources=tuple(source.name for source in sources if source not in DERIVED))
     _check_sources(sources, source_options, plan.selection)
@@ -64,7 +64,7 @@ def make_plan(options: TranslateOptions) -> TranslationPlan:
 
 
 def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:
-    """Raise UsageError for options of what is read, where that was read before."""
+    """Raise UsageError for options on what to read if shards of the reports were read before."""
     from nsys2prv_ng.job.shards import find_shards
 
     defaults = EventOptions()
@@ -77,11 +77,11 @@ def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> No
 
 
 def make_merge_plan(options: MergeOptions) -> TranslationPlan:
-    """Return the plan of a trace of shards, which know what was read."""
+    """Return the plan of a trace of shards, which record what was read."""
     from nsys2prv_ng.sources.registry import select_sources
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
-    return _make_trace_plan(options, options, select_sources(None), SourceOptions(), find_waits=True)
+    return _make_trace_plan(options, select_sources(None), SourceOptions(), find_waits=True)
 
 
 def make_what_to_read(options: ShardOptions) -> WhatToRead:
@@ -115,8 +115,7 @@ def _choose_events(options: EventOptions, nvtx_range: str) -> tuple[tuple[Source
 
 
 def _make_trace_plan(
-    job: JobOptions,
-    options: TraceOptions,
+    options: TranslateOptions | MergeOptions,
     sources: tuple[Source, ...],
     source_options: SourceOptions,
     *,
@@ -124,7 +123,7 @@ def _make_trace_plan(
 ) -> TranslationPlan:
     from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
-    shared = make_read_options(job)
+    shared = make_read_options(options)
     selection = replace(
         shared.selection,
         gpus=None if options.gpus is None else frozenset(options.gpus),
@@ -146,7 +145,7 @@ def _make_trace_plan(
 
 
 def _check_sources(selected: Sequence[Source], options: SourceOptions, selection: Selection) -> None:
-    """Refuse options of sources that are not selected."""
+    """Raise UsageError for options of sources that are not selected."""
     names = [source.name for source in selected if not source.accounted_in_join]
     for parameter, value, source in (
         ("nvtx_range", options.nvtx_range, source_names.NVTX),

@@ -13,6 +13,7 @@ from nsys2prv_ng.api.plans import make_merge_plan, make_what_to_read
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import MergeOptions, ShardOptions
 from nsys2prv_ng.options.kinds import AnyPath
+from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.text.formatting import count_noun
 
 if TYPE_CHECKING:
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
 @takes_two(ShardOptions)
 def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path]:
-    """Read reports into a folder, once and for all; return the file of each there.
+    """Read reports into a folder; return the file of each report there.
 
     Any number of processes and machines can do that at the same time, each for some of the reports. The folder can be
-    given instead of the reports to translate, summarize, compare and merge. What was read before is not read again.
+    given instead of the reports to translate, summarize, compare and merge. Reports that were read before are not read
+    again.
     """
     from nsys2prv_ng.job.shards import write_shards
     from nsys2prv_ng.report.files import refuse_missing, refuse_twice
@@ -32,7 +34,7 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
     from nsys2prv_ng.runtime.limits import count_usable_cores
 
     given, into = list_some_reports(reports), check_path("folder", folder)
-    if into.name.endswith((".prv", ".prv.gz")):
+    if is_trace(into):
         raise UsageError(f"{into}: is the name of a trace; give a folder to read the reports into")
     progress = options.display
     refuse_twice(given)
@@ -49,7 +51,7 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
 def merge(folder: AnyPath, output: AnyPath, options: MergeOptions) -> TranslationResult | None:
     """Make one trace of the shards of a folder; return what was read, written and dropped.
 
-    With `only`, one step is done, and None is returned before the last.
+    With `only`, do one step, and return None unless it is the last.
     """
     from nsys2prv_ng.job.shards import find_shards
     from nsys2prv_ng.runtime.jit import announce_compilation
@@ -70,13 +72,13 @@ def merge(folder: AnyPath, output: AnyPath, options: MergeOptions) -> Translatio
         elif options.only == "join":
             return join_parts(shards, trace, plan, progress)
         else:
-            with choose_engine(options, plan, trace.parent, trace.name) as own:
-                return translate([shards], trace, own, progress)
+            with choose_engine(options, plan, trace.parent, trace.name) as chosen:
+                return translate([shards], trace, chosen, progress)
     return None
 
 
 def _find_part(number: int | None) -> int:
-    """Return the number of the part to write. Raises UsageError where none is known."""
+    """Return the number of the part to write. Raises UsageError if none is known."""
     text = os.environ.get("SLURM_ARRAY_TASK_ID", "")
     if number is None and not text.isdecimal():
         raise UsageError("name the part, or run as a task of a Slurm array", parameter="part")

@@ -20,7 +20,7 @@ def is_saved(side: Sequence[Path] | JobSummary) -> bool:
 
 
 def refuse_restrictions(sides: Sequence[Sequence[Path] | JobSummary], options: CompareOptions) -> None:
-    """Raise UsageError where the user restricts what was summed up before."""
+    """Raise UsageError if the user restricts a side that was summed up before."""
     if any(is_saved(side) for side in sides):
         for name in ("time", "steps", "skip_warmup", "step", "nvtx_range", "ranks"):
             if getattr(options, name) not in (None, "", False):
@@ -28,7 +28,7 @@ def refuse_restrictions(sides: Sequence[Sequence[Path] | JobSummary], options: C
 
 
 def name_side_traces(folder: Path, labels: Sequence[str], sides: Sequence[Sequence[Path] | JobSummary]) -> list[Path]:
-    """Return the file for the trace of each side. Raises UsageError for summaries, and for what is there already."""
+    """Return the file for the trace of each side. Raises UsageError for saved summaries and existing files."""
     from nsys2prv_ng.comparison.side_traces import name_traces
 
     if any(is_saved(side) for side in sides):

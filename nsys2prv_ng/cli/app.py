@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""Puts the commands together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nsys2prv_ng.cli.translate import translate
 from nsys2prv_ng.cli.words import CompletedGroup
 from nsys2prv_ng.version import __version__
 
-# Numba, pandas, pyarrow and json are imported where they are used, so that --help and errors of usage answer at once.
+# Numba, pandas, pyarrow and json are imported where they are used, so that --help and usage errors come at once.
 
 app = typer.Typer(
     cls=CompletedGroup,

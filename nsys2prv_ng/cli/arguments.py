@@ -1,4 +1,4 @@
-"""Sorts out the arguments of commands. Every function raises UsageError that says what to type instead."""
+"""Sorts out the arguments of commands. Every function raises UsageError, whose message has what to type instead."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.report.formats import is_report_name
 
 
 def parse_percent(text: str, parameter: str) -> float:
-    """Return the part of a whole that a percentage like 5% is."""
+    """Return a percentage like 5% as a fraction of 1."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
     if not match:
         raise UsageError("write a percentage, like 5%", parameter=parameter, value=text)
@@ -19,9 +20,9 @@ def parse_percent(text: str, parameter: str) -> float:
 
 
 def split_sides(words: Sequence[str], between: str) -> list[list[Path]]:
-    """Return the files of each side. Saved summaries alone need nothing between them: each is a side.
+    """Return the files of each side. If all files are saved summaries, each is a side, with nothing between them.
 
-    Raises UsageError for less than two sides and for one without files.
+    Raises UsageError for fewer than two sides, and for a side without files.
     """
     if between not in words and len(words) > 1 and all(word.endswith(".json") for word in words):
         return [[Path(word)] for word in words]
@@ -39,7 +40,7 @@ def split_sides(words: Sequence[str], between: str) -> list[list[Path]]:
 def split_reports_and_trace(paths: list[Path], *, compress: bool) -> tuple[list[Path], Path]:
     """Return the reports and the trace of REPORT... OUT.prv."""
     *reports, output = paths
-    if not output.name.endswith((".prv", ".prv.gz")):
+    if not is_trace(output):
         what = "is a report; " if is_report_name(output) else ""
         raise UsageError(f"{output}: {what}the last argument must be the trace to write, OUT.prv or OUT.prv.gz")
     if not reports:

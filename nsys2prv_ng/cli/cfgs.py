@@ -31,7 +31,7 @@ def cfgs(
         print(f"{install / 'filters'}: {filters} files for Paraver's own filter, which make a trace smaller")
         print(f"{install / WORKSPACES}: copy it to ~/.paraver/ to have them in wxParaver's menu Hints")
         return
-    presets = [*list_presets(), *(replace(own, name=f"{own.name}.xml") for own in list_filters())]
+    presets = [*list_presets(), *(replace(file, name=f"{file.name}.xml") for file in list_filters())]
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         for preset in presets:

@@ -52,7 +52,7 @@ def check(
 def _print_findings(
     path: Path, problems: Sequence[object], warnings: Sequence[object], counts: str, quiet: bool
 ) -> str:
-    """Print what is wrong with a file; return a line about it, or an empty one."""
+    """Print the findings of a file; return a line about its problems, or an empty text."""
     for problem in problems:
         print(problem)
     if not quiet:

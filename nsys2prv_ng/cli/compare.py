@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from nsys2prv_ng.comparison.model import Comparison
 
 SLOWER = 3
-"""Exit code of a run that got slower by more than the user takes."""
+"""Exit code if a run got slower by more than the user accepts."""
 _BETWEEN = "\0"
-"""Stands for `--` between sides: no argument of a process has this character."""
+"""Stands for `--` between sides: no argument of a process can contain this character."""
 
 
 class SidesCommand(TyperCommand):
-    """A command whose arguments `--` divides into sides, where otherwise it ends the options."""
+    """A command with `--` between the sides. In other commands, `--` ends the options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, [_BETWEEN if word == "--" else word for word in args])
@@ -84,7 +84,7 @@ def _format(comparison: Comparison, *, as_json: bool, as_markdown: bool, shows_a
 
 
 def _judge(comparison: Comparison, limit: float, progress: Progress) -> int:
-    """Return the exit code; what cannot be judged is no failure, but the user should know."""
+    """Return the exit code. A pair that cannot be judged is not a failure, but a warning reports it."""
     for pair in comparison.pairs:
         if pair.verdict.kind == "inconclusive":
             progress.warn(f"--fail-over: {pair.b.label} cannot be judged, see the first line of the comparison")

@@ -1,6 +1,6 @@
-"""How the program ends: with one line for an error, and by an exception for a signal.
+"""Ends the program: with one line for an error, and by an exception for a signal.
 
-The program handles signals before it imports anything that takes long. So this module imports nothing of the kind.
+The program handles signals before it imports anything that takes long, so this module imports nothing that does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def fail(message: str, code: int) -> int:
     """Print an error; return the exit code."""
-    with suppress(OSError):  # stderr is gone
+    with suppress(OSError):  # stderr is closed
         print(f"nsys2prv-ng: error: {message}", file=sys.stderr)
     return code
 
@@ -33,7 +33,7 @@ class Terminated(BaseException):
 
 
 received: list[Terminated] = []
-"""The exception of the signal that ended the program. Compiled code and imports turn it into errors of their own."""
+"""The exception of the signal that ended the program. Compiled code and imports turn it into other errors."""
 
 
 def handle_signals() -> None:
@@ -59,7 +59,7 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
 
 
 def _raise_soon(unraisable: sys.UnraisableHookArgs) -> None:
-    """Raise a signal's exception again soon: nothing can be raised through a library that calls back, as LLVM does."""
+    """Raise a signal's exception again soon: it cannot pass through a library that calls Python back, as LLVM does."""
     if isinstance(unraisable.exc_value, Terminated):
         signal.signal(signal.SIGALRM, _raise_again)
         signal.setitimer(signal.ITIMER_REAL, 0.01)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nsys2prv_ng.inspection.model import Inspection
 
 _FILE_WIDTH = 100
-"""Characters of a line where the output is no terminal."""
+"""Width of a line (characters) if the output is not a terminal."""
 
 
 @with_options(InspectOptions)

@@ -1,4 +1,4 @@
-"""Makes the options of a command from a class of options, and the options back from what was typed."""
+"""Makes the options of a command from a class of options, and reads such options from what was typed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ReportsArgument = Annotated[
         readable=False,
     ),
 ]
-"""`readable=False` here and in other arguments leaves it to the commands to say what cannot be read, and what helps."""
+"""With `readable=False`, here and in other arguments, the commands report what cannot be read, and the remedy."""
 
 
 def parse_path(text: str) -> Path:
-    """Return the path of an option that no call has."""
-    if not text:  # would be the current folder
+    """Return the path that was typed for an option that no call has."""
+    if not text:  # an empty path would be the current folder
         raise typer.BadParameter("must not be empty")
     return Path(text)
 
@@ -54,9 +54,9 @@ NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progres
 
 
 def with_options(options: type[T]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options of a class beside its own parameters; it gets them as one value, `options`.
+    """Give a command the options of a class besides its other parameters. It gets them as one value, `options`.
 
-    A command with the parameter `quiet` gets options that show progress.
+    The options of a command with the parameter `quiet` show progress.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,7 +68,7 @@ def with_options(options: type[T]) -> Callable[[Callable[..., Any]], Callable[..
                 vars(chosen)["progress"] = choose_progress(quiet=values["quiet"])
             return command(options=chosen, **values)
 
-        # typer takes what it needs to know from a signature.
+        # typer reads the parameters from the signature.
         parameters = [
             parameter.replace(kind=Parameter.KEYWORD_ONLY)
             for name, parameter in Signature.from_callable(command, eval_str=True).parameters.items()
@@ -106,7 +106,7 @@ def _make_parameter(name: str, option: Option[Any, Any]) -> Parameter:
 
 
 def collect_options(options: type[T], typed: Mapping[str, Any]) -> T:
-    """Return the options of a class from what was typed; those that were not typed keep their defaults.
+    """Return the options of a class from what was typed; options that were not typed keep their defaults.
 
     Raises UsageError whose `value` is what was typed.
     """
@@ -145,7 +145,7 @@ def find_flag(parameter: str) -> str:
 
 
 def _find_option(parameter: str) -> Option[Any, Any] | None:
-    """Return the option of this name of any call."""
+    """Return the option with this name, whichever call has it."""
     described = (list_options(options).get(parameter) for options in _ALL_OPTIONS)
     return next(filter(None, described), None)
 
@@ -158,7 +158,7 @@ def _find_typed_words(parameter: str, words: Sequence[str]) -> tuple[str, str]:
     flag, short = option.flag, option.short
     typed = []
     for word, following in zip_longest(words, words[1:], fillvalue=""):
-        if word == "--" and words[0] != "compare":  # there it stands between sides
+        if word == "--" and words[0] != "compare":  # there it separates the sides
             break
         if word and word in (flag, short):
             typed.append((word, following))

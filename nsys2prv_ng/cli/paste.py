@@ -11,11 +11,11 @@ from pathlib import Path
 from nsys2prv_ng.text.option import list_options
 
 _FEW = 3
-"""Reports that are written one by one."""
+"""Most reports that are written one by one."""
 
 
 def quote(word: str | Path) -> str:
-    """Return a word for a shell. What a terminal would obey is escaped as bash, ksh and zsh read it: $'...'."""
+    """Return a word for a shell. Characters that control a terminal are escaped for bash, ksh and zsh: $'...'."""
     text = os.fspath(word)
     if text.isprintable():
         return shlex.quote(text)
@@ -24,13 +24,13 @@ def quote(word: str | Path) -> str:
 
 
 def quote_path(path: str | Path) -> str:
-    """Return a path for a shell; one that begins with a dash is no option."""
+    """Return a path for a shell. A path that starts with a dash gets ./ before it, and is not taken for an option."""
     text = os.fspath(path)
     return quote(f"./{text}" if text.startswith("-") else text)
 
 
 def quote_reports(reports: Sequence[Path]) -> str:
-    """Return reports for a shell: as one pattern if that names no other file and there are many."""
+    """Return reports for a shell: as one pattern if there are many and it matches no other file."""
     if len(reports) <= _FEW:
         return " ".join(map(quote_path, reports))
     names = [report.name for report in reports]
@@ -63,5 +63,5 @@ def spell_options(options: object, without: Iterable[str] = ()) -> list[str]:
 
 
 def join_command(command: str, *words: str) -> str:
-    """Return a command of the program, with words that are quoted."""
+    """Return a command of the program, given words that are quoted already."""
     return " ".join(["nsys2prv-ng", command, *words])

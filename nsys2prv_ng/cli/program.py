@@ -27,11 +27,11 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    os._exit(code)  # everything is closed; taking pandas, numba and LLVM apart would take a third of a second
+    os._exit(code)  # everything is closed; to tear down pandas, numba and LLVM would take a third of a second
 
 
 def _open_closed_streams() -> None:
-    """Replace standard streams that the caller closed: Python has None for them, our files would get their numbers."""
+    """Replace standard streams that the caller closed: Python has None for them, and files would get their numbers."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123

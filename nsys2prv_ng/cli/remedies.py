@@ -17,12 +17,12 @@ from nsys2prv_ng.text.formatting import format_window
 if TYPE_CHECKING:
     from nsys2prv_ng.translation.result import TranslationResult
 
-_OWN = ("force", "stats", "align_report", "summary", "paraver_memory")
-"""Options of one call, which a call for another trace does not repeat."""
+_NOT_REPEATED = ("force", "stats", "align_report", "summary", "paraver_memory")
+"""Options that a call for another trace does not repeat."""
 
 
 class Given(NamedTuple):
-    """The call that a remedy changes. `sources`: those with events; `is_written`: the trace is there to be cut."""
+    """The call that a remedy changes. `sources`: sources with events. `is_written`: whether the trace can be cut."""
 
     reports: Sequence[Path]
     trace: Path
@@ -34,7 +34,7 @@ class Given(NamedTuple):
 def print_result(result: TranslationResult, given: Given, *, verbose: bool = False) -> None:
     """Print what was translated, and what helps if Paraver cannot load it. Without sources, no remedy chooses others.
 
-    The sources of shards were chosen when they were made.
+    Merged shards have none: their sources were chosen when they were read.
     """
     print(result.text(verbose=verbose))
     if result.is_wide and given.options.time is None:
@@ -44,7 +44,7 @@ def print_result(result: TranslationResult, given: Given, *, verbose: bool = Fal
 
 
 def print_summary(result: TranslationResult) -> None:
-    """Print the summary of a job, if one was asked for."""
+    """Print the summary of a job if the user asked for it."""
     if result.summary is not None:
         from nsys2prv_ng.summary.text import format_summary
 
@@ -52,7 +52,7 @@ def print_summary(result: TranslationResult) -> None:
 
 
 def print_remedies(load: LoadCost, details: Mapping[str, LoadCost], duration: int, size: int, given: Given) -> None:
-    """Print what helps for a trace of `size` bytes of text and `duration` ns, if its user wants to know."""
+    """Print what helps for a trace of `size` bytes of text and `duration` ns, if the user set a limit."""
     limit = given.options.paraver_memory
     remedies = find_remedies(load, details, limit, duration)
     if limit and size > WXPARAVER_LIMIT:
@@ -78,13 +78,13 @@ def _format_command(remedy: Remedy, given: Given) -> str:
         if remedy.without == source_names.GPU_METRICS:
             options = replace(options, metrics=None, metrics_changes=False)
         new = _quote_other(given.trace, f"no-{remedy.without}")
-        return join_command("translate", reports, new, *spell_options(options, _OWN))
+        return join_command("translate", reports, new, *spell_options(options, _NOT_REPEATED))
     shared = {field.name for field in fields(JobOptions)}
     words = spell_options(options, {field.name for field in fields(TranslateOptions)} - shared)
     return join_command("translate", reports, _quote_other(given.trace, "overview"), *words, "--overview-trace")
 
 
 def _quote_other(trace: Path, what: str) -> str:
-    """Return the name of another trace beside one, for a shell."""
+    """Return the name of another trace beside this one, for a shell."""
     ending = ".prv.gz" if trace.name.endswith(".gz") else ".prv"
     return quote_path(trace.with_name(f"{trace.name.removesuffix('.gz').removesuffix('.prv')}-{what}{ending}"))

@@ -22,7 +22,7 @@ from nsys2prv_ng.runtime.limits import keep_freed_memory
 
 def run(words: list[str]) -> int:
     """Run the program with these words; return the exit code. Raises the exception of a signal."""
-    # Numpy's OpenBLAS would start a thread for each core. Nothing here is worth that, and sums of real numbers, as in
+    # Numpy's OpenBLAS would start a thread for each core. Nothing here needs them, and sums of real numbers, as in
     # the fit of the clocks, would depend on the number of cores.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports make 200,000 objects that stay: looking through them again and again takes a tenth of a second.
@@ -39,9 +39,9 @@ def run(words: list[str]) -> int:
     except TranslationError as error:
         return fail(spell(error, arguments), error.exit_code)
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (the reader of the output is gone)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nobody reads the output any more)
         return 1
-    except OSError as error:  # only the output of the program itself: all other files have errors of their own
+    except OSError as error:  # only the output of the program itself: all other files have other errors
         return fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 1)
     except MemoryError:
         return fail("out of memory; translate fewer reports at once, or select fewer sources (see --sources)", 1)
@@ -59,7 +59,7 @@ def run(words: list[str]) -> int:
 
 
 def _describe_internal_error(error: Exception) -> str:
-    """Return a line about an error of the program itself. Prints the traceback if a variable asks for it."""
+    """Return a line about an error of the program itself. Print the traceback too if a variable is set."""
     if os.environ.get("NSYS2PRV_NG_TRACEBACK"):
         traceback.print_exc()
     where = traceback.extract_tb(error.__traceback__)[-1]

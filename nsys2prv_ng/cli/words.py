@@ -1,4 +1,4 @@
-"""Finds the command among the words of a command line, also among words that a shell wants completed."""
+"""Finds the command among the words of a command line, also when a shell asks for completions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPLETION = ("--install-completion", "--show-completion")
 
 
 class CompletedGroup(TyperGroup):
-    """The commands. In words that a shell wants completed, it finds the command as the program does."""
+    """The group of all commands. When a shell asks for completions, it finds the command as the program does."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:
@@ -31,18 +31,18 @@ def put_command_first(words: list[str], commands: Mapping[str, Any]) -> list[str
     """Return the words with the command before its options; without one, `translate` runs.
 
     `commands`: all commands by name. A report named like a command is reached as ./check. Raises UsageError for a word
-    that is nearly a command, and for an empty one.
+    that is nearly a command, and for an empty word.
     """
-    # A program that a batch script will start may take empty words, and options say what is wrong with theirs.
+    # The program that a batch script starts may take empty words, and options report their empty values themselves.
     ours = words[: words.index("--")] if "slurm" in words and "--" in words else words
-    take_values = _list_with_values(commands)
+    take_values = _list_value_flags(commands)
     if any(not word and before not in take_values for before, word in pairwise(["", *ours])):
         raise UsageError("an argument is empty: is a variable of the shell not set?")
     if not words or words[0] in (*commands, *_HELP) or words[0].startswith(_COMPLETION):
         return words
     if words[0] in _VERSION:
         return ["--version"]
-    if words[0] == "help" and not os.path.exists("help"):  # noqa: PTH110 (Path raises for what may not be looked at)
+    if words[0] == "help" and not os.path.exists("help"):  # noqa: PTH110 (Path raises if it may not look there)
         return [*(word for word in words[1:2] if word in commands), "--help"]
     if words[0].startswith("-"):
         at = _find_command(words, commands, take_values)
@@ -53,7 +53,7 @@ def put_command_first(words: list[str], commands: Mapping[str, Any]) -> list[str
 
 
 def _find_command(words: list[str], commands: Mapping[str, Any], take_values: set[str]) -> int | None:
-    """Return the index of the first word, if it is a command, that is neither an option nor the value of one."""
+    """Return the index of the first word that is neither an option nor its value, if it is a command."""
     is_value = False
     for at, word in enumerate(words):
         if not is_value and not word.startswith("-"):
@@ -64,8 +64,8 @@ def _find_command(words: list[str], commands: Mapping[str, Any], take_values: se
     return None
 
 
-def _list_with_values(commands: Mapping[str, Any]) -> set[str]:
-    """Return the options of all commands that take a value, long and short."""
+def _list_value_flags(commands: Mapping[str, Any]) -> set[str]:
+    """Return the flags, long and short, of the options of all commands that take a value."""
     options = [option for command in commands.values() for option in command.params]
     return {
         flag for option in options if option.param_type_name == "option" and not option.is_flag for flag in option.opts
@@ -73,7 +73,7 @@ def _list_with_values(commands: Mapping[str, Any]) -> set[str]:
 
 
 def _find_nearest(word: str, commands: Mapping[str, Any]) -> str:
-    """Return the command that a word nearly is, if it is no report, else an empty text."""
+    """Return the command that a word nearly is; an empty text if there is none, or if the word is a file."""
     if os.path.exists(word):  # noqa: PTH110
         return ""
     from difflib import get_close_matches

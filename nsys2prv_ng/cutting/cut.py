@@ -286,7 +286,7 @@ class _Cut:
 
     def _write_start(self, block: Block | None) -> None:
         """Write what is open and in force at the start, after the points there."""
-        self._put_events(self._limit_lines.hold(self._reader.levels, 1))
+        self._put_events(self._limit_lines.repeat(self._reader.levels, 1))
         self._put_events(self._limit_lines.open(self._reader.list_open(block), 1))
         for late in self._late:
             self._put(b"".join(late))

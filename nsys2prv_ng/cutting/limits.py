@@ -34,7 +34,8 @@ class LimitLines:
         """Yield lines that open again what is open, at `time` as it is written."""
         for line in lines:
             fields = line.text.split(b":")
-            keys = self._list_keys(line)
+            # A line is in force while one of these types is open.
+            keys = self._roles.intervals if line.open_types & self._roles.intervals else self._roles.quantities
             pairs = [
                 (number, value)
                 for number, value in zip(fields[6::2], fields[7::2], strict=False)
@@ -50,23 +51,18 @@ class LimitLines:
             ends = [n for n in numbers if int(n) in line.open_types or int(n) in self._roles.quantities]
             yield self._format(map(int, fields[1:5]), time, [(number, b"0") for number in ends])
 
-    def _list_keys(self, line: OpenLine) -> frozenset[int]:
-        """Return the types that keep a line in force while one of them is open."""
-        has_interval = bool(line.open_types & self._roles.intervals)
-        return self._roles.intervals if has_interval else self._roles.quantities
-
-    def hold(self, levels: Levels, time: int) -> Iterator[bytes]:
+    def repeat(self, levels: Levels, time: int) -> Iterator[bytes]:
         """Yield lines with the values in force."""
         for row in self._list_rows(levels):
             known = np.flatnonzero(levels.is_known[row]).tolist()
-            value_of = {column: int(levels.value[row, column]) for column in known}
-            in_force = [column for column in known if value_of[column]]
+            value_of_column = {column: int(levels.value[row, column]) for column in known}
+            in_force = [column for column in known if value_of_column[column]]
             groups = [[column] for column in known if self._roles.levels[column] in MEMORY]
             groups.append([column for column in in_force if column < _SWEPT])
             groups.append([column for column in in_force if _SWEPT <= column < ACTIVITY_COLUMNS])
             groups.append([c for c in in_force if c >= ACTIVITY_COLUMNS and self._roles.levels[c] not in MEMORY])
             for group in filter(None, groups):
-                pairs = [(self._roles.levels[column], value_of[column]) for column in group]
+                pairs = [(self._roles.levels[column], value_of_column[column]) for column in group]
                 yield self._format(self._find_object(levels, row), time, pairs)
 
     def end_activity(self, levels: Levels, low: int, high: int, time: int) -> Iterator[bytes]:

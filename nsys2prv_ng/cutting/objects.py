@@ -1,7 +1,7 @@
 """The objects of a trace: its rows, the rows that belong to chosen ranks, and their new numbers.
 
-The names of tasks in the .row tell their ranks, as this package writes them. If the .row has no such names, as in
-traces of other tools, the first task of an application is rank 0.
+In the .row of this package, the names of tasks contain their ranks. If a .row has no such names, as in traces of
+other tools, the first task of an application is rank 0.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _make_rows(objects: Objects, is_wanted: BoolArray) -> Rows:
 def _number_cpus(objects: Objects, is_wanted: BoolArray) -> IntArray:
     """Return the new number of each CPU, by the old one; 0 (unknown) for CPUs that are dropped.
 
-    In traces of this package each row has a CPU of its own, which is dropped with the row. In other traces the CPUs of
+    In traces of this package each row has its own CPU, which is dropped with the row. In other traces the CPUs of
     a node stay.
     """
     is_kept = np.zeros(int(objects.first_cpu[-1]), np.bool_)

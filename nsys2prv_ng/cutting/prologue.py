@@ -8,14 +8,11 @@ from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.files import list_trace_files
-from nsys2prv_ng.paraver.read.header_reader import TraceHeader, read_header
+from nsys2prv_ng.paraver.read.header_reader import DATE, NS_OF_UNIT, TraceHeader, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings
 from nsys2prv_ng.paraver.read.row_reader import read_row
 from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_communicators, read_first_line
-
-NS_OF_UNIT = {"_ns": 1, "_us": 10**3, "_ms": 10**6}
-_DATE = "%d/%m/%Y at %H:%M"
 
 
 @dataclass(frozen=True)
@@ -41,10 +38,10 @@ class Prologue:
 
 def read_prologue(stream: TraceStream) -> Prologue:
     """Read the first lines of a trace. Raises TranslationError if its header cannot be understood."""
-    problems = Findings(stream.path)
-    header = read_header(read_first_line(stream).rstrip("\r\n"), problems, Findings(stream.path))
+    findings = Findings(stream.path)
+    header = read_header(read_first_line(stream).rstrip("\r\n"), findings)
     if header.duration is None or not header.applications:
-        reason = problems.list_problems()[0].message if problems.list_problems() else "it cannot be read"
+        reason = findings.list_problems()[0].message if findings.list_problems() else "it cannot be read"
         raise TranslationError(f"{stream.path}: its header is damaged: {reason}")
     communicators, head = read_communicators(stream, header.communicators)
     objects = header.objects.rpartition(",")[0] if header.communicators else header.objects
@@ -65,7 +62,7 @@ def format_header(prologue: Prologue, objects: str, communicators: list[bytes], 
 def _move_date(date: str, ns: int) -> str:
     """Return the date some ns later; a date of another form stays as it is."""
     try:
-        return (datetime.strptime(date, _DATE) + timedelta(microseconds=ns // 1000)).strftime(_DATE)
+        return (datetime.strptime(date, DATE) + timedelta(microseconds=ns // 1000)).strftime(DATE)
     except (ValueError, OverflowError):
         return date
 
@@ -94,7 +91,7 @@ def read_labels(trace: Path) -> Labels:
             # Bytes need not be text: the copy keeps them as they are.
             texts[path] = path.read_bytes().decode("utf-8", "surrogateescape")
             if path == pcf:
-                config = read_pcf(path, Findings(path), Findings(path))
+                config = read_pcf(path, Findings(path))
             else:
                 names = {level: part.names for level, part in read_row(path, Findings(path)).items()}
         except OSError as error:

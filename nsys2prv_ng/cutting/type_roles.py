@@ -17,7 +17,6 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.read.pcf_reader import COUNTER_TYPES, ParaverConfig
-from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
 from nsys2prv_ng.runtime.jit import inlined_uncounted
 
 NO_ROLE, INTERVAL, QUANTITY, IDLE_STRETCH = 0, -1, -2, -3
@@ -83,7 +82,7 @@ def find_roles(config: ParaverConfig) -> TypeRoles:
     intervals = frozenset(
         number
         for number, declared in config.types.items()
-        if number > 0 and (declared.values or {}).get(0) not in (None, NOTHING_RECORDED) and number not in ACTIVITY
+        if number > 0 and declared.is_interval and number not in ACTIVITY
     )
     quantities = QUANTITIES - intervals
     levels = [*ACTIVITY, *(number for number in sorted(config.types) if _is_level(number, intervals))]

@@ -17,6 +17,7 @@ from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.report import diagnostics
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
+from nsys2prv_ng.report.exported_times import read_export_settings
 from nsys2prv_ng.report.graph_tracing import KINDS
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_process, read_metadata
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
@@ -40,7 +41,6 @@ _GRAPH_NODE = GRAPH_COLUMNS[0]
 
 _TIMES = {"start", "timestamp", "rawTimestamp"}
 """Columns that only event tables have; other tables contain descriptions."""
-_EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _PARTIAL_EXPORT = {"EXPORT_PARAM_TABLES_TO_EXPORT": "tables", "EXPORT_PARAM_TIMES_TO_EXPORT": "times"}
 
 
@@ -91,7 +91,7 @@ def read_contents(path: Path) -> ReportContents:
 def _read_contents(database: Database) -> ReportContents:
     strings = Strings(database)
     metadata = read_metadata(database, strings)
-    export_settings = _read_export_settings(database)
+    export_settings = read_export_settings(database)
     count_rows = lru_cache(maxsize=None)(database.count_rows)
     places = Places()
     sources = {source.name: 0 for source in COUNTED_SOURCES}
@@ -254,13 +254,6 @@ def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
 
 
 # ---- the export ------------------------------------------------------------------------------------------------------
-
-
-def _read_export_settings(database: Database) -> dict[str, str]:
-    """Return the export settings that the export records, by name."""
-    tables = [database.read_objects(table, ["name", "value"]) for table in _EXPORT_TABLES]
-    pairs = (pair for columns in tables for pair in zip(columns["name"], columns["value"], strict=True))
-    return {str(name): str(value or "") for name, value in pairs}
 
 
 def _warn_of_partial_export(settings: Mapping[str, str]) -> list[str]:

@@ -9,15 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts, find_mixed_hosts
-from nsys2prv_ng.errors import ReportError, TranslationError, escape_unprintable
+from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.inspection.contents import ReportContents, read_contents
-from nsys2prv_ng.inspection.model import (
-    InspectedGpu,
-    InspectedReport,
-    InspectedTask,
-    Inspection,
-    UnreadableReport,
-)
+from nsys2prv_ng.inspection.model import InspectedGpu, InspectedReport, InspectedTask, Inspection
+from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.read_reports import make_sort_key, read_each
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
@@ -50,10 +45,7 @@ def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memo
             contents[report] = answer
         else:
             errors[report] = str(answer).replace(str(export), str(report))
-    unreadable = [
-        UnreadableReport(str(path), why.removeprefix(f"{escape_unprintable(str(path))}: "))
-        for path, why in errors.items()
-    ]
+    unreadable = [SkippedReport.from_error(path, why) for path, why in errors.items()]
     unreadable.sort(key=lambda report: report.file)
     inspection = _combine(contents, unreadable) if contents else Inspection([], unreadable)
     inspection.warnings.extend(warn_of_load(inspection.load, paraver_memory))
@@ -112,7 +104,7 @@ def _read_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[R
 # ---- all reports together --------------------------------------------------------------------------------------------
 
 
-def _combine(contents: Mapping[Path, ReportContents], unreadable: list[UnreadableReport]) -> Inspection:
+def _combine(contents: Mapping[Path, ReportContents], unreadable: list[SkippedReport]) -> Inspection:
     """Find nodes, tasks and ranks as a translation of all reports would."""
     paths = sorted(contents, key=lambda path: make_sort_key(path, contents[path].metadata))
     reports = [contents[path] for path in paths]
@@ -170,7 +162,7 @@ def _make_report(
         ranks=sorted({task.rank for task in tasks if task.rank is not None}),
         tasks=tasks,
         other_processes=len(metadata.processes.keys() - task_of_process.keys()),
-        gpus=[InspectedGpu(gpu.number, gpu.name, gpu.uuid, gpu.number in used) for gpu in gpus],
+        gpus=[InspectedGpu(**vars(gpu), used=gpu.number in used) for gpu in gpus],
         sources=contents.sources,
         derived=list(contents.derived),
         tables=contents.tables,

@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass, field
 
 from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, UntranslatedRows
 from nsys2prv_ng.inspection.load_estimate import estimate_load
+from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.diagnostics import Message
+from nsys2prv_ng.report.metadata import Gpu
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.text.formatting import format_utc
 
@@ -29,12 +31,9 @@ class InspectedTask:
 
 
 @dataclass(frozen=True)
-class InspectedGpu:
+class InspectedGpu(Gpu):
     """A GPU of the host; `used` if the report contains operations on it."""
 
-    number: int
-    name: str
-    uuid: str
     used: bool
 
 
@@ -90,14 +89,6 @@ class InspectedReport:
 
 
 @dataclass(frozen=True)
-class UnreadableReport:
-    """A report that cannot be read, named as the user did, and the reason."""
-
-    file: str
-    why: str
-
-
-@dataclass(frozen=True)
 class InspectedSource:
     """A source: its title, what its rows are, their number, and the number of reports that contain any."""
 
@@ -135,7 +126,7 @@ class Inspection:
     """Readable reports in the order of nodes and ranks, unreadable reports, and warnings about all of them together."""
 
     reports: list[InspectedReport]
-    unreadable: list[UnreadableReport]
+    unreadable: list[SkippedReport]
     tasks: int = 0
     """Number of all tasks; a process with several reports counts once."""
     warnings: list[str] = field(default_factory=list)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from nsys2prv_ng.errors import escape_unprintable
 
 
 @dataclass
@@ -24,3 +27,8 @@ class SkippedReport:
 
     file: str
     why: str
+
+    @classmethod
+    def from_error(cls, path: Path, error: object) -> SkippedReport:
+        """Return the account of a report, given its error, which may begin with the name of the report."""
+        return cls(str(path), str(error).removeprefix(f"{escape_unprintable(str(path))}: "))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nsys2prv_ng.clock.alignment import uses_collectives
-from nsys2prv_ng.errors import ReportError, UsageError, escape_unprintable
+from nsys2prv_ng.errors import ReportError, UsageError
 from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_reports
 from nsys2prv_ng.job.selection import Selection
@@ -200,7 +200,4 @@ def report_skipped(errors: Mapping[Path, ReportError], progress: Progress) -> li
     """Warn about skipped reports, in an order that does not depend on the command line."""
     for path in sorted(errors):
         progress.warn(f"skipped, as it cannot be read: {errors[path]}")
-    return [
-        SkippedReport(str(path), str(errors[path]).removeprefix(f"{escape_unprintable(str(path))}: "))
-        for path in sorted(errors)
-    ]
+    return [SkippedReport.from_error(path, errors[path]) for path in sorted(errors)]

@@ -2,7 +2,7 @@
 
 api/ takes the fields of these classes as keywords, cli/options.py makes the options of the commands from them, and
 the reference in docs/ is generated from those. Times are ns, sizes are bytes. Each class raises UsageError, naming the
-parameter, for values that cannot be meant.
+parameter, for values that make no sense.
 """
 
 from nsys2prv_ng.options.job import CompareOptions, InspectOptions, JobOptions, ReadingOptions, SummaryOptions

@@ -19,7 +19,7 @@ PARAVER_MEMORY: Size[int] = Size(
 
 @dataclass(kw_only=True)
 class CallOptions:
-    """How a call shows what it does."""
+    """Options of every call: how it shows its progress."""
 
     progress: Progress | None = None
     """Shows progress and warnings; None shows nothing. The command line has --quiet."""
@@ -30,20 +30,20 @@ class CallOptions:
 
     @property
     def display(self) -> Progress:
-        """What shows progress and warnings."""
+        """The object that shows progress and warnings."""
         return self.progress or Progress()
 
 
 @dataclass(kw_only=True)
 class ReadingOptions(CallOptions):
-    """What a call that reads reports or a trace may use of the machine."""
+    """Options of calls that read reports or a trace: how much of the machine they use."""
 
     jobs: Integer[int | None] = Integer("Number of cores to use.", metavar="N", short="-j", minimum=1, shown="all")
 
 
 @dataclass(kw_only=True)
 class JobOptions(ReadingOptions):
-    """How the reports of a job are read and placed in time."""
+    """Options of calls on a job: how its reports are read and aligned in time."""
 
     align: WordOrFile = WordOrFile(
         "How to align the clocks of nodes: by UTC, by the ends of collectives and messages, by a file that"
@@ -102,7 +102,7 @@ class JobOptions(ReadingOptions):
 
 @dataclass(kw_only=True)
 class SummaryOptions(JobOptions):
-    """What to sum up."""
+    """Options of a summary."""
 
     html: File = File(
         "Also write the summary and its pictures as one page that needs nothing else.", metavar="FILE.html"
@@ -111,7 +111,7 @@ class SummaryOptions(JobOptions):
 
 @dataclass(kw_only=True)
 class CompareOptions(JobOptions):
-    """How to sum up the sides of a comparison, each in its steps without warm-up if these are found."""
+    """Options of a comparison. Each side is summed up in its steps without warm-up if these are found."""
 
     labels: Words = Words(
         "Name of a side; can be repeated, in the order of the sides.",
@@ -136,6 +136,6 @@ class CompareOptions(JobOptions):
 
 @dataclass(kw_only=True)
 class InspectOptions(ReadingOptions):
-    """How to look into reports."""
+    """Options of an inspection."""
 
     paraver_memory: Size[int] = PARAVER_MEMORY

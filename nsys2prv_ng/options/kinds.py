@@ -28,19 +28,19 @@ from nsys2prv_ng.text.option import (
 
 AnyPath = str | os.PathLike[str]
 Limits = tuple[int | None, int | None]
-"""Two limits; None is no limit."""
+"""Two limits; None stands for no limit."""
 GPU_TIME: Literal["gpu"] = "gpu"
 """The time from the first to the last operation of the GPUs."""
 
 _TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
-# Commas only where a blank follows, as in wxParaver: in 1,500s it may be a decimal one.
+# Commas only if a blank precedes the unit, as in wxParaver: in 1,500s the comma may be a decimal one.
 _TIME = re.compile(rf"({DIGITS}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}}(?=[.0-9]* ))(?:\.([0-9]{{0,18}}))? ?(ns|us|ms|s)")
 _SIZES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(rf"({DIGITS}(?:\.{DIGITS})?)([KMGT])i?B?", re.IGNORECASE)
 _LEAST_NS = 1000
-"""A time within so many ns from the start shows nothing of a job: (0, 2) is meant as seconds."""
+"""A window that ends earlier (ns after the start) shows nothing of a job: (0, 2) means seconds."""
 _LEAST_WHOLE_NS = 1e6
-"""Whole decimal numbers of this size or more are ns and not seconds: 2e9."""
+"""Whole floats of this size or more are ns, not seconds: 2e9."""
 
 
 # ---- words and lists -------------------------------------------------------------------------------------------------
@@ -118,9 +118,6 @@ class MinDurations(ListOption[str | Iterable[str] | Mapping[str, int | str] | No
     repeats = True
     wanted = "a dict of lengths in ns by source, {'cuda_api': 10000}, or a text like 'cuda_api=10us'"
 
-    def parse(self, text: str) -> list[str]:
-        return [text]
-
     def check(self, value: Any) -> dict[str, int]:
         given = value if isinstance(value, Mapping) else dict(map(_split_length, list_elements(value)))
         lengths = {}
@@ -138,7 +135,7 @@ class MinDurations(ListOption[str | Iterable[str] | Mapping[str, int | str] | No
 
 
 def _split_length(text: str) -> tuple[str, str]:
-    """Return the source and the length of a text like cuda_api=10us. Raises TypeError for what is not a text."""
+    """Return the source and the length of a text like cuda_api=10us. Raises TypeError for anything else."""
     if not isinstance(text, str):
         raise TypeError
     source, _, length = text.partition("=")
@@ -148,7 +145,7 @@ def _split_length(text: str) -> tuple[str, str]:
 
 
 def _list_sources(start: str) -> list[str]:
-    """Return the names of the sources that begin with a text."""
+    """Return the names of the sources that start with a text."""
     from nsys2prv_ng.sources.registry import SOURCES  # takes half a second: only to complete a name
 
     return [source.name for source in SOURCES if source.name.startswith(start)]
@@ -158,7 +155,7 @@ def _list_sources(start: str) -> list[str]:
 
 
 class File(Option[AnyPath | None, Path | None]):
-    """The path of a file or folder. An empty one would be the current folder."""
+    """The path of a file or folder. An empty path is refused, because it would be the current folder."""
 
     given = AnyPath
     wanted = "a path"
@@ -174,15 +171,9 @@ class Files(ListOption[AnyPath | Iterable[AnyPath] | None, tuple[Path, ...] | No
     repeats = True
     wanted = "a path or a list of paths"
 
-    def parse(self, text: str) -> list[str]:
-        return [text]
-
     def check(self, value: Any) -> tuple[Path, ...]:
         paths = [value] if isinstance(value, os.PathLike) else list_elements(value)
         return tuple(map(to_path, paths))
-
-    def spell(self, value: Any) -> list[str]:
-        return list(map(str, value))
 
 
 class WordOrFile(Option[AnyPath, str]):
@@ -199,7 +190,7 @@ class WordOrFile(Option[AnyPath, str]):
 
 
 def to_path(value: Any) -> Path:
-    """Return a path. Raises TypeError for what is not a path, and UsageError for what cannot be one."""
+    """Return a path. Raises TypeError for anything but a path, and UsageError for a path that no file can have."""
     text = os.fspath(value)
     if not isinstance(text, str):
         raise TypeError
@@ -294,7 +285,7 @@ class TimeWindow(Option[str | Limits | list[int | None] | None, Window]):
 
 
 class JobTime(TimeWindow[Limits | Literal["gpu"] | None]):
-    """A time of a job: limits, or from the first to the last operation of the GPUs."""
+    """A window of a job: two limits, or `gpu` for the time from the first to the last operation of the GPUs."""
 
     wanted = "(from, to) in ns, 'gpu', or a text like '1.5s:2s'; None is no limit"
 
@@ -336,7 +327,7 @@ class Steps(Option[str | Limits | list[int | None] | None, Limits | None]):
 
 
 def parse_window(text: str) -> Limits:
-    """Return the limits (ns) of FROM:TO; a limit that is not typed is None."""
+    """Return the limits (ns) of FROM:TO; a limit that was not typed is None."""
     limits = text.split(":")
     if len(limits) != 2:
         raise UsageError("write FROM:TO with units, like 1.5s:2s, :800ms or 2s:")
@@ -353,14 +344,14 @@ def _read_limits(value: Any) -> Limits:
 
 
 def _is_in_seconds(value: object) -> bool:
-    """Return whether a number is meant as seconds: a decimal number that is not a large whole one."""
+    """Return whether a number is in seconds: whether it is a float, but not a large whole one."""
     if isinstance(value, int) or not isinstance(value, Real) or hasattr(value, "__index__"):
         return False
     return not (float(value).is_integer() and float(value) >= _LEAST_WHOLE_NS)
 
 
 def _refuse_seconds(value: Iterable[Any]) -> UsageError:
-    """Return the error for a time that is meant as seconds. It spells that time in ns."""
+    """Return the error for a window in seconds. It spells the window in ns."""
     try:
         meant = f", {tuple(None if limit is None else round(float(limit) * 1e9) for limit in value)}"
     except (TypeError, ValueError, OverflowError):

@@ -14,7 +14,7 @@ from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 
 @dataclass(kw_only=True)
 class EventOptions:
-    """What to read of reports, and how."""
+    """Options of calls that read events: which events to read, and how."""
 
     sources: SourceNames = SourceNames(
         "Kinds of event to translate.", metavar="NAME,...", shown="all that the reports hold"
@@ -44,7 +44,7 @@ class EventOptions:
 
 @dataclass(kw_only=True)
 class TraceOptions:
-    """What of the events goes into a trace, and what is written besides."""
+    """Options of calls that make a trace of reports: what goes into the trace, and what is written besides."""
 
     wait_lines: Duration[int] = Duration(
         "Draw a line from the last rank of a communication to each that waited this long for it; 0 draws all.",
@@ -81,7 +81,7 @@ class TraceOptions:
 
 @dataclass(kw_only=True)
 class TranslateOptions(TraceOptions, EventOptions, JobOptions):
-    """What to translate, and what to write."""
+    """Options of a translation."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,12 +95,12 @@ class TranslateOptions(TraceOptions, EventOptions, JobOptions):
 
 @dataclass(kw_only=True)
 class ShardOptions(EventOptions, ReadingOptions):
-    """What to read of reports into shards."""
+    """Options of the call that reads reports into shards."""
 
 
 @dataclass(kw_only=True)
 class MergeOptions(TraceOptions, JobOptions):
-    """What trace to make of shards, and which step of the work to do."""
+    """Options of the call that merges shards: which trace to make, and which step of the work to do."""
 
     only: Choice[Literal["", "plan", "write", "join"]] = Choice(
         "Do one step: plan the trace, write one of its parts, or join them. Parts can be written at the same time.",

@@ -11,7 +11,7 @@ from nsys2prv_ng.text.option import Flag
 
 @dataclass(kw_only=True)
 class CheckOptions(CallOptions):
-    """What to check besides the trace."""
+    """Options of a check."""
 
     cfg: Files = Files(
         "Check a Paraver cfg against the trace as well; can be repeated.",
@@ -22,7 +22,7 @@ class CheckOptions(CallOptions):
 
 @dataclass(kw_only=True)
 class CutOptions(ReadingOptions):
-    """What to keep of a trace."""
+    """Options of a cut."""
 
     time: TimeWindow[Limits | None] = TimeWindow(
         "Only this time, as Paraver shows it, in ns, us, ms or s: 1.5s:2s, :800ms, 2s:.",

@@ -328,7 +328,7 @@ IB_CONGESTION_TO = EventType(66910002, "Congested packet to LID", "network_metri
 IB_CONGESTION_IN = EventType(66910003, "Congested packet in by port", "network_metrics")
 IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", "network_metrics")
 
-# ---- MPI: Extrae's numbers; numbers from 50100011 are our own -------------------------------------------------------
+# ---- MPI: Extrae's numbers; numbers from 50100011 are new -----------------------------------------------------------
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
 MPI_CALLS = {
     call_class: EventType(
@@ -339,7 +339,7 @@ MPI_CALLS = {
 """The type of each class of calls."""
 MPI_SENT_BYTES = EventType(50100001, "MPI collective sent", "mpi", unit="bytes")
 MPI_RECEIVED_BYTES = EventType(50100002, "MPI collective received", "mpi", unit="bytes")
-# Ranks are those of MPI_COMM_WORLD plus one, so that 0 stays free: in Paraver 0 reads as "nothing".
+# Ranks are ranks of MPI_COMM_WORLD plus one, so that 0 stays free: in Paraver 0 reads as "nothing".
 MPI_ROOT = EventType(50100003, "MPI collective root", "mpi", names="mpi ranks")
 MPI_COLLECTIVE_COMMUNICATOR = EventType(50100004, "MPI collective communicator", "mpi", names="mpi communicators")
 MPI_PARTNER = EventType(50100011, "MPI partner", "mpi", names="mpi ranks")

@@ -19,12 +19,8 @@ from nsys2prv_ng.text.names import to_one_line
 # ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
 GPU_METRICS = "gpu_metrics"
 """Name of the family, and of its source."""
-GPU_METRIC_FIRST = 9400
-GPU_METRIC_IDS = 100
-GPU_METRIC_OTHERS = 9000000
-GPU_METRIC_OTHERS_COUNT = 100000
-GPU_METRIC_NUMBERS = range(GPU_METRIC_FIRST, GPU_METRIC_FIRST + GPU_METRIC_IDS)
-OTHER_GPU_METRIC_NUMBERS = range(GPU_METRIC_OTHERS, GPU_METRIC_OTHERS + GPU_METRIC_OTHERS_COUNT)
+GPU_METRIC_NUMBERS = range(9400, 9500)
+OTHER_GPU_METRIC_NUMBERS = range(9000000, 9100000)
 """Numbers that depend on the name, for metrics without an id below 100 that no other metric has."""
 
 

@@ -13,7 +13,7 @@ from nsys2prv_ng.paraver.read.problems import Findings
 def read_kept_labels(path: Path) -> KeptLabels:
     """Return types and values of a .pcf by their labels. Raises TranslationError if the file is not a .pcf."""
     try:
-        config = read_pcf(path, Findings(path), Findings(path))
+        config = read_pcf(path, Findings(path))
     except OSError as error:
         raise TranslationError(f"{path}: cannot be read ({error.strerror}); name the .pcf of another trace") from None
     if not config.types:

@@ -126,19 +126,19 @@ class Numbering:
         numbers = np.array([self.number(t) for t in labels.types], np.int64)
         starts = np.full(len(labels.types), -1, np.int64)
         tables: list[IntArray] = []
-        start_of: dict[str, int] = {}
+        start_of_space: dict[str, int] = {}
         length = 0
         for handle, event_type in enumerate(labels.types):
             space = event_type.names
             if not space:
                 continue
-            if space not in start_of:
+            if space not in start_of_space:
                 values = self.values.get(space, {})
                 table = np.array([0, *(values[name].number for name in labels.names.get(space, {}))], np.int64)
-                start_of[space] = length
+                start_of_space[space] = length
                 tables.append(table)
                 length += table.size
-            starts[handle] = start_of[space]
+            starts[handle] = start_of_space[space]
         return numbers, starts, np.concatenate(tables) if tables else np.zeros(0, np.int64)
 
 

@@ -10,7 +10,8 @@ its order of magnitude is right.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it imports libraries that an estimate does not need
@@ -36,15 +37,10 @@ class LoadCost:
     communications: float = 0
 
     def __add__(self, other: LoadCost) -> LoadCost:
-        return LoadCost(
-            self.states + other.states,
-            self.events + other.events,
-            self.pairs + other.pairs,
-            self.communications + other.communications,
-        )
+        return LoadCost(*map(add, astuple(self), astuple(other)))
 
     def __mul__(self, number: float) -> LoadCost:
-        return LoadCost(self.states * number, self.events * number, self.pairs * number, self.communications * number)
+        return LoadCost(*(records * number for records in astuple(self)))
 
     @property
     def record_memory(self) -> int:
@@ -84,7 +80,7 @@ def measure_load(runs: Iterable[Run]) -> LoadCost:
 
 
 def warn_of_load(load: LoadCost, limit: int) -> list[str]:
-    """Return a warning if Paraver needs more than `limit` bytes for a trace; 0 is no limit."""
+    """Return a warning if Paraver needs more than `limit` bytes for a trace; 0 stands for no limit."""
     if not 0 < limit < load.memory:
         return []
     return [

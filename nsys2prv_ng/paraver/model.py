@@ -13,7 +13,7 @@ from nsys2prv_ng.paraver.encode import RowNumbers
 from nsys2prv_ng.text.names import to_one_line
 
 MAX_ROWS = 65534
-"""Each row has a CPU of its own, and Paraver crashes at 65,535 CPUs."""
+"""Each row has its own CPU, and Paraver crashes at 65,535 CPUs."""
 
 LONGEST_TRACE_NS = 2**53
 """Paraver keeps times as doubles, which are exact up to this value: 104 days."""
@@ -40,7 +40,7 @@ class Communicator:
 class TraceModel:
     """Nodes and tasks of the only application of a trace. Rows are numbered task by task.
 
-    Each row has a CPU of its own, node by node in the order of rows. On a CPU, Paraver shows only the last row with a
+    Each row has its own CPU, node by node in the order of rows. On a CPU, Paraver shows only the last row with a
     record there, so two streams on one CPU would hide each other.
     """
 

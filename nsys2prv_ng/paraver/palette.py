@@ -192,6 +192,8 @@ MEMORY_KINDS = {0: NOTHING, 1: VERMILLION, 2: GREEN, 3: MEMORY} | {
     value: shade(MEMORY, step) for value, step in zip(range(4, 9), (2, 3, -1, -2, 1), strict=True)
 }
 
+_STEPS = (0, 2, -2, 3, -1, 1, -3)
+"""Steps of lightness by which values of one hue differ."""
 _KERNEL_FAMILIES = (
     (range(1, 10), COMPUTE),
     (range(10, 12), SKY_BLUE),
@@ -205,21 +207,17 @@ _KERNEL_FAMILIES = (
 KERNEL_CLASSES = {0: NOTHING} | {
     value: shade(colour, step)
     for values, colour in _KERNEL_FAMILIES
-    for value, step in zip(values, cycle((0, 2, -2, 3, -1, 1, -3)), strict=False)
+    for value, step in zip(values, cycle(_STEPS), strict=False)
 }
 """Matrix products are blue, classes that move data are purple, and so on. Later classes have Paraver's colours."""
 
 
-def _mpi_calls() -> dict[int, Colour]:
-    colours: dict[int, Colour] = {0: NOTHING}
-    for call_class, hue in zip(CLASSES, (MPI, COMMUNICATION, GREY, PURPLE, SKY_BLUE), strict=True):
-        values = types.MPI_CALLS[call_class].values or {}
-        steps = cycle((0, 2, -2, 3, -1, 1, -3))
-        colours |= {value: shade(hue, step) for value, step in zip(values, steps, strict=False) if value}
-    return colours
-
-
-MPI_CALLS = _mpi_calls()
+MPI_CALLS = {0: NOTHING} | {
+    value: shade(hue, step)
+    for call_class, hue in zip(CLASSES, (MPI, COMMUNICATION, GREY, PURPLE, SKY_BLUE), strict=True)
+    for value, step in zip(types.MPI_CALLS[call_class].values or {}, cycle(_STEPS), strict=False)
+    if value
+}
 """Point-to-point, collective, other, one-sided and I/O calls differ in hue."""
 
 _HUES = (BLUE, ORANGE, GREEN, PURPLE, SKY_BLUE, VERMILLION, YELLOW, GREY)

@@ -74,7 +74,7 @@ def read_texts(array: pa.Array) -> pa.Array:
 
 
 def read_blobs(array: pa.Array) -> pa.Array:
-    """Return bytes, also those of text."""
+    """Return bytes, also the bytes of text."""
     if _is_text(array.type) or _is_bytes(array.type):
         return _as_bytes(array)
     return pa.nulls(len(array), pa.binary())

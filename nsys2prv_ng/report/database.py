@@ -109,12 +109,18 @@ class Database:
         nulls = [None] * len(values[present[0]])
         return {name: values.get(name, nulls) for name in columns}
 
+    def read_pairs(self, table: str) -> list[tuple[str, Any]]:
+        """Return the name and the value of each entry of a small table."""
+        columns = self.read_objects(table, ["name", "value"])
+        return list(zip(map(str, columns["name"]), columns["value"], strict=True))
+
     def read(self, table: Table, schema_version: str) -> Columns:
         """Read columns of a large table. A table that the export lacks has no rows."""
         present = self._check_columns(table, schema_version)
         if not present:
             return _make_no_rows(table)
-        numbers = self._read_numbers(table, present)
+        names = _choose_integers(table, present)
+        numbers = _fill_defaults(table, names, self._table_reader.read_integers(table.name, names))
         rows = next(iter(numbers.values())).size
         texts, blobs, reals = (
             {
@@ -154,10 +160,6 @@ class Database:
                 " export the report again with another version of nsys"
             )
         return present
-
-    def _read_numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
-        names = _choose_integers(table, present)
-        return _fill_defaults(table, names, self._table_reader.read_integers(table.name, names))
 
 
 def load_libraries(exports: Iterable[Path]) -> None:

@@ -16,13 +16,14 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export_errors import describe_failure, met_no_locks, wrote_incompletely
-from nsys2prv_ng.report.exported_times import CAPTURE, is_normalised, names_vclock
+from nsys2prv_ng.report.exported_times import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
 from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
 from nsys2prv_ng.report.readers import load_reader
@@ -32,17 +33,16 @@ from nsys2prv_ng.report.readers import load_reader
 _COMPLETE = {"--include-blobs": "EXPORT_PARAM_INCLUDE_BLOBS", "--include-json": "EXPORT_PARAM_INCLUDE_JSON"}
 _CHOSEN = ("EXPORT_PARAM_TABLES_TO_EXPORT", "EXPORT_PARAM_TIMES_TO_EXPORT")
 """Metadata entries that are set if only a part of the report was exported."""
-_METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-"""Tables of metadata about the export itself: since 2023, and before."""
 
 OnOutput = Callable[[bytes], object]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class _About:
     """The metadata of an export about itself, and the names of its tables."""
 
-    values: dict[str, str | None]
+    values: dict[str, str]
     tables: frozenset[str]
 
     @property
@@ -246,13 +246,7 @@ def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
     if not knows_vclock(nsys):
         return False
     about = _read_about(export)
-    if about is None or is_normalised(about.values):
-        return False
-    try:
-        with closing(Database(export)) as database:
-            return names_vclock(database)
-    except TranslationError:  # reading the export reports what is wrong
-        return False
+    return about is not None and not is_normalised(about.values) and bool(_look_into(export, names_vclock))
 
 
 def _remove(export: Path) -> None:
@@ -285,7 +279,7 @@ def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
         return False
     if nsys is None:
         return True
-    if parse_release(about.values.get("EXPORT_PRODUCT_VERSION") or "") != nsys.release:
+    if parse_release(about.values.get("EXPORT_PRODUCT_VERSION", "")) != nsys.release:
         return False
     offered = read_export_help(nsys.path)
     if export.is_dir() and "--tables" in offered and CAPTURE not in about.tables:
@@ -304,13 +298,15 @@ def _find_time(export: Path) -> int:
 
 def _read_about(path: Path) -> _About | None:
     """Return the metadata of an export about itself; None if the path is not an nsys export."""
+    about = _look_into(path, lambda database: _About(read_export_settings(database), database.tables))
+    return None if about is None or about.tables.isdisjoint(EXPORT_TABLES) else about
+
+
+def _look_into(path: Path, find: Callable[[Database], T]) -> T | None:
+    """Return what `find` finds in an export; None if it cannot be read: reading it later reports what is wrong."""
     try:
         with closing(Database(path)) as database:
-            table = next((table for table in _METADATA_TABLES if table in database.tables), None)
-            if table is None:
-                return None
-            columns = database.read_objects(table, ["name", "value"])
-            return _About(dict(zip(columns["name"], columns["value"], strict=True)), database.tables)
+            return find(database)
     except TranslationError:
         return None
 
@@ -319,11 +315,7 @@ def _is_whole(path: Path) -> bool:
     """Return whether nsys wrote a whole export: on a full disk it leaves cut files in folders, with exit code 0."""
     if _read_about(path) is None:
         return False
-    try:
-        with closing(Database(path)) as database:
-            return all(database.list_columns(table) for table in database.tables)
-    except TranslationError:
-        return False
+    return bool(_look_into(path, lambda database: all(map(database.list_columns, database.tables))))
 
 
 def _is_foreign(path: Path) -> bool:

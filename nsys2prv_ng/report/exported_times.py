@@ -34,6 +34,16 @@ _ON_TARGET = 1
 """Timestamp type of messages whose time is on the clock of the events."""
 
 
+EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+"""Tables of metadata about the export itself: since 2023, and before."""
+
+
+def read_export_settings(database: Database) -> dict[str, str]:
+    """Return what an export records about itself, by name. Entries without a value are missing."""
+    pairs = (pair for table in EXPORT_TABLES for pair in database.read_pairs(table))
+    return {name: str(value) for name, value in pairs if value is not None}
+
+
 class ExportedTimes(NamedTuple):
     """UTC (ns) of timestamp 0, None if unknown, and the clock of the times."""
 
@@ -57,9 +67,9 @@ def read_exported_times(database: Database, utc_of_start: int | None, settings: 
     return ExportedTimes(None if utc_of_start is None else read_time(utc_of_start - shifted_by), SYSTEM)
 
 
-def is_normalised(settings: Mapping[str, str | None]) -> bool:
+def is_normalised(settings: Mapping[str, str]) -> bool:
     """Return whether an export with these settings has the UTC of each event."""
-    return (settings.get("EXPORT_PARAM_TIME_NORMALIZE") or "").lower() == "true"
+    return settings.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true"
 
 
 def _find_clock(database: Database, start: int | None) -> str:
@@ -78,12 +88,8 @@ def _find_clock(database: Database, start: int | None) -> str:
 
 def names_vclock(database: Database) -> bool:
     """Return whether the options of the capture or the messages of nsys name the plugin that records vClock's data."""
-    captured = database.read_objects(CAPTURE, ["name", "value"])
-    options = (
-        f"{name} {value}"
-        for name, value in zip(captured["name"], captured["value"], strict=True)
-        if not _ABOUT_PROGRAM.match(str(name))
-    )
+    captured = database.read_pairs(CAPTURE)
+    options = (f"{name} {value}" for name, value in captured if not _ABOUT_PROGRAM.match(name))
     messages = (join_text(text) for text in database.read_objects(DIAGNOSTICS, ["text"])["text"])
     return any(_NAME.search(text) for texts in (options, messages) for text in texts)
 

@@ -44,7 +44,7 @@ REPORT_ENDINGS: Final = (".nsys-rep", ".qdrep")
 
 PARQUET = ExportFormat("parquetdir", "_pqtdir", (b"PAR1",), (".parquet",))
 ARROW = ExportFormat("arrowdir", "_arwdir", (b"ARROW1", b"\xff\xff\xff\xff"), (".arrow", ".arrows"))
-"""The first bytes are those of an Arrow file and an Arrow stream; other programs use the last suffix for streams."""
+"""First the bytes of an Arrow file, then of an Arrow stream; other programs use the last suffix for streams."""
 SQLITE = ExportFormat("sqlite", ".sqlite", (b"SQLite format 3\x00",))
 
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (PARQUET, ARROW, SQLITE)

@@ -16,9 +16,16 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.report.database import NULL, Database
-from nsys2prv_ng.report.exported_times import SYSTEM, read_exported_times, read_integer, read_time
-from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, PayloadLayout
-from nsys2prv_ng.report.payload_tables import PayloadEvents, has_payload_tables, read_payload_tables
+from nsys2prv_ng.report.exported_times import (
+    CAPTURE,
+    SYSTEM,
+    read_export_settings,
+    read_exported_times,
+    read_integer,
+    read_time,
+)
+from nsys2prv_ng.report.nvtx_payload import PayloadLayout
+from nsys2prv_ng.report.payload_tables import PayloadEvents, read_payload_tables
 from nsys2prv_ng.report.schema_version import check_schema_version
 
 Keys = TypeVar("Keys", int, IntArray)
@@ -186,9 +193,8 @@ class Strings:
 
 def read_metadata(database: Database, strings: Strings) -> Metadata:
     """Read all metadata of an export; fields that its schema version lacks stay empty."""
-    exported = _read_pairs(database, "META_DATA_EXPORT") or _read_pairs(database, "EXPORT_META_DATA")
-    system = database.read_objects("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
-    system_values = dict(zip(system["name"], system["value"], strict=True))
+    exported = read_export_settings(database)
+    system_values = dict(database.read_pairs("TARGET_INFO_SYSTEM_ENV"))
     start = database.read_objects("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
     utc, system_clock = (read_time(next(iter(column), None)) for column in start.values())
 
@@ -219,18 +225,12 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     return metadata
 
 
-def _read_pairs(database: Database, table: str) -> dict[str, str]:
-    columns = database.read_objects(table, ["name", "value"])
-    return {str(name): str(value) for name, value in zip(columns["name"], columns["value"], strict=True)}
-
-
 def _read_environment(database: Database, device_environment: str) -> dict[str, str]:
     """Return the allowed variables of the captured environment."""
     between = "\0" if "\0" in device_environment else ";"  # NUL up to 2022
     variables = dict(entry.split("=", 1) for entry in device_environment.split(between) if "=" in entry)
-    captured = database.read_objects("META_DATA_CAPTURE", ["name", "value"])
-    for name, value in zip(captured["name"], captured["value"], strict=True):
-        if str(name).endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
+    for name, value in database.read_pairs(CAPTURE):
+        if name.endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
             variable, content = str(value).split("=", 1)
             variables[variable] = content.strip('"')
     return {name: value for name, value in variables.items() if _ALLOWED_ENVIRONMENT.fullmatch(name)}
@@ -264,13 +264,17 @@ def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
         return {}
     names = ["globalTid", "jsonText", "binaryData", "domainId", "eventId"]
     calls = database.read_objects("NVTX_EVENTS", names, {"textId": ids})
-    decode = _PayloadDecoder(database)
+    has_blobs = any(blob is not None for blob in calls["binaryData"])
+    layout = PayloadLayout(lambda table: database.read(table, ""), _RANKS) if has_blobs else None
     largest: dict[int, tuple[int, int]] = {}
     columns = [calls[name] for name in names[:3]]
     for tid, text, blob, fields in zip(*columns, _read_rank_tables(database, calls), strict=True):
         try:
-            payload = json.loads(text) if text else decode(blob) if blob is not None else fields
-            size, rank, process = int(payload[_RANKS]), int(payload[_RANK]), int(tid) >> 24
+            if text:
+                fields = json.loads(text)
+            elif layout and blob is not None:
+                fields = layout.fields(blob)
+            size, rank, process = int(fields[_RANKS]), int(fields[_RANK]), int(tid) >> 24
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             continue
         if size > largest.get(process, (0, 0))[0] and 0 <= rank < size < MOST_RANKS:
@@ -278,28 +282,12 @@ def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
     return {process: rank for process, (_, rank) in largest.items()}
 
 
-def _read_rank_tables(database: Database, calls: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """Return the fields of each call's payload, read from tables; empty for calls without a payload."""
-    if not has_payload_tables(database):
-        return [{} for _ in calls["eventId"]]
+def _read_rank_tables(database: Database, calls: dict[str, list[Any]]) -> list[Any]:
+    """Return the fields of each call's payload, read from tables; None for calls without a payload."""
     columns = (map(read_integer, calls[name]) for name in ("eventId", "globalTid", "domainId"))
     event, tid, domain = (np.array([NULL if v is None else v for v in column], np.int64) for column in columns)
     index, payloads = read_payload_tables(database, PayloadEvents(event, tid >> 24, domain), (_RANKS, _RANK))
-    return [payloads[i] or {} if i >= 0 else {} for i in index.tolist()]
-
-
-class _PayloadDecoder:
-    """Decoder of binary payloads. It reads their layout when it decodes the first one."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._layout: PayloadLayout | None = None
-
-    def __call__(self, blob: str | bytes) -> dict[str, Any]:
-        if self._layout is None:
-            tables = {table.name: table for table in LAYOUT_TABLES}
-            self._layout = PayloadLayout(lambda name: self._database.read(tables[name], ""), _RANKS)
-        return self._layout.fields(blob.encode() if isinstance(blob, str) else blob) or {}
+    return [payloads[i] if i >= 0 else None for i in index.tolist()]
 
 
 def _read_mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:

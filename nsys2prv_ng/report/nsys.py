@@ -68,7 +68,7 @@ def find_nsys() -> Nsys | None:
     on_path = shutil.which("nsys")
     if on_path and (nsys := _ask_version(Path(on_path))):
         return nsys
-    installed = {path.resolve(): path for pattern in INSTALL_PATTERNS for path in sorted(_glob(pattern))}
+    installed = {path.resolve(): path for pattern in INSTALL_PATTERNS for path in sorted(Path("/").glob(pattern[1:]))}
     working = [nsys for path in installed.values() if (nsys := _ask_version(path))]
     return max(working, key=lambda nsys: _parse_numbers(nsys.version), default=None)
 
@@ -168,10 +168,6 @@ def _ask_version(path: Path) -> Nsys | None:
         return None
     match = re.search(r"\b20\d\d(?:\.\d+)+", text)
     return Nsys(path.absolute(), match.group()) if match and code == 0 else None
-
-
-def _glob(pattern: str) -> list[Path]:
-    return list(Path("/").glob(pattern.lstrip("/")))
 
 
 def _parse_numbers(version: str) -> tuple[int, ...]:

@@ -59,25 +59,25 @@ class PayloadLayout:
     have several definitions: the definition with a field named `wanted` is used, else the first one.
     """
 
-    def __init__(self, columns: Callable[[str], Columns], wanted: str) -> None:
-        schemas, enums = columns(SCHEMAS.name), columns(ENUMS.name)
+    def __init__(self, columns: Callable[[Table], Columns], wanted: str) -> None:
+        schemas, enums = columns(SCHEMAS), columns(ENUMS)
         alignment = _map_keys(schemas["domainId"], schemas["schemaId"], schemas["alignTo"])
         sizes = _map_keys(enums["domainId"], enums["schemaId"], enums["size"])
         values: dict[_Key, dict[int, str]] = {key: {} for key in sizes}
-        entries = columns(ENUM_ENTRIES.name)
+        entries = columns(ENUM_ENTRIES)
         named = entries.texts["name"].to_pylist()
         numbers = [entries[name].tolist() for name in ("domainId", "schemaId", "value")]
         for domain, schema, value, name in zip(*numbers, named, strict=True):
             values.setdefault((domain, schema), {})[value] = name or f"value {value}"
 
         self._schemas: dict[_Key, list[_Entry]] = {}
-        for key, definitions in _group_definitions(columns(ENTRIES.name)).items():
+        for key, definitions in _group_definitions(columns(ENTRIES)).items():
             definition = next((d for d in definitions if wanted in {row.name for row in d}), definitions[0])
             self._schemas[key] = _place_entries(key, definition, alignment, sizes, values)
 
-    def fields(self, blob: object) -> Fields | None:
+    def fields(self, blob: str | bytes) -> Fields | None:
         """Return the fields of a payload; None for bytes that are not a payload, or for an unknown schema."""
-        data = bytes(blob) if isinstance(blob, bytes) else b""
+        data = blob.encode() if isinstance(blob, str) else blob
         hexadecimal = _HEXADECIMAL.fullmatch(data)  # a raw header has bytes of 0
         data = bytes.fromhex(hexadecimal[1].decode()) if hexadecimal else data
         if len(data) < _HEADER.size:

@@ -5,8 +5,8 @@ file are big-endian. `data` is whole pages, one after the other, and `SLACK` byt
 page, positions (`at`, `start`, `end`) from the start of `data`. All numbers are int64: numba makes floats of uint64
 mixed with int64.
 
-A damaged page can hold any bytes, so no number in it becomes a position unchecked: pointers must lie in the cell area
-of their page, and records and values end before their page does. Only the end of a varint is checked after reading
+A damaged page can contain any bytes, so no number in it becomes a position unchecked: pointers must lie in the cell
+area of their page, and records and values end before their page does. Only the end of a varint is checked after reading
 it, which `SLACK` makes safe. Anything unexpected ends a kernel with `NOT_READ`, and sqlite3 reads the table instead.
 """
 

@@ -40,11 +40,6 @@ class PayloadEvents(NamedTuple):
     domain: IntArray
 
 
-def has_payload_tables(database: Database) -> bool:
-    """Return whether an export has payloads as tables."""
-    return LINKS.name in database.tables
-
-
 def read_payload_tables(
     database: Database, events: PayloadEvents, names: Sequence[str]
 ) -> tuple[IntArray, list[Fields | None]]:
@@ -52,6 +47,8 @@ def read_payload_tables(
 
     Payloads contain the fields with these names. A payload is None if nothing in it is certain.
     """
+    if LINKS.name not in database.tables:
+        return np.full(events.event.size, -1, np.int64), []
     order, event = _sort_unique(events.event)
     payloads: list[Fields | None] = [None]
     index = np.full(event.size, -1, np.int64)
@@ -71,11 +68,10 @@ def read_payload_tables(
         index[place] = len(payloads) + codes
         index[again] = 0
         payloads += fields.distinct
-    if LINKS.name in database.tables:
-        place, is_known = _find(event, database.read(LINKS, "")[_EVENT])
-        linked = np.zeros(event.size, np.bool_)
-        linked[place[is_known]] = True
-        index[linked & (index < 0)] = 0
+    place, is_known = _find(event, database.read(LINKS, "")[_EVENT])
+    linked = np.zeros(event.size, np.bool_)
+    linked[place[is_known]] = True
+    index[linked & (index < 0)] = 0
     payload_of_event = np.full(events.event.size, -1, np.int64)
     payload_of_event[order] = index
     return payload_of_event, payloads

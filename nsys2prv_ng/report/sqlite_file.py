@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,8 +34,6 @@ _TABLE_STARTS = tuple(start for format in FOLDER_FORMATS for start in format.fir
 _BLOCK_ROWS = 1 << 16
 _FEW_ROWS = 1 << 15
 """Tables with more rows are large: SQL selects rows of them. Of smaller tables, all rows are read."""
-_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of damaged files; the last one occurs if sqlite3's own message quotes invalid text."""
 _SELECT_TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 _SELECT_COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden != 1"
 
@@ -57,39 +56,31 @@ class SqliteFile:
     def __init__(self, path: Path, small: int = SMALL) -> None:
         self.path = path
         _check_file(path)
-        try:
+        with _report_damage(path):
             self._pages = PageReader(path, small)
             self._connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
             )
             self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
             self.tables = frozenset(name for (name,) in self._connection.execute(_SELECT_TABLES))
-        except _ERRORS as error:
-            raise make_damage_error(path, error) from None
 
     def close(self) -> None:
         self._connection.close()
 
     def list_columns(self, table: str) -> frozenset[str]:
-        try:
+        with _report_damage(self.path, table):
             return frozenset(name for (name,) in self._connection.execute(_SELECT_COLUMNS, (table,)))
-        except _ERRORS as error:
-            raise make_damage_error(self.path, error, table) from None
 
     def count_rows(self, table: str) -> int:
-        try:
+        with _report_damage(self.path, table):
             self._pages.check_tree(self._connection, table)
             ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {quote(table)}")
-        except sqlite3.Error as error:
-            raise make_damage_error(self.path, error, table) from None
         return int(rows)
 
     def read_objects(self, table: str, columns: Sequence[str], among: Among) -> list[list[Any]]:
         is_large = among and self.count_rows(table) > _FEW_ROWS
-        try:
+        with _report_damage(self.path, table):
             rows = self._select_rows(table, columns, among) if is_large else self._read_rows(table, columns, among)
-        except _ERRORS as error:
-            raise make_damage_error(self.path, error, table) from None
         return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
 
     def _select_rows(self, table: str, columns: Sequence[str], among: Among) -> list[tuple[Any, ...]]:
@@ -112,20 +103,16 @@ class SqliteFile:
         return [row[:width] for row in rows if all(map(frozenset.__contains__, wanted, row[width:]))]
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
-        try:
+        with _report_damage(self.path, table):
             block = self._pages.read(self._connection, table, columns, NULL)
             if block is None:
                 block = self._integers(table, columns)
-        except _ERRORS as error:
-            raise make_damage_error(self.path, error, table) from None
         return [np.ascontiguousarray(column) for column in block]
 
     def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
-        try:
+        with _report_damage(self.path, table):
             answers = self._pages.read_by_block(self._connection, table, columns, NULL, convert)
             return [convert(list(self._integers(table, columns)))] if answers is None else answers
-        except _ERRORS as error:
-            raise make_damage_error(self.path, error, table) from None
 
     def _integers(self, table: str, columns: Sequence[str]) -> IntArray:
         """Read columns of integers with sqlite3; return an array (columns, rows)."""
@@ -134,20 +121,27 @@ class SqliteFile:
         return flat.reshape(-1, len(columns)).T
 
     def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
-        return pa.chunked_array(list(self._blocks(table, column, kind)), kind)
+        with _report_damage(self.path, table):
+            return pa.chunked_array(list(self._blocks(table, column, kind)), kind)
 
     def _blocks(self, table: str, column: str, kind: pa.DataType) -> Iterator[pa.Array]:
         """Yield the values of at most `_BLOCK_ROWS` rows at once."""
         value = _VALUES[kind].format(quote(column))
-        try:
-            cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY rowid")
-            while rows_read := cursor.fetchmany(_BLOCK_ROWS):
-                block = pa.array([item for (item,) in rows_read], kind)
-                del rows_read
-                # Strings of more than 2 GiB come in several arrays.
-                yield from block.chunks if isinstance(block, pa.ChunkedArray) else [block]
-        except _ERRORS as error:
-            raise make_damage_error(self.path, error, table) from None
+        cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY rowid")
+        while rows_read := cursor.fetchmany(_BLOCK_ROWS):
+            block = pa.array([item for (item,) in rows_read], kind)
+            del rows_read
+            # Strings of more than 2 GiB come in several arrays.
+            yield from block.chunks if isinstance(block, pa.ChunkedArray) else [block]
+
+
+@contextmanager
+def _report_damage(path: Path, table: str = "") -> Iterator[None]:
+    """Turn errors of a damaged file, or of a table in it, into a ReportError."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the last one if sqlite3's own message quotes invalid text
+        raise make_damage_error(path, error, table) from None
 
 
 def _check_file(path: Path) -> None:

@@ -45,7 +45,7 @@ class TableReader(Protocol):
         """Return what `convert` makes of the same columns of each block of rows. Blocks last only for the call."""
 
     def read_values(self, table: str, column: str, kind: pa.DataType) -> pa.ChunkedArray:
-        """Read strings, bytes (also those of text) or floats: pa.string(), pa.binary() or pa.float64().
+        """Read strings, bytes (also the bytes of text) or floats: pa.string(), pa.binary() or pa.float64().
 
         Other values are null; in floats, NaN means the same.
         """

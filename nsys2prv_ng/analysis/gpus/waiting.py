@@ -37,7 +37,7 @@ class GpuWaits(NamedTuple):
     value: IntArray
 
 
-def find_gpu_rows(job: Job) -> IntArray:
+def map_rows_to_gpus(job: Job) -> IntArray:
     """Return the GPU's row in the trace for each row of the whole tree; -1 for a row that is not a stream."""
     rows = np.full(job.whole.model.row_count, -1, np.int64)
     for row_of_place, gpu_of_place in zip(job.whole.rows, list_devices(job).rows_of_reports, strict=True):
@@ -48,7 +48,7 @@ def find_gpu_rows(job: Job) -> IntArray:
 
 def sweep_gpu_waits(job: Job, waits: Waits) -> Iterator[GpuWaits]:
     """Yield the changes of each group of GPUs. `waits`: all waits of the job."""
-    gpu_of_row = find_gpu_rows(job)
+    gpu_of_row = map_rows_to_gpus(job)
     gpu = np.where(waits.is_mpi, -1, np.append(gpu_of_row, -1)[waits.row])
     for run in list_activity_runs(job):
         row, time, activity = load_activity(job, run)

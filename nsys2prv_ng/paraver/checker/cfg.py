@@ -15,11 +15,10 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.cfg_check_events import check_events
 from nsys2prv_ng.paraver.checker.cfg_check_histograms import check_histogram
 from nsys2prv_ng.paraver.checker.cfg_check_windows import check_window
-from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings
 from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
-from nsys2prv_ng.paraver.read.problems import Problem, sort_by_line
+from nsys2prv_ng.paraver.read.problems import Findings, Problem, sort_by_line
 
 __all__ = ["CfgCheckResult", "check_cfg"]
 
@@ -45,17 +44,21 @@ def check_cfg(
     """
     if path.suffix != ".cfg":
         raise TranslationError(f"{path}: not a Paraver cfg: its name must end in .cfg")
-    problems, warnings = CfgFindings(path), CfgFindings(path)
+    findings = Findings(path)
     try:
-        cfg = read_cfg(path, problems, warnings)
+        cfg = read_cfg(path, findings)
     except OSError as error:
         raise TranslationError(f"{path}: cannot be read: {error.strerror}") from None
     for window in cfg.windows:
-        check_window(cfg, window, header, problems, warnings)
+        check_window(cfg, window, header, findings)
     for histogram in cfg.histograms:
-        check_histogram(cfg, histogram, header, problems, warnings)
+        check_histogram(cfg, histogram, header, findings)
     if types is None and config is not None:
         types = config.types.keys()
-    check_events(cfg, config, types, problems, warnings)
-    problem_list, warning_list = (sort_by_line(found.list_problems()) for found in (problems, warnings))
-    return CfgCheckResult(problem_list, warning_list, len(cfg.windows), len(cfg.histograms))
+    check_events(cfg, config, types, findings)
+    return CfgCheckResult(
+        problems=sort_by_line(findings.list_problems()),
+        warnings=sort_by_line(findings.list_warnings()),
+        windows=len(cfg.windows),
+        histograms=len(cfg.histograms),
+    )

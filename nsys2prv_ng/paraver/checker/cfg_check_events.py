@@ -13,9 +13,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from nsys2prv_ng.paraver.checker.cfg_functions import EVENT, FILTERS
-from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED, CfgFindings
+from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgWindow
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
+from nsys2prv_ng.paraver.read.problems import Findings
 from nsys2prv_ng.text.formatting import join_first
 
 _RANGE = "[x,y]"
@@ -33,24 +34,23 @@ def check_events(
     cfg: CfgFile,
     config: ParaverConfig | None,
     types: Collection[int] | None,
-    problems: CfgFindings,
-    warnings: CfgFindings,
+    findings: Findings,
 ) -> None:
     """Check all filters of a cfg. types: event types with events in the trace; None if they are unknown."""
     windows = [window for window in cfg.windows if not window.derived]
     for window in windows:
         for kind in LABELLED:
-            _check_labels(window, kind, problems)
-        _check_ranges(window, config, problems)
+            _check_labels(window, kind, findings)
+        _check_ranges(window, config, findings)
         if config is not None:
-            _check_values(window, config, warnings)
-    _check_without_types(windows, problems, warnings)
+            _check_values(window, config, findings)
+    _check_without_types(windows, findings)
     if types is not None:
         is_asked = _does_paraver_ask(cfg, config, types)
         typed = [window for window in windows if window.numbers.get("evt_type")]
-        present = [_check_presence(window, config, types, is_asked, warnings) for window in typed]
+        present = [_check_presence(window, config, types, is_asked, findings) for window in typed]
         if present and not any(present):
-            warnings.note(0, "none of the event types of this cfg is in the trace")
+            findings.warn(0, "none of the event types of this cfg is in the trace")
 
 
 def list_filter_items(window: CfgWindow, config: ParaverConfig | None) -> list[FilterItem]:
@@ -90,14 +90,14 @@ def _is_unread(window: CfgWindow, kind: str) -> bool:
     return kind not in window.numbers and any(value.startswith(start) for value in lines)
 
 
-def _check_labels(window: CfgWindow, kind: str, problems: CfgFindings) -> None:
+def _check_labels(window: CfgWindow, kind: str, findings: Findings) -> None:
     numbers, labels = len(window.numbers.get(kind, [])), len(window.labels.get(kind, []))
     if labels and labels != numbers and not _is_unread(window, kind):
         line = _find_line(window, f"window_filter_module {kind}_label")
-        problems.note(line, f"{kind}_label has {labels} labels for {numbers} numbers of {kind}: {REFUSES}")
+        findings.add(line, f"{kind}_label has {labels} labels for {numbers} numbers of {kind}: {REFUSES}")
 
 
-def _check_ranges(window: CfgWindow, config: ParaverConfig | None, problems: CfgFindings) -> None:
+def _check_ranges(window: CfgWindow, config: ParaverConfig | None, findings: Findings) -> None:
     for kind in FILTERS:
         numbers = window.numbers.get(kind, [])
         if window.get_function(kind) != _RANGE or not numbers:
@@ -106,14 +106,12 @@ def _check_ranges(window: CfgWindow, config: ParaverConfig | None, problems: Cfg
             numbers = [float(number) for item in list_filter_items(window, config) for number in item.numbers]
         line = _find_line(window, f"window_filter_module {kind}")
         if len(numbers) != 2:
-            problems.note(
-                line, f"{kind} {_RANGE} needs two numbers, there are {len(numbers)}: Paraver lets others pass"
-            )
+            findings.add(line, f"{kind} {_RANGE} needs two numbers, there are {len(numbers)}: Paraver lets others pass")
         elif numbers[0] > numbers[1]:
-            problems.note(line, f"{kind} {_RANGE} from {numbers[0]:.16g} to {numbers[1]:.16g}: nothing passes")
+            findings.add(line, f"{kind} {_RANGE} from {numbers[0]:.16g} to {numbers[1]:.16g}: nothing passes")
 
 
-def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFindings) -> None:
+def _check_values(window: CfgWindow, config: ParaverConfig, findings: Findings) -> None:
     """Warn of ambiguous labels: Paraver looks up the label of a value in all event types of the .pcf."""
     values: dict[str, set[int]] = {}
     for declared in config.types.values():
@@ -124,18 +122,14 @@ def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFinding
         if label not in ("", "Unknown") and len(several) > 1:
             line = _find_line(window, "window_filter_module evt_value_label")
             shown = join_first(list(map(str, several)), 5)
-            warnings.note(line, f'value "{label}" has several numbers in the trace ({shown}): Paraver takes all')
+            findings.warn(line, f'value "{label}" has several numbers in the trace ({shown}): Paraver takes all')
 
 
-def _is_explicit(window: CfgWindow) -> bool:
-    """Return whether a window makes Paraver load the cfg without asking."""
-    return any(chosen.level == "evt_type" and chosen.name in ("All", "None") for chosen in window.functions)
-
-
-def _check_without_types(windows: list[CfgWindow], problems: CfgFindings, warnings: CfgFindings) -> None:
+def _check_without_types(windows: list[CfgWindow], findings: Findings) -> None:
     if any(window.get_entry("window_selected_functions") is not None and not window.functions for window in windows):
         return  # an unreadable list is already a problem
-    explicit = any(map(_is_explicit, windows))
+    choices = [chosen.name for window in windows for chosen in window.functions if chosen.level == "evt_type"]
+    explicit = not {"All", "None"}.isdisjoint(choices)  # then Paraver loads the cfg without asking
     typed = [window for window in windows if window.numbers.get("evt_type") or _is_unread(window, "evt_type")]
     for window in windows:
         if window in typed:
@@ -144,13 +138,13 @@ def _check_without_types(windows: list[CfgWindow], problems: CfgFindings, warnin
         filters = window.get_function("evt_type")
         message = "a window without event types must choose {evt_type, All} or {evt_type, None}"
         if not explicit and not typed:
-            problems.note(line, f"{message}: {REFUSES}")
+            findings.add(line, f"{message}: {REFUSES}")
         elif not explicit:
-            warnings.note(
+            findings.warn(
                 line, f"{message}: Paraver asks where the event types of the other windows are not in the trace"
             )
         if filters not in ("All", "None") and window.get_function("thread") in EVENT:
-            warnings.note(line, f"the filter {{evt_type, {filters}}} has no event type: no event passes")
+            findings.warn(line, f"the filter {{evt_type, {filters}}} has no event type: no event passes")
 
 
 def _list_numbers(window: CfgWindow, config: ParaverConfig | None) -> list[int]:
@@ -184,7 +178,7 @@ def _does_paraver_ask(cfg: CfgFile, config: ParaverConfig | None, types: Collect
 
 
 def _check_presence(
-    window: CfgWindow, config: ParaverConfig | None, types: Collection[int], is_asked: bool, warnings: CfgFindings
+    window: CfgWindow, config: ParaverConfig | None, types: Collection[int], is_asked: bool, findings: Findings
 ) -> bool:
     """Warn of event types without an event in the trace; return whether any type of the window has an event."""
     items, numbers = list_filter_items(window, config), _list_numbers(window, config)
@@ -193,12 +187,12 @@ def _check_presence(
         return True
     question = "Paraver asks before it shows an empty window" if is_asked else "Paraver shows an empty window"
     if window.get_function("evt_type") == _RANGE and len(numbers) == 2 and numbers[0] != numbers[1]:
-        warnings.note(line, f"event types {numbers[0]} to {numbers[1]} are not in the trace: {question}")
+        findings.warn(line, f"event types {numbers[0]} to {numbers[1]} are not in the trace: {question}")
         return False
     absent = [item for item in items if not any(number in types for number in item.numbers)]
     if len(absent) < len(items):
         question = "Paraver asks, and shows the others" if is_asked else "Paraver shows the others"
     for item in dict.fromkeys(absent):
         are = "are" if item.name.startswith("event types") else "is"
-        warnings.note(line, f"{item.name} {are} not in the trace: {question}")
+        findings.warn(line, f"{item.name} {are} not in the trace: {question}")
     return len(absent) < len(items)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nsys2prv_ng.paraver.checker.cfg_functions import RESOURCE_LEVELS
-from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings, Selection
+from nsys2prv_ng.paraver.checker.cfg_lists import Selection
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgWindow
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.problems import Findings
 
 Selections = dict[tuple[str, tuple[int, ...]], Selection]
 """The selections of a window by level and by the larger objects that contain the chosen ones."""
@@ -22,43 +23,43 @@ _PATHS = {
 """For each level, the levels at which its rows can be hidden: itself, and the levels of the objects that contain it."""
 
 
-def check_selections(window: CfgWindow, level: str, header: TraceHeader, problems: CfgFindings) -> None:
+def check_selections(window: CfgWindow, level: str, header: TraceHeader, findings: Findings) -> None:
     """Check the window_object lines of a window that Paraver shows at `level`."""
     seen: Selections = {}
     level_line = window.get_entry("window_level")
     for selection in window.selections:
         if selection.level == level and level_line is not None and level_line.line > selection.line:
-            problems.note(selection.line, "window_object stands above window_level: Paraver reads it as for threads")
+            findings.add(selection.line, "window_object stands above window_level: Paraver reads it as for threads")
         if (selection.level, selection.within) in seen:
-            problems.note(selection.line, f"objects of the same {selection.level} are chosen twice: the last counts")
+            findings.add(selection.line, f"objects of the same {selection.level} are chosen twice: the last counts")
         seen[selection.level, selection.within] = selection
-        _check_marks(selection, level, problems)
-        _check_size(selection, header, problems)
+        _check_marks(selection, level, findings)
+        _check_size(selection, header, findings)
     if header.applications and seen and not any(_is_chosen(seen, level, row) for row in _iterate_rows(level, header)):
-        problems.note(window.selections[0].line, "no object is chosen: Paraver shows no row")
+        findings.add(window.selections[0].line, "no object is chosen: Paraver shows no row")
 
 
-def _check_marks(selection: Selection, level: str, problems: CfgFindings) -> None:
+def _check_marks(selection: Selection, level: str, findings: Findings) -> None:
     """Check that objects are marked by 1 and 0 at the level of the window, and by All and None at other levels."""
     known = ("0", "1") if selection.level == level else ("All", "None")
     wrong = next((mark for mark in selection.marks if mark not in known), None)
     if wrong is not None:
         consequence = REFUSES if selection.level == level else "Paraver takes it for All"
         message = f"objects of level {selection.level} in a window of level {level} are marked {' or '.join(known)}"
-        problems.note(selection.line, f"{message}, not '{wrong[:20]}': {consequence}")
+        findings.add(selection.line, f"{message}, not '{wrong[:20]}': {consequence}")
 
 
-def _check_size(selection: Selection, header: TraceHeader, problems: CfgFindings) -> None:
+def _check_size(selection: Selection, header: TraceHeader, findings: Findings) -> None:
     """Check that a line marks no more objects than there are: Paraver ignores such lines, and crashes on some."""
     if not header.applications:
         return
     size = _get_size(selection, header)
     name = ".".join(str(index + 1) for index in selection.within)
     if size is None:
-        problems.note(selection.line, f"{selection.level} of {name}, which the trace does not have: Paraver ignores it")
+        findings.add(selection.line, f"{selection.level} of {name}, which the trace does not have: Paraver ignores it")
     elif len(selection.marks) > size:
         message = f"{len(selection.marks)} objects of level {selection.level}, the trace has {size} there"
-        problems.note(selection.line, f"{message}: Paraver ignores the line")
+        findings.add(selection.line, f"{message}: Paraver ignores the line")
 
 
 def _get_size(selection: Selection, header: TraceHeader) -> int | None:

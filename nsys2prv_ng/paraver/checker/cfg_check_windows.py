@@ -8,9 +8,9 @@ from nsys2prv_ng.paraver.checker.cfg_check_functions import check_functions, che
 from nsys2prv_ng.paraver.checker.cfg_check_objects import check_selections
 from nsys2prv_ng.paraver.checker.cfg_functions import PROCESS_LEVELS, RESOURCE_LEVELS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_keys import is_number
-from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgWindow, parse_whole
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.problems import Findings
 
 _NEEDS_PARENTS = (
     "window_level", "window_object", "window_scale_relative", "window_end_time_relative",
@@ -19,17 +19,15 @@ _NEEDS_PARENTS = (
 """Keys for which Paraver needs the trace. A derived window gets the trace from its parents."""
 
 
-def check_window(
-    cfg: CfgFile, window: CfgWindow, header: TraceHeader, problems: CfgFindings, warnings: CfgFindings
-) -> None:
+def check_window(cfg: CfgFile, window: CfgWindow, header: TraceHeader, findings: Findings) -> None:
     """Check a window by itself, and together with the windows above it."""
-    _check_level(window, header, problems)
-    _check_limits(window, problems)
-    _check_numbers(window, problems, warnings)
+    _check_level(window, header, findings)
+    _check_limits(window, findings)
+    _check_numbers(window, findings)
     if window.derived:
-        _check_derived(cfg, window, problems)
-    check_functions(window, problems, warnings)
-    check_selections(window, get_effective_level(cfg, window), header, problems)
+        _check_derived(cfg, window, findings)
+    check_functions(window, findings)
+    check_selections(window, get_effective_level(cfg, window), header, findings)
 
 
 def get_model(level: str) -> Sequence[str]:
@@ -65,13 +63,13 @@ def _rank_level(level: str) -> int:
     return WINDOW_LEVELS.index(level) if level in WINDOW_LEVELS else -1
 
 
-def _check_level(window: CfgWindow, header: TraceHeader, problems: CfgFindings) -> None:
+def _check_level(window: CfgWindow, header: TraceHeader, findings: Findings) -> None:
     entry = window.get_entry("window_level")
     if entry is not None and window.level in RESOURCE_LEVELS and header.applications and not header.cpus:
-        problems.note(entry.line, f"level {window.level} of a trace that has no resources: {REFUSES}")
+        findings.add(entry.line, f"level {window.level} of a trace that has no resources: {REFUSES}")
 
 
-def _check_limits(window: CfgWindow, problems: CfgFindings) -> None:
+def _check_limits(window: CfgWindow, findings: Findings) -> None:
     """Check each pair of keys whose first value must not be above the second."""
     for first, second, equal in (
         ("window_minimum_y", "window_maximum_y", True),
@@ -84,47 +82,45 @@ def _check_limits(window: CfgWindow, problems: CfgFindings) -> None:
             continue
         if float(low.value) > float(high.value) or (float(low.value) == float(high.value) and not equal):
             message = f"{first} {low.value} is not below {second} {high.value}: Paraver shows nothing"
-            problems.note(max(low.line, high.line), message)
+            findings.add(max(low.line, high.line), message)
 
 
-def _check_numbers(window: CfgWindow, problems: CfgFindings, warnings: CfgFindings) -> None:
+def _check_numbers(window: CfgWindow, findings: Findings) -> None:
     """Check the keys that number windows and rows."""
     entry = window.get_entry("window_id")
     if entry is not None and entry.value.strip() != str(window.number):
         message = f"window_id {entry.value[:20]}: Paraver does not read it, for others this is window {window.number}"
-        warnings.note(entry.line, message)
+        findings.warn(entry.line, message)
     entry = window.get_entry("window_punctual_color_window")
     if entry is not None and entry.value.isdecimal() and not 0 < parse_whole(entry.value) < window.number:
-        problems.note(
-            entry.line, f"window_punctual_color_window {entry.value}: no window above this one has the number"
-        )
+        findings.add(entry.line, f"window_punctual_color_window {entry.value}: no window above this one has the number")
     entry = window.get_entry("window_zoom_objects")
     rows = entry.value.split(" ") if entry is not None else []
     are_two = len(rows) == 2 and all(row.isdecimal() for row in rows)
     if entry is not None and are_two and parse_whole(rows[0]) > parse_whole(rows[1]):
-        problems.note(entry.line, f"window_zoom_objects {entry.value}: the first row is behind the last")
+        findings.add(entry.line, f"window_zoom_objects {entry.value}: the first row is behind the last")
 
 
-def _check_derived(cfg: CfgFile, window: CfgWindow, problems: CfgFindings) -> None:
-    check_operation(window, problems)
+def _check_derived(cfg: CfgFile, window: CfgWindow, findings: Findings) -> None:
+    check_operation(window, findings)
     for key in ("window_factors", "window_shifts"):
         if window.get_entry(key) is None:
-            problems.note(window.line, f"a derived window without {key}")
+            findings.add(window.line, f"a derived window without {key}")
     entry = window.get_entry("window_identifiers")
     if entry is None:
-        problems.note(window.line, "a derived window without window_identifiers: Paraver crashes")
+        findings.add(window.line, "a derived window without window_identifiers: Paraver crashes")
         return
     for number in window.parents:
         if not 0 < number < window.number:
             message = f"window_identifiers: there is no window {number} above window {window.number}: Paraver crashes"
-            problems.note(entry.line, message)
+            findings.add(entry.line, message)
     for other in window.entries:
         if other.key in _NEEDS_PARENTS and other.line < entry.line:
-            problems.note(other.line, f"'{other.key}' stands above window_identifiers: Paraver crashes")
-    _check_derived_level(cfg, window, problems)
+            findings.add(other.line, f"'{other.key}' stands above window_identifiers: Paraver crashes")
+    _check_derived_level(cfg, window, findings)
 
 
-def _check_derived_level(cfg: CfgFile, window: CfgWindow, problems: CfgFindings) -> None:
+def _check_derived_level(cfg: CfgFile, window: CfgWindow, findings: Findings) -> None:
     levels = [get_effective_level(cfg, parent) for parent in list_parents(cfg, window)]
     models = {get_model(level) for level in levels}
     line = window.get_entry("window_level") or window.get_entry("window_identifiers")
@@ -133,12 +129,12 @@ def _check_derived_level(cfg: CfgFile, window: CfgWindow, problems: CfgFindings)
     shown = get_effective_level(cfg, window)
     if len(models) > 1:
         message = f"windows of levels {' and '.join(levels)} cannot be combined: one has processes, one resources"
-        problems.note(line.line, f"{message}; Paraver crashes or shows nonsense")
+        findings.add(line.line, f"{message}; Paraver crashes or shows nonsense")
     elif window.get_entry("window_level") is None:
         return
     elif get_model(window.level) not in models:
         message = f"level {window.level} of a window that is derived from levels {' and '.join(levels)}"
-        problems.note(line.line, f"{message}: Paraver crashes or keeps {shown}")
+        findings.add(line.line, f"{message}: Paraver crashes or keeps {shown}")
     elif window.level != shown:
         message = f"level {window.level} is finer than what the window is derived from"
-        problems.note(line.line, f"{message}: Paraver keeps {shown}")
+        findings.add(line.line, f"{message}: Paraver keeps {shown}")

@@ -1,7 +1,7 @@
 """Defines the names that a Paraver .cfg may use: semantic functions by level with parameters, operations, statistics.
 
 Paraver looks up a function in one table for all levels. It accepts a function of another level, and then ignores it or
-crashes. So each level has a table of its own here.
+crashes. So each level has its own table here.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Key:
     single: bool = True
 
 
-def _one_of(what: str, *words: str, kept: str = "", single_only: bool = False) -> Key:
+def _choice(what: str, *words: str, kept: str = "", single_only: bool = False) -> Key:
     return Key(what, frozenset(words).__contains__, kept, derived=not single_only)
 
 
@@ -90,21 +90,21 @@ def _is_colour(text: str) -> bool:
     return is_number(value) and len(parts) == 3 and all(_is_size(part) and int(part) < 256 for part in parts)
 
 
-_SWITCH = _one_of("true or false", "true", "false")
-_FILTER_SWITCH = _one_of("true or false", "true", "false", single_only=True)
+_SWITCH = _choice("true or false", "true", "false")
+_FILTER_SWITCH = _choice("true or false", "true", "false", single_only=True)
 _SIZE = Key("a whole number from 0 to 65535", _is_size, numeric=True)
 _NUMBER = Key("a number", is_number, numeric=True)
 _FRACTION = Key("a part of the trace from 0 to 1", lambda text: is_number(text) and 0 <= float(text) <= 1, numeric=True)
 _TIME = Key("a time that is not negative", lambda text: is_number(text) and float(text) >= 0, numeric=True)
 _COUNT = _matching("a whole number", r"\d{1,9}")
 _ID = _matching("the number of a window", r"\d{1,9}")
-_DRAW_MODE = _one_of("a draw mode", *DRAW_MODES, *OLD_DRAW_MODES, kept="keeps its own")
+_DRAW_MODE = _choice("a draw mode", *DRAW_MODES, *OLD_DRAW_MODES, kept="keeps its own")
 _LIST = Key(repeated=True)
 _ANY = Key()
 
 WINDOW_KEYS: Mapping[str, Key] = {
     "window_name": _ANY,
-    "window_type": _one_of("single or composed", "single", "composed"),
+    "window_type": _choice("single or composed", "single", "composed"),
     "window_id": _ANY,
     "window_factors": _some_numbers("two numbers with a blank between them", 2, derived_only=True),
     "window_shifts": _matching(
@@ -119,18 +119,18 @@ WINDOW_KEYS: Mapping[str, Key] = {
     "window_comm_lines_enabled": _SWITCH,
     "window_flags_enabled": _SWITCH,
     "window_noncolor_mode": _SWITCH,
-    "window_color_mode": _one_of("a colour mode", *WINDOW_COLOURS, kept="paints each value in its own colour"),
-    "window_gradient_function": _one_of("a gradient function", *GRADIENTS),
+    "window_color_mode": _choice("a colour mode", *WINDOW_COLOURS, kept="paints each value in its own colour"),
+    "window_gradient_function": _choice("a gradient function", *GRADIENTS),
     "window_custom_color_enabled": _SWITCH,
     "window_custom_color_palette": Key(
         "a palette {value:red,green,blue},{...} of colours up to 255", _is_palette, "takes others, or refuses the cfg"
     ),
     "window_semantic_scale_min_at_zero": _SWITCH,
-    "window_units": _one_of("a unit of time", *UNITS, kept="takes Microseconds"),
+    "window_units": _choice("a unit of time", *UNITS, kept="takes Microseconds"),
     "window_maximum_y": _NUMBER,
     "window_minimum_y": _NUMBER,
-    "window_compute_y_max": _one_of("true or false", "true", "false", ""),
-    "window_level": _one_of(
+    "window_compute_y_max": _choice("true or false", "true", "false", ""),
+    "window_level": _choice(
         f"a level ({', '.join(WINDOW_LEVELS)})", *WINDOW_LEVELS, "ptask", kept="shows nothing, or crashes"
     ),
     "window_scale_relative": _FRACTION,
@@ -163,8 +163,8 @@ WINDOW_KEYS: Mapping[str, Key] = {
     "window_synchronize": _COUNT,
 }
 
-_BOOLEAN = _one_of("True or False", "True", "False")
-_COLOUR_SWITCH = _one_of("True or False", "True", "False", kept="keeps its own")
+_BOOLEAN = _choice("True or False", "True", "False")
+_COLOUR_SWITCH = _choice("True or False", "True", "False", kept="keeps its own")
 
 HISTOGRAM_KEYS: Mapping[str, Key] = {
     **dict.fromkeys(("Analyzer2D.X:", "Analyzer2D.Y:", "Analyzer2D.Width:", "Analyzer2D.Height:"), _SIZE),
@@ -183,14 +183,14 @@ HISTOGRAM_KEYS: Mapping[str, Key] = {
     "Analyzer2D.3D_FixedValue:": _NUMBER,
     "Analyzer3D.ComputeYScale:": _BOOLEAN,
     "Analyzer2D.Statistic:": _ANY,
-    "Analyzer2D.CalculateAll:": _one_of("True or False", "True", "False", kept="always takes True"),
-    "Analyzer2D.HorizVert:": _one_of("Horizontal or Vertical", "Horizontal", "Vertical"),
-    "Analyzer2D.Zoom:": _one_of("Enabled or Disabled", "Enabled", "Disabled", kept="keeps its own"),
-    "Analyzer2D.SortCriteria:": _one_of("a way to sort columns", *SORT_CRITERIA),
+    "Analyzer2D.CalculateAll:": _choice("True or False", "True", "False", kept="always takes True"),
+    "Analyzer2D.HorizVert:": _choice("Horizontal or Vertical", "Horizontal", "Vertical"),
+    "Analyzer2D.Zoom:": _choice("Enabled or Disabled", "Enabled", "Disabled", kept="keeps its own"),
+    "Analyzer2D.SortCriteria:": _choice("a way to sort columns", *SORT_CRITERIA),
     "Analyzer2D.Parameters:": Key(
         "4 and four numbers", lambda text: text.startswith("4 ") and _some_numbers("", 5).accepts(text), numeric=True
     ),
-    "Analyzer2D.AnalysisLimits:": _one_of("Alltrace, Allwindow or Region", "Alltrace", "Allwindow", "Region"),
+    "Analyzer2D.AnalysisLimits:": _choice("Alltrace, Allwindow or Region", "Alltrace", "Allwindow", "Region"),
     "Analyzer2D.NumColumns:": _COUNT,
     "Analyzer2D.Objects:": Key(
         "All or numbers of rows: 0,1,2",
@@ -198,7 +198,7 @@ HISTOGRAM_KEYS: Mapping[str, Key] = {
         "takes others, drops the histogram, or crashes",
     ),
     "Analyzer2D.PixelSize:": _SIZE,
-    "Analyzer2D.ColorMode:": _one_of("a colour mode of histograms", *HISTOGRAM_COLOURS),
+    "Analyzer2D.ColorMode:": _choice("a colour mode of histograms", *HISTOGRAM_COLOURS),
     "Analyzer2D.Synchronize:": _COUNT,
 }
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from nsys2prv_ng.paraver.checker.cfg_functions import ALIASES, FILTERS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_keys import is_number
-from nsys2prv_ng.paraver.read.problems import Findings
 
 LABELLED = ("evt_type", "evt_value")
 """Filters whose numbers may have labels."""
@@ -31,14 +30,6 @@ _PARAMETERS = re.compile(
 )
 _LABELS = re.compile(r'(?P<count>\d{1,5})(?P<labels>( "[^"]*")*)', re.ASCII)
 _OBJECTS = re.compile(r"\{ (?P<numbers>(\d{1,9}, ){1,3})\{(?P<marks>.*)\} ?\}", re.ASCII)
-
-
-class CfgFindings(Findings):
-    """Problems of one .cfg. Because the files are short, every message is a kind of its own unless a kind is given."""
-
-    def note(self, line: int, message: str, kind: str = "") -> None:
-        """Note a problem on a line."""
-        self.add(kind or message, line, message)
 
 
 class CfgSyntaxError(Exception):

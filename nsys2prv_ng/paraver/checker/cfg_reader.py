@@ -19,7 +19,6 @@ of a window is its position in the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +33,6 @@ from nsys2prv_ng.paraver.checker.cfg_keys import (
     is_number,
 )
 from nsys2prv_ng.paraver.checker.cfg_lists import (
-    CfgFindings,
     CfgSyntaxError,
     Function,
     Parameters,
@@ -44,6 +42,7 @@ from nsys2prv_ng.paraver.checker.cfg_lists import (
     parse_parameters,
     parse_selection,
 )
+from nsys2prv_ng.paraver.read.problems import Findings, read_lines
 
 REFUSES = "Paraver refuses the cfg"
 DROPS = "Paraver drops the histogram and shows its window"
@@ -53,7 +52,6 @@ _VERSION = ("ConfigFile.Version:", "version")
 _NUM_WINDOWS = ("ConfigFile.NumWindows:", "number_of_windows")
 _BEGIN = ("ConfigFile.BeginDescription", "begin_description")
 _END = ("ConfigFile.EndDescription", "end_description")
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _TO_THE_END = frozenset((
     "window_name", "window_type", "window_factors", "window_shifts", "window_identifiers", "window_operation",
     "window_gradient_function", "Analyzer2D.Name:", "Analyzer2D.Statistic:", "Analyzer2D.UseFixedDelta:",
@@ -158,18 +156,18 @@ class CfgFile:
 class CfgReader:
     """Reader of the lines of one .cfg into `cfg`."""
 
-    def __init__(self, problems: CfgFindings, warnings: CfgFindings) -> None:
+    def __init__(self, findings: Findings) -> None:
         self.cfg = CfgFile()
-        self._problems = problems
-        self._warnings = warnings
+        self._findings = findings
         self._line = 0
         self._window_name: tuple[str, int] | None = None
         self._in_histogram = False
         self._headers: dict[str, tuple[str, int]] = {}
 
-    def read(self, lines: Iterable[str]) -> CfgFile:
-        """Read the lines of the file, with their newlines."""
-        lines = list(map(self._clean, lines, range(1, 1 << 40)))
+    def read(self, path: Path) -> CfgFile:
+        """Read the file. Raises OSError if it cannot be read."""
+        consequence = "Paraver does not find the description of such a cfg"
+        lines = [line for _, line in read_lines(path, self._findings, consequence, warns=True)]
         first, last = self._find_description(lines)
         for self._line, line in enumerate(lines, 1):
             if first < self._line < last:
@@ -180,19 +178,10 @@ class CfgReader:
         return self.cfg
 
     def _note_problem(self, message: str, kind: str = "") -> None:
-        self._problems.note(self._line, message, kind)
+        self._findings.add(self._line, message, kind)
 
     def _note_warning(self, message: str) -> None:
-        self._warnings.note(self._line, message)
-
-    def _clean(self, raw: str, number: int) -> str:
-        self._line = number
-        line = raw.removesuffix("\n")
-        if "\r" in line:
-            self._note_warning("carriage return: Paraver does not find the description of such a cfg")
-        if _NOT_UTF8.search(line):
-            self._note_problem("the line is not UTF-8")
-        return _NOT_UTF8.sub("\ufffd", line).removesuffix("\r")
+        self._findings.warn(self._line, message)
 
     def _find_description(self, lines: list[str]) -> tuple[int, int]:
         """Return the first and the last line of the description; 0 and 0 if there is none."""
@@ -376,7 +365,6 @@ class CfgReader:
                 self._note_problem(f"{key} is '{count[:40]}', the file has {len(self.cfg.windows)} windows")
 
 
-def read_cfg(path: Path, problems: CfgFindings, warnings: CfgFindings) -> CfgFile:
-    """Read a .cfg. Errors in its lines go to `problems`. Raises OSError if the file cannot be read."""
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-        return CfgReader(problems, warnings).read(lines)
+def read_cfg(path: Path, findings: Findings) -> CfgFile:
+    """Read a .cfg. Errors in its lines go to `findings`. Raises OSError if the file cannot be read."""
+    return CfgReader(findings).read(path)

@@ -78,12 +78,14 @@ def check_trace(
     if not is_trace(path):
         raise TranslationError(f"{path}: not a Paraver trace: its name must end in .prv or .prv.gz")
     pcf_path, row_path, _ = list_trace_files(path)
-    prv, prv_warnings = Findings(path), Findings(path)
-    pcf, pcf_warnings = Findings(pcf_path), Findings(pcf_path)
+    prv, pcf = Findings(path), Findings(pcf_path)
     with TraceStream(path, max_line, progress) as stream:
-        header = _read_header(stream, prv, prv_warnings)
+        line = read_first_line(stream)
+        if line.endswith("\r"):
+            prv.add(1, "carriage return: lines must end with a line feed alone", "carriage return")
+        header = read_header(line.removesuffix("\r"), prv)
         head, lines = _read_communicators(stream, header, prv)
-        config = _read_config(pcf_path, pcf, pcf_warnings)
+        config = _read_config(pcf_path, pcf)
         body = BodyCheck(path, header, config, lines, max_line)
         for text, size in stream.read_blocks(block_bytes, head):
             body.check(text, size)
@@ -93,8 +95,7 @@ def check_trace(
         problems=sort_by_line(prv.list_problems() + body.list_problems())
         + sort_by_line(pcf.list_problems())
         + sort_by_line(row.list_problems()),
-        warnings=sort_by_line(prv_warnings.list_problems() + body.list_warnings())
-        + sort_by_line(pcf_warnings.list_problems()),
+        warnings=sort_by_line(prv.list_warnings() + body.list_warnings()) + sort_by_line(pcf.list_warnings()),
         records=body.records,
         duration=header.duration or 0,
         tasks=header.tasks,
@@ -104,55 +105,48 @@ def check_trace(
     )
 
 
-def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) -> TraceHeader:
-    line = read_first_line(stream)
-    if line.endswith("\r"):
-        problems.add("carriage return", 1, "carriage return: lines must end with a line feed alone")
-    return read_header(line.removesuffix("\r"), problems, warnings)
-
-
-def _read_communicators(stream: TraceStream, header: TraceHeader, problems: Findings) -> tuple[bytes, int]:
+def _read_communicators(stream: TraceStream, header: TraceHeader, findings: Findings) -> tuple[bytes, int]:
     """Read the communicators. Return what was read of the first line of the body, and the number of lines before it."""
     lines, head = read_communicators(stream, header.communicators)
     for number, line in enumerate(lines, 2):
-        check_communicator(line.decode("latin-1").removesuffix("\n"), number, header, problems)
+        check_communicator(line.decode("latin-1").removesuffix("\n"), number, header, findings)
     if len(lines) < header.communicators:
         message = f"the header announces {header.communicators} communicators, and only {len(lines)} lines follow"
-        problems.add("communicators", len(lines) + 2, message)
+        findings.add(len(lines) + 2, message, "communicators")
     return head, len(lines) + 1
 
 
-def _read_config(path: Path, problems: Findings, warnings: Findings) -> ParaverConfig | None:
+def _read_config(path: Path, findings: Findings) -> ParaverConfig | None:
     try:
-        return read_pcf(path, problems, warnings)
+        return read_pcf(path, findings)
     except OSError as error:
-        problems.add("unreadable", 0, f"cannot be read ({error.strerror}): labels and intervals are not checked")
+        findings.add(0, f"cannot be read ({error.strerror}): labels and intervals are not checked", "unreadable")
         return None
 
 
-def _check_end(stream: TraceStream, body: BodyCheck, problems: Findings) -> None:
+def _check_end(stream: TraceStream, body: BodyCheck, findings: Findings) -> None:
     if stream.damage:
-        problems.add("damage", body.lines, stream.damage)
+        findings.add(body.lines, stream.damage, "damage")
     elif not stream.complete:
-        problems.add("newline", body.lines, "the last line has no newline: the trace may not be complete")
+        findings.add(body.lines, "the last line has no newline: the trace may not be complete", "newline")
     if not any(body.records.values()):
-        problems.add("no record", 0, "no record at all: Paraver refuses such a trace")
+        findings.add(0, "no record at all: Paraver refuses such a trace", "no record")
 
 
 def _check_row(path: Path, header: TraceHeader) -> Findings:
     """Read the .row, and compare the sizes of its levels with the objects of the header."""
-    problems = Findings(path)
+    findings = Findings(path)
     try:
-        levels = read_row(path, problems)
+        levels = read_row(path, findings)
     except OSError as error:
-        problems.add("unreadable", 0, f"cannot be read ({error.strerror}): objects have numbers for names")
-        return problems
+        findings.add(0, f"cannot be read ({error.strerror}): objects have numbers for names", "unreadable")
+        return findings
     if not header.applications:
-        return problems
+        return findings
     objects = {"WORKLOAD": 1, "APPL": len(header.applications), "TASK": header.tasks, "THREAD": header.rows}
     objects |= {"SYSTEM": int(bool(header.cpus)), "NODE": len(header.cpus), "CPU": sum(header.cpus)}
     for name, level in levels.items():
         if name in objects and level.size != objects[name]:
             message = f"level {name} has SIZE {level.size}, the header of the .prv has {objects[name]}"
-            problems.add(f"objects {name}", level.line, message)
-    return problems
+            findings.add(level.line, message, f"objects {name}")
+    return findings

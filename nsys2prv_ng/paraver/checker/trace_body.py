@@ -25,7 +25,6 @@ from nsys2prv_ng.paraver.checker.trace_notes import SHOWN_VALUES, new_notes, new
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregate_problems
-from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
 
 MAX_DEPTHS = 1 << 27
 """Highest number of interval depths (rows times interval types) to follow; each takes 12 bytes if used."""
@@ -65,8 +64,7 @@ class BodyCheck:
         return {name: int(self._counts[kind]) for name, kind in kinds.items()}
 
     def _prepare_labels(self, config: ParaverConfig) -> None:
-        labels_of_0 = [(declared.values or {}).get(0) for declared in config.types.values()]
-        is_interval = np.array([label not in (None, NOTHING_RECORDED) for label in labels_of_0], bool)
+        is_interval = np.array([declared.is_interval for declared in config.types.values()], bool)
         columns = np.where(is_interval, np.cumsum(is_interval) - 1, -1).astype(np.int64)
         intervals = int(is_interval.sum())
         self._too_many = self._header.rows * intervals > MAX_DEPTHS

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nsys2prv_ng.paraver.read.problems import Findings
+from nsys2prv_ng.paraver.read.problems import Findings, read_lines
+from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
 
 MAX_LABEL = 2000
 """Labels with this many characters or more are a problem: Paraver's legend hangs on them."""
@@ -28,7 +29,6 @@ _STATE = re.compile(r"(?P<number>-?\d+) +(?P<label>.+)", re.ASCII)
 _COLOUR = re.compile(r"(?P<number>\d+) +\{ *(\d+) *, *(\d+) *, *(\d+) *\}", re.ASCII)
 _TYPE = re.compile(r"(?P<gradient>\d+) +(?P<number>-?\d+)(?: +(?P<label>.+))?", re.ASCII)
 _VALUE = re.compile(r"(?P<number>-?\d+) +(?P<label>.+)", re.ASCII)
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PRECISION = re.compile(r"PRECISION +(\d{1,2})", re.ASCII)
 
 
@@ -45,6 +45,11 @@ class PcfEventType:
     precision: int = 0
     values: dict[int, str] | None = None
 
+    @property
+    def is_interval(self) -> bool:
+        """Whether the value 0 has a label, and so ends an interval."""
+        return self.values is not None and self.values.get(0) not in (None, NOTHING_RECORDED)
+
 
 @dataclass
 class ParaverConfig:
@@ -58,10 +63,9 @@ class ParaverConfig:
 class PcfReader:
     """Reader of one .pcf, line by line, into `config`."""
 
-    def __init__(self, problems: Findings, warnings: Findings) -> None:
+    def __init__(self, findings: Findings) -> None:
         self.config = ParaverConfig()
-        self._problems = problems
-        self._warnings = warnings
+        self._findings = findings
         self._number = 0
         self._section = ""
         self._block: list[PcfEventType] = []
@@ -70,7 +74,7 @@ class PcfReader:
         self._state_lines: dict[int, int] = {}
         self._types_by_label: dict[str, int] = {}
         self._readers: dict[str, Callable[[str], None]] = {
-            "": self._read_before_sections,
+            "": lambda line: self._add_unknown_line(line, "in any section"),
             "DEFAULT_OPTIONS": lambda line: self._read_option(line, _OPTIONS),
             "DEFAULT_SEMANTIC": lambda line: self._read_option(line, _SEMANTIC),
             "STATES": self._read_state,
@@ -81,25 +85,19 @@ class PcfReader:
 
     def read(self, path: Path) -> ParaverConfig:
         """Read the file. Raises OSError if it cannot be read."""
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-            for self._number, raw in enumerate(lines, 1):
-                self._read_line(raw.removesuffix("\n"))
+        findings = self._findings
+        for self._number, line in read_lines(path, findings, "Paraver understands nothing of such a .pcf"):
+            self._read_line(line)
         self._end_block()
-        for state, line in self._state_lines.items():
+        for state, number in self._state_lines.items():
             if state not in self.config.colours:
-                self._problems.add("no colour", line, f"state {state} has no colour in STATES_COLOR")
+                findings.add(number, f"state {state} has no colour in STATES_COLOR", "no colour")
         return self.config
 
     def _add_problem(self, kind: str, message: str) -> None:
-        self._problems.add(kind, self._number, message)
+        self._findings.add(self._number, message, kind)
 
     def _read_line(self, raw: str) -> None:
-        if "\r" in raw:
-            self._add_problem("carriage return", "carriage return: Paraver understands nothing of such a .pcf")
-            raw = raw.removesuffix("\r")
-        if _NOT_UTF8.search(raw):
-            self._add_problem("encoding", "the line is not UTF-8")
-            raw = _NOT_UTF8.sub("\ufffd", raw)
         line = raw.replace("\t", " ").strip(" ")
         if not line:
             if raw:
@@ -121,9 +119,6 @@ class PcfReader:
             self._add_problem("section", f"'{line}' is not a section of a .pcf")
         else:
             self._add_problem(f"line of {self._section}", f"'{line[:40]}' is not {expected}")
-
-    def _read_before_sections(self, line: str) -> None:
-        self._add_unknown_line(line, "in any section")
 
     def _read_option(self, line: str, known: tuple[str, ...]) -> None:
         key, _, value = line.partition(" ")
@@ -214,7 +209,7 @@ class PcfReader:
             self._add_problem("same label", f"event types {other} and {number} have the same label '{label[:80]}'")
         if "*" in label or '"' in label:
             message = f'the label of event type {number} holds * or ": presets cannot name it safely'
-            self._warnings.add("label characters", self._number, message)
+            self._findings.warn(self._number, message, "label characters")
 
     def _start_values(self) -> None:
         if self._values is not None:
@@ -260,10 +255,10 @@ class PcfReader:
             declared.values = self._values
             if self._values is not None and declared.number in COUNTER_TYPES:
                 message = f"event type {declared.number} has VALUES, but Paraver's cutter takes it for a counter"
-                self._warnings.add("counter type", declared.line, message)
+                self._findings.warn(declared.line, message, "counter type")
         self._block, self._values, self._precision_seen = [], None, False
 
 
-def read_pcf(path: Path, problems: Findings, warnings: Findings) -> ParaverConfig:
-    """Read a .pcf. Errors go to `problems`. Raises OSError if the file cannot be read."""
-    return PcfReader(problems, warnings).read(path)
+def read_pcf(path: Path, findings: Findings) -> ParaverConfig:
+    """Read a .pcf. Errors go to `findings`. Raises OSError if the file cannot be read."""
+    return PcfReader(findings).read(path)

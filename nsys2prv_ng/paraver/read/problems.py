@@ -1,13 +1,15 @@
-"""Collects the problems that readers and checks find in a file: one per kind, with its count and first lines."""
+"""Reads the lines of a file, and collects its problems: one per kind, with its count and first lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 SHOWN_LINES = 5
 """Most lines that a problem names."""
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True)
@@ -38,26 +40,66 @@ def sort_by_line(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.line)
 
 
+@dataclass
+class _Kind:
+    """A kind of problem: the message of its first occurrence, the number of occurrences, and the first lines."""
+
+    message: str
+    count: int = 0
+    lines: list[int] = field(default_factory=list)
+
+
 class Findings:
-    """The problems of one file. Memory depends on the number of kinds, not on the number of occurrences."""
+    """The problems and warnings of one file. Memory depends on the number of their kinds, not of occurrences.
+
+    Only the first occurrence of a kind keeps its message. Without a kind, each message is a kind.
+    """
 
     def __init__(self, file: Path) -> None:
-        self.file = file
-        self._message: dict[str, str] = {}
-        self._count: dict[str, int] = {}
-        self._lines: dict[str, list[int]] = {}
+        self._file = file
+        self._problems: dict[str, _Kind] = {}
+        self._warnings: dict[str, _Kind] = {}
 
-    def add(self, kind: str, line: int, message: str) -> None:
-        """Add an occurrence; only the first one of a kind keeps its message."""
-        self._message.setdefault(kind, message)
-        self._count[kind] = self._count.get(kind, 0) + 1
-        lines = self._lines.setdefault(kind, [])
-        if len(lines) < SHOWN_LINES and line not in lines:
-            lines.append(line)
+    def add(self, line: int, message: str, kind: str = "") -> None:
+        """Add an occurrence of a problem."""
+        _count(self._problems, line, message, kind)
+
+    def warn(self, line: int, message: str, kind: str = "") -> None:
+        """Add an occurrence of a warning."""
+        _count(self._warnings, line, message, kind)
 
     def list_problems(self) -> list[Problem]:
         """Return one problem per kind, in the order of first occurrence."""
-        return [
-            aggregate_problems(self.file, message, self._count[kind], self._lines[kind])
-            for kind, message in self._message.items()
-        ]
+        return _aggregate(self._file, self._problems)
+
+    def list_warnings(self) -> list[Problem]:
+        """Return one warning per kind, in the order of first occurrence."""
+        return _aggregate(self._file, self._warnings)
+
+
+def _count(kinds: dict[str, _Kind], line: int, message: str, kind: str) -> None:
+    found = kinds.setdefault(kind or message, _Kind(message))
+    found.count += 1
+    if len(found.lines) < SHOWN_LINES and line not in found.lines:
+        found.lines.append(line)
+
+
+def _aggregate(file: Path, kinds: dict[str, _Kind]) -> list[Problem]:
+    return [aggregate_problems(file, kind.message, kind.count, kind.lines) for kind in kinds.values()]
+
+
+def read_lines(path: Path, findings: Findings, consequence: str, *, warns: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line of a file, without its end. Raises OSError if it cannot be read.
+
+    Carriage returns have a `consequence`, and are problems or, with `warns`, warnings. Bytes that are not UTF-8 are
+    problems, and become U+FFFD.
+    """
+    note = findings.warn if warns else findings.add
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        for number, raw in enumerate(lines, 1):
+            line = raw.removesuffix("\n")
+            if "\r" in line:
+                note(number, f"carriage return: {consequence}", "carriage return")
+            if _NOT_UTF8.search(line):
+                findings.add(number, "the line is not UTF-8", "encoding")
+            yield number, _NOT_UTF8.sub("\ufffd", line).removesuffix("\r")

@@ -97,17 +97,15 @@ class TraceStream:
         if self.damage:
             return b""
         try:
-            data = read()
+            return read()
         except EOFError:
             self.damage = "the compressed data end in the middle: the trace is not complete"
         except (gzip.BadGzipFile, zlib.error) as error:
             self.damage = f"the compressed data are damaged: {error}"
         except OSError as error:
             raise TranslationError(f"{self.path}: cannot be read: {error.strerror}") from None
-        else:
+        finally:
             self._report_progress()
-            return data
-        self._report_progress()
         return b""
 
     def _report_progress(self) -> None:

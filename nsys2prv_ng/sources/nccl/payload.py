@@ -86,7 +86,7 @@ def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:
     _add(distinct, index, codes, [_parse_json(text) for text in inline])
     codes, blobs = _encode(columns.blobs["binaryData"], rows)
     if blobs:
-        layout = PayloadLayout(reader.columns, COMMUNICATOR)
+        layout = PayloadLayout(lambda table: reader.columns(table.name), COMMUNICATOR)
         _add(distinct, index, codes, [layout.fields(blob) for blob in blobs])
     without = np.flatnonzero(index == 0)
     if without.size:

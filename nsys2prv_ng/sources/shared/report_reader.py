@@ -14,7 +14,7 @@ from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_process
 from nsys2prv_ng.report.nvtx_payload import Fields
-from nsys2prv_ng.report.payload_tables import PayloadEvents, has_payload_tables, read_payload_tables
+from nsys2prv_ng.report.payload_tables import LINKS, PayloadEvents, read_payload_tables
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class ReportReader:
 
     def read_payload_tables(self, rows: IntArray, names: Sequence[str]) -> tuple[IntArray, list[Fields | None]]:
         """Return the payloads, stored as tables, of rows of NVTX_EVENTS, as report/payload_tables.py does."""
-        if not has_payload_tables(self._database):
+        if not self.is_in_report(LINKS.name):
             return np.full(rows.size, -1, np.int64), []
         columns = self.read(Table("NVTX_EVENTS", (), dict.fromkeys(("eventId", "globalTid", "domainId"), NULL)))
         event, tid, domain = (columns[name][rows] for name in ("eventId", "globalTid", "domainId"))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, load_activity
-from nsys2prv_ng.analysis.gpus.waiting import find_gpu_rows
+from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
@@ -195,7 +195,7 @@ def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | N
             find_intervals(row, time, activity & (COMPUTE | WHOLE_GRAPH) > 0) for row, time, activity in changes
         )
     )
-    gpu = find_gpu_rows(job)[waits.row[pieces.at]]
+    gpu = map_rows_to_gpus(job)[waits.row[pieces.at]]
     return pieces.until - pieces.begin - computing.measure(gpu, pieces.begin, pieces.until)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.cfg_check_events import list_filter_items
-from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
+from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, PcfEventType
+from nsys2prv_ng.paraver.read.problems import Findings
 from tests.paraver.checker.cfg_text import CONFIG, FUNCTIONS, HEADER, TYPES, CfgText, messages, typed, warned
 
 
@@ -106,7 +107,7 @@ def test_broken_filters(tmp_path: Path, text: CfgText, problem: str) -> None:
 def test_of_the_same_label_the_highest_type_counts(tmp_path: Path) -> None:
     config = ParaverConfig(types={n: PcfEventType(n, "Same", 1) for n in (5, 9600, 7)})
     path = by_label(5, "Same").write(tmp_path)
-    (window,) = read_cfg(path, CfgFindings(path), CfgFindings(path)).windows
+    (window,) = read_cfg(path, Findings(path)).windows
     assert [item.numbers for item in list_filter_items(window, config)] == [(9600,)]
     assert [item.numbers for item in list_filter_items(window, None)] == [(5,)]
 

@@ -8,8 +8,9 @@ import pytest
 
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.cfg_check_windows import get_effective_level
-from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
+from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.problems import Findings
 from tests.paraver.checker.cfg_text import CONFIG, HEADER, TYPES, CfgText, assert_problem, messages, warned
 
 # Line that is replaced, what takes its place, and the only problem: its line from there, and how it begins.
@@ -163,7 +164,7 @@ def test_levels_of_derived_windows(tmp_path: Path) -> None:
     (message,) = messages(text.replace("derived|window_level", "window_level thread").check(tmp_path))
     assert message == "level thread is finer than what the window is derived from: Paraver keeps task"
     path = text.write(tmp_path)
-    cfg = read_cfg(path, *[CfgFindings(path)] * 2)
+    cfg = read_cfg(path, Findings(path))
     assert [get_effective_level(cfg, window) for window in cfg.windows] == ["thread", "task", "task"]
     text = CfgText().replace("second|window_level", "window_level node").replace("second|window_object")
     text.replace("Analyzer2D.Data", "Analyzer2D.DataWindow: 1")
@@ -216,7 +217,7 @@ def test_a_chain_of_many_windows_is_checked_at_once(tmp_path: Path) -> None:
     )
     path = tmp_path / "chain.cfg"
     path.write_text("#ParaverCFG\n" + first + "".join(derived))
-    cfg = read_cfg(path, CfgFindings(path), CfgFindings(path))
+    cfg = read_cfg(path, Findings(path))
     assert get_effective_level(cfg, cfg.windows[-1]) == "task"
     check_cfg(path, CONFIG, HEADER)
 

@@ -6,7 +6,6 @@ import pytest
 
 from nsys2prv_ng.paraver.checker.cfg_functions import COMPOSES_OF_LEVEL, DEFAULT_FUNCTION, FUNCTIONS_OF_LEVEL
 from nsys2prv_ng.paraver.checker.cfg_lists import (
-    CfgFindings,
     CfgSyntaxError,
     Filter,
     Function,
@@ -18,17 +17,18 @@ from nsys2prv_ng.paraver.checker.cfg_lists import (
     parse_selection,
 )
 from nsys2prv_ng.paraver.checker.cfg_reader import CfgFile, read_cfg
+from nsys2prv_ng.paraver.read.problems import Findings
 from tests.paraver.checker.cfg_text import CfgText
 
 
 def read(text: CfgText, folder: Path) -> tuple[CfgFile, list[str], list[str]]:
     path = text.write(folder)
-    problems, warnings = CfgFindings(path), CfgFindings(path)
-    cfg = read_cfg(path, problems, warnings)
+    findings = Findings(path)
+    cfg = read_cfg(path, findings)
     return (
         cfg,
-        [f"{p.line}: {p.message}" for p in problems.list_problems()],
-        [w.message for w in warnings.list_problems()],
+        [f"{p.line}: {p.message}" for p in findings.list_problems()],
+        [w.message for w in findings.list_warnings()],
     )
 
 

@@ -13,16 +13,16 @@ SOUND = PRV.splitlines()[0]
 
 
 def problems_of(line: str) -> list[str]:
-    problems, warnings = Findings(Path("t.prv")), Findings(Path("t.prv"))
-    read_header(line, problems, warnings)
-    assert all(problem.line == 1 for problem in problems.list_problems())
-    return [problem.message for problem in problems.list_problems()]
+    findings = Findings(Path("t.prv"))
+    read_header(line, findings)
+    assert all(problem.line == 1 for problem in findings.list_problems())
+    return [problem.message for problem in findings.list_problems()]
 
 
 def test_what_a_header_says() -> None:
-    problems, warnings = Findings(Path("t.prv")), Findings(Path("t.prv"))
-    header = read_header("#Paraver (01/02/2026 at 00:59):42_us:2(3,4):2:1(1:1),2(5:2,6:1),3", problems, warnings)
-    assert problems.list_problems() == warnings.list_problems() == []
+    findings = Findings(Path("t.prv"))
+    header = read_header("#Paraver (01/02/2026 at 00:59):42_us:2(3,4):2:1(1:1),2(5:2,6:1),3", findings)
+    assert findings.list_problems() == findings.list_warnings() == []
     assert header.duration == 42
     assert header.cpus == (3, 4)
     assert header.applications == (((1, 1),), ((5, 2), (6, 1)))

@@ -18,9 +18,9 @@ def at(text: str) -> int:
 
 def test_what_a_pcf_declares(tmp_path: Path) -> None:
     prv = TraceFiles().write(tmp_path)
-    problems, warnings = Findings(prv), Findings(prv)
-    config = read_pcf(prv.with_suffix(".pcf"), problems, warnings)
-    assert problems.list_problems() == warnings.list_problems() == []
+    findings = Findings(prv)
+    config = read_pcf(prv.with_suffix(".pcf"), findings)
+    assert findings.list_problems() == findings.list_warnings() == []
     assert config.states == {0: "Idle", 1: "Running", 2: "Waiting"}
     assert config.colours == {0: (117, 195, 255), 1: (0, 0, 255), 2: (255, 0, 0)}
     assert {number: (t.label, t.precision, t.values) for number, t in config.types.items()} == {
@@ -118,7 +118,7 @@ def test_precision_may_stand_before_or_behind_values(tmp_path: Path) -> None:
         files.pcf += ["EVENT_TYPE", "0 9999 Fine", *block]
         prv = files.write(tmp_path)
         assert check_trace(prv).problems == []
-        config = read_pcf(prv.with_suffix(".pcf"), Findings(prv), Findings(prv))
+        config = read_pcf(prv.with_suffix(".pcf"), Findings(prv))
         assert (config.types[9999].precision, config.types[9999].values) == (1, {1: "one"})
 
 

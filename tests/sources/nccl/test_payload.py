@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.report.database import NULL, Columns, Database
+from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.nvtx_payload import ENTRIES, ENUM_ENTRIES, ENUMS, SCHEMAS, PayloadLayout
 from tests.examples import examples
 from tests.sources.nccl import nccl_reports as reports
@@ -234,17 +234,17 @@ def test_fields_lie_where_a_c_compiler_puts_them(kinds: list[int], offsets_given
     offsets = [end - struct.calcsize("@" + code) for end, code in zip(ends, formats, strict=True)]
     n = len(kinds)
 
-    def columns(name: str) -> Columns:
+    def columns(table: Table) -> Columns:
         one, no_text = np.ones(n, np.int64), {"name": pa.chunked_array([], pa.string())}
         none = np.zeros(0, np.int64)
-        if name == SCHEMAS.name:
+        if table == SCHEMAS:
             return Columns(1, {"domainId": one[:1], "schemaId": one[:1], "alignTo": 0 * one[:1]}, {})
-        if name == ENTRIES.name:
+        if table == ENTRIES:
             numbers = {"domainId": one, "schemaId": one, "idx": np.arange(n), "type": np.array(kinds), "flags": 0 * one}
             offset = np.array(offsets) if offsets_given else 0 * one
             names = pa.chunked_array([[f"field {i}" for i in range(n)]])
             return Columns(n, {**numbers, "offset": offset}, {"name": names})
-        assert name in (ENUMS.name, ENUM_ENTRIES.name)
+        assert table in (ENUMS, ENUM_ENTRIES)
         return Columns(0, dict.fromkeys(("domainId", "schemaId", "size", "value"), none), no_text)
 
     fields = PayloadLayout(columns, "field 0").fields(struct.pack("<4Q", 1, 1, len(data), 32) + data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import (
     CPU_COUNTER_FIRST,
@@ -249,17 +249,18 @@ def test_a_number_that_another_metric_moved_is_kept() -> None:
 
 
 @pytest.mark.slow
-def test_many_metrics_have_numbers_at_once_until_there_are_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_metrics_have_numbers_at_once_until_there_are_no_more() -> None:
     types = [make_node_metric(NAME, f"m{i}") for i in range(30_000)]
     begin = time.process_time()
     numbers = FAMILIES["node_metrics"](types, {})
     assert time.process_time() - begin < 5  # it took minutes when each name looked at all others
     assert len(set(numbers.values())) == len(types)
-    monkeypatch.setattr(families, "NODE_METRIC_COUNT", 100)
-    few = FAMILIES["node_metrics"](types[:100], {})
-    assert set(few.values()) == set(range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + 100))
+    hundred = range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + 100)
+    assign = partial(FAMILIES["node_metrics"], by_name=hundred)
+    few = assign(types[:100], {})
+    assert set(few.values()) == set(hundred)
     with pytest.raises(TranslationError, match="more than 100 metrics"):
-        FAMILIES["node_metrics"](types[:101], {})
+        assign(types[:101], {})
 
 
 def test_numbers_are_not_those_that_paraver_knows() -> None:
