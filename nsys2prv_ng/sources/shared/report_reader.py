@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -17,10 +17,17 @@ from nsys2prv_ng.report.nvtx_payload import Fields
 from nsys2prv_ng.report.payload_tables import LINKS, PayloadEvents, read_payload_tables
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
-if TYPE_CHECKING:
-    from nsys2prv_ng.sources.shared.source import Source
-
 T = TypeVar("T")
+
+
+class DeclaredSource(Protocol):
+    """The part of a source's declaration that a reader needs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tables(self) -> tuple[Table, ...]: ...
 
 
 class ReportReader:
@@ -31,7 +38,7 @@ class ReportReader:
         database: Database,
         metadata: Metadata,
         strings: Strings,
-        sources: Sequence[Source],
+        sources: Sequence[DeclaredSource],
         options: SourceOptions,
     ) -> None:
         self.options = options
