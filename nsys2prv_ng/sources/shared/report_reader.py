@@ -94,7 +94,7 @@ class ReportReader:
         declared = self._tables.get(table)
         return self._database.read_by_block(declared, self.metadata.schema_version, convert) if declared else []
 
-    def apart(self, source: Source) -> ReportReader:
+    def apart(self, source: DeclaredSource) -> ReportReader:
         """Return a reader of the same report for one source, whose places and names do not become part of the trace."""
         reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
         for name, table in reader._tables.items():
