@@ -16,7 +16,7 @@ import pandas as pd
 from nsys2prv_ng.analysis.waits.placed_parts import Parts
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
 
@@ -35,11 +35,10 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts) -> list[Bandwidth]:
     operations, table = job.operations, job.operations.table
     if not len(operations):
         return []
-    at = find_rows(
-        [waits.row, waits.begin, waits.end], [np.where(parts.row >= 0, parts.row, -1), parts.begin, parts.end]
-    )
+    at = find_rows([waits.row, waits.begin, waits.end], [parts.row, parts.begin, parts.end])
     code, _ = encode_rows(parts.row, parts.begin, parts.end)
-    usable = (at >= 0) & (np.bincount(code)[code] == 1) & _mark_chosen(job, parts.row, parts.begin, parts.end)
+    is_chosen = (np.append(job.new_row, -1)[parts.row] >= 0) & mark_inside(parts.begin, parts.end, job.windows)
+    usable = (at >= 0) & (np.bincount(code)[code] == 1) & is_chosen
     moving = np.zeros(at.size, np.int64)
     usable[usable] = waits.is_split[at[usable]] & ~waits.is_mpi[at[usable]]
     moving[usable] = (waits.end - waits.until)[at[usable]]
@@ -90,13 +89,3 @@ def rate(function: str, communicator: str, row: Any) -> Bandwidth | None:
         algorithm_bytes_per_s=round(algorithm),
         bus_bytes_per_s=round(algorithm * factor),
     )
-
-
-def _mark_chosen(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
-    """Mark the kernels on chosen rows that are within one of the windows as a whole."""
-    chosen = np.append(job.new_row, -1)[row] >= 0
-    if job.windows:
-        lows, highs = np.array(job.windows, np.int64).T
-        window = np.searchsorted(lows, begin, "right") - 1
-        chosen &= (window >= 0) & (end <= highs[window])
-    return np.asarray(chosen, np.bool_)

@@ -69,13 +69,8 @@ def _measure_until(
     """Return how much is covered until each time, by the intervals first .. last - 1."""
     covered = np.zeros(time.size, np.int64)
     for i in range(time.size):
-        low, high = first[i], last[i]
-        while low < high:  # the first interval that begins at this time or later
-            middle = (low + high) // 2
-            if begin[middle] < time[i]:
-                low = middle + 1
-            else:
-                high = middle
-        if low > first[i]:
-            covered[i] = before[low - 1] - before[first[i]] + min(time[i], end[low - 1]) - begin[low - 1]
+        started = np.searchsorted(begin[first[i] : last[i]], time[i])  # how many intervals start before this time
+        if started > 0:
+            latest = first[i] + started - 1
+            covered[i] = before[latest] - before[first[i]] + min(time[i], end[latest]) - begin[latest]
     return covered

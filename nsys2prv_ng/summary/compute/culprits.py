@@ -16,6 +16,7 @@ from nsys2prv_ng.analysis.waits.late_devices import load_launches
 from nsys2prv_ng.analysis.waits.late_reasons import NEEDED, NONE, LateReasons
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.summary.compute.host_costs import measure_host_costs
@@ -61,11 +62,9 @@ def _choose_reasons(job: Job, late: LateReasons) -> IntArray:
     """Return the reason of each late kernel or call; _NOT_SELECTED where the user did not choose what shows it."""
     unknown = np.flatnonzero(late.reason == types.LATE_UNKNOWN)
     row, begin = late.row[unknown], late.begin[unknown]
-    hidden = job.new_row[row] < 0
+    hidden = (job.new_row[row] < 0) | ~mark_inside(begin, begin, job.windows)
     if job.windows:
-        lows, highs = np.array(job.windows, np.int64).T
-        window = np.searchsorted(lows, begin, "right") - 1
-        hidden |= (window < 0) | (begin > highs[window])
+        lows = [low for low, _ in job.windows]
         for report, rows in zip(job.reports, job.whole.rows, strict=True):
             if all(source in report.results for source in NEEDED):
                 launches = load_launches(report, job.store)
