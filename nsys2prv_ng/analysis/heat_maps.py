@@ -14,11 +14,11 @@ from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
 from nsys2prv_ng.analysis.gpus.activity import Devices, load_memory
 from nsys2prv_ng.analysis.gpus.metrics import list_held_values
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.intervals.bins import sum_held, sum_states
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import StepFunction, measure_durations, split_at_steps
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
 from nsys2prv_ng.job.open_job import Job
 
 
@@ -67,7 +67,7 @@ def find_lateness(job: Job, waits: Waits, edges: IntArray) -> Map:
     row = job.new_row[np.concatenate([waits.row[parted], waits.culprit[blamed]])]
     time = np.concatenate([waits.begin[parted], waits.culprit_begin[blamed]])
     margin = np.concatenate([np.zeros(parted.size, np.int64), waits.margin[blamed]])
-    inside = _mark_inside(job, time, edges)
+    inside = (time >= edges[0]) & (time <= edges[-1]) & mark_inside(time, time, job.windows)
     task, margin = job.tree.task_of_row[row[inside]], margin[inside]
     bins = np.searchsorted(edges[:-1], time[inside], "right") - 1
     over_ranks = job.new_row[waits.row]
@@ -76,16 +76,6 @@ def find_lateness(job: Job, waits: Waits, edges: IntArray) -> Map:
     known = np.isin(task, tasks)
     np.maximum.at(values, (np.searchsorted(tasks, task[known]), bins[known]), margin[known])
     return Map(tasks, np.where(values < 0, np.nan, values))
-
-
-def _mark_inside(job: Job, time: IntArray, edges: IntArray) -> BoolArray:
-    """Mark the times that are in the bins and in the chosen windows."""
-    inside = (time >= edges[0]) & (time <= edges[-1])
-    if job.windows:
-        lows, highs = np.array(job.windows, np.int64).T
-        window = np.searchsorted(lows, time, "right") - 1
-        inside &= (window >= 0) & (time <= highs[window])
-    return np.asarray(inside, np.bool_)
 
 
 # ---- GPU metrics -----------------------------------------------------------------------------------------------------

@@ -22,6 +22,18 @@ def cut_to_windows(
     return index, window, np.maximum(begin[index], lows[window]), np.minimum(end[index], highs[window])
 
 
+def mark_inside(begin: IntArray, end: IntArray, windows: Sequence[tuple[int, int]]) -> BoolArray:
+    """Mark the intervals that are within one of the windows as a whole. Without windows, all intervals are.
+
+    Times are ns. The windows are sorted and do not touch. Their limits belong to them.
+    """
+    if not windows:
+        return np.ones(begin.size, np.bool_)
+    lows, highs = np.array(windows, np.int64).T
+    window = np.searchsorted(lows, begin, "right") - 1
+    return np.asarray((window >= 0) & (end <= highs[window]), np.bool_)
+
+
 def match_windows(
     begin: IntArray, end: IntArray, windows: Sequence[tuple[int, int]], *, touching: BoolArray
 ) -> tuple[IntArray, IntArray]:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
 
 
 @given(
@@ -26,3 +26,6 @@ def test_pieces_are_what_each_interval_and_window_share(intervals: list[tuple[in
             if piece[0] < piece[1] or (length == 0 and piece[0] == piece[1]):
                 expected.append((i, w, *piece))
     assert found == expected
+    inside = [any(first <= low and low + length <= last for first, last in windows) for low, length in intervals]
+    assert mark_inside(begin, end, windows).tolist() == inside
+    assert mark_inside(begin, end, []).all()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,22 +54,12 @@ from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 
 
-class _ReportSums(NamedTuple):
-    """Sums over one report, as summary/compute/totals.py makes them."""
-
-    kernels: pd.DataFrame
-    memory_operations: pd.DataFrame
-    nccl: pd.DataFrame
-    mpi: pd.DataFrame
-    ranges: pd.DataFrame
-
-
 def compute_summary(
     job: Job, waits: Waits | None = None, late: LateReasons | None = None, path: CriticalPath | None = None
 ) -> JobSummary:
-    """Return the numbers of a job. The records of the reports that are worked on are in memory.
+    """Return the numbers of a job. Each worker loads the records of one report at once.
 
-    `waits`, `late` and `path`: those of the job, if they have been found before.
+    `waits`, `late` and `path`: the results for this job, if the caller already has them.
     """
     waits = find_waits(job) if waits is None else waits
     late = find_reasons(job, waits) if late is None else late
@@ -77,15 +67,16 @@ def compute_summary(
         path = find_critical_path(job, waits)
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
-    parts = list(job.engine.map(lambda index: _sum_report(job, index, waiting), range(len(job.reports))))
+    parts = job.engine.map(lambda index: _sum_report(job, index, waiting), range(len(job.reports)))
+    kernel_sums, memory_sums, nccl_sums, mpi_sums, range_sums = zip(*parts, strict=True)
     gpus = _sum_gpus(job, devices)
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
-    ranges = _collect_ranges(job, [part.ranges for part in parts], wait_numbers)
-    kernels = _list_kernels([part.kernels for part in parts], [task.name for task in job.tree.model.tasks])
-    memory_operations = _list_memory_operations([part.memory_operations for part in parts])
-    nccl = _list_nccl([part.nccl for part in parts])
-    mpi = _list_mpi([part.mpi for part in parts])
+    ranges = _collect_ranges(job, range_sums, wait_numbers)
+    kernels = _list_kernels(kernel_sums, [task.name for task in job.tree.model.tasks])
+    memory_operations = _list_memory_operations(memory_sums)
+    nccl = [_make_nccl(row) for row in _list_rows(totals.add_up(nccl_sums, ["function"]), "kernel_ns")]
+    mpi = [_make_mpi(row) for row in _list_rows(totals.add_up(mpi_sums, ["name"]), "total_ns")]
     absent = {
         "GPU operations": not (kernels or memory_operations),
         "GPU memory in use": not any(gpu.peak_memory_bytes is not None for gpu in gpus),
@@ -120,14 +111,14 @@ def compute_summary(
         warnings=[
             *job.warnings,
             *check_clocks(job),
-            *_warn_of_payload(job, wait_numbers),
+            *describe_missing_payload(wait_numbers, len(job.reports)),
             *(check_size(job) if job.finds_waits else ()),
         ],
     )
 
 
 def _list_chosen(selection: Selection) -> list[str]:
-    """Return what the user restricted."""
+    """Return the names of what the user restricted."""
     chosen = {
         "time": selection.restricts_time,
         "ranks": selection.ranks is not None,
@@ -136,93 +127,55 @@ def _list_chosen(selection: Selection) -> list[str]:
     return [name for name, is_chosen in chosen.items() if is_chosen]
 
 
-def _warn_of_payload(job: Job, waits: WaitNumbers | None) -> list[str]:
-    return describe_missing_payload(waits, len(job.reports))
-
-
 def _list_kernels(parts: Sequence[pd.DataFrame], task_names: Sequence[str]) -> list[KernelNumbers]:
     keys = ["name", "kernel_class"]
     by_task = totals.add_up(parts, [*keys, "task"])
-    busiest = by_task.sort_values(["ns", "task"]).drop_duplicates(keys, keep="last")[[*keys, "task", "ns"]]
-    table = totals.add_up([by_task.drop(columns="task")], keys)
-    rows = _iterate_sorted(table.merge(busiest.rename(columns={"ns": "busiest_ns"}), on=keys), "ns")
-    return [
-        KernelNumbers(
-            name=r.name,
-            kernel_class=r.kernel_class,
-            count=r.count,
-            total_ns=r.ns,
-            min_ns=r.min_ns,
-            max_ns=r.max_ns,
-            busiest_task=task_names[r.task],
-            busiest_ns=r.busiest_ns,
-        )
-        for r in rows
-    ]
+    busiest = by_task.sort_values(["total_ns", "task"]).drop_duplicates(keys, keep="last")[[*keys, "task", "total_ns"]]
+    busiest = busiest.rename(columns={"task": "busiest_task", "total_ns": "busiest_ns"})
+    table = totals.add_up([by_task.drop(columns="task")], keys).merge(busiest, on=keys)
+    table["busiest_task"] = [task_names[task] for task in table["busiest_task"].tolist()]
+    return [KernelNumbers(**row) for row in _list_rows(table, "total_ns")]
 
 
 def _list_memory_operations(parts: Sequence[pd.DataFrame]) -> list[MemoryOperationNumbers]:
-    by_memory = totals.add_up(parts, ["operation", "source", "destination"])
+    by_memory = totals.add_up(parts, ["operation", "source", "destination"]).drop(columns=["min_ns", "max_ns"])
     kinds: dict[str, list[MemoryKindNumbers]] = {}
-    for r in _iterate_sorted(by_memory, "bytes"):
-        part = MemoryKindNumbers(
-            source=r.source, destination=r.destination, count=r.count, bytes=r.bytes, total_ns=r.ns, rated_ns=r.rated_ns
-        )
-        kinds.setdefault(r.operation, []).append(part)
-    rows = _iterate_sorted(totals.add_up([by_memory.drop(columns=["source", "destination"])], ["operation"]), "bytes")
-    return [
-        MemoryOperationNumbers(
-            operation=r.operation,
-            count=r.count,
-            bytes=r.bytes,
-            total_ns=r.ns,
-            rated_ns=r.rated_ns,
-            by_memory=kinds[r.operation],
-        )
-        for r in rows
-    ]
+    for row in _list_rows(by_memory, "bytes"):
+        kinds.setdefault(row.pop("operation"), []).append(MemoryKindNumbers(**row))
+    table = totals.add_up([by_memory.drop(columns=["source", "destination"])], ["operation"])
+    return [MemoryOperationNumbers(**row, by_memory=kinds[row["operation"]]) for row in _list_rows(table, "bytes")]
 
 
-def _list_nccl(parts: Sequence[pd.DataFrame]) -> list[NcclNumbers]:
-    return [
-        NcclNumbers(
-            function=r.function,
-            calls=r.calls,
-            bytes=r.bytes if r.sized else None,
-            kernels=r.kernels,
-            kernel_ns=r.ns,
-            carried_bytes=r.carried_bytes,
-            carried_ns=r.carried_ns,
-        )
-        for r in _iterate_sorted(totals.add_up(parts, ["function"]), "ns")
-    ]
+def _make_nccl(row: dict[str, Any]) -> NcclNumbers:
+    if not row.pop("sized"):
+        row["bytes"] = None
+    return NcclNumbers(**row)
 
 
-def _list_mpi(parts: Sequence[pd.DataFrame]) -> list[MpiNumbers]:
-    return [
-        MpiNumbers(
-            call=r.name,
-            count=r.count,
-            total_ns=r.ns,
-            max_ns=r.max_ns,
-            sent_bytes=r.sent if r.sized else None,
-            received_bytes=r.received if r.sized else None,
-            rated_ns=r.rated_ns,
-        )
-        for r in _iterate_sorted(totals.add_up(parts, ["name"]), "ns")
-    ]
+def _make_mpi(row: dict[str, Any]) -> MpiNumbers:
+    if not row.pop("sized"):
+        row |= {"sent_bytes": None, "received_bytes": None}
+    del row["min_ns"]
+    return MpiNumbers(call=row.pop("name"), **row)
 
 
-def _sum_report(job: Job, index: int, waiting: WaitingInRanges) -> _ReportSums:
+def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
+    """Return each row of a table as a dict, the largest value in column `by` first, then by the first column."""
+    ordered = table.sort_values([by, table.columns[0]], ascending=[False, True])
+    return [row._asdict() for row in ordered.itertuples(index=False)]
+
+
+def _sum_report(job: Job, index: int, waiting: WaitingInRanges) -> tuple[pd.DataFrame, ...]:
+    """Return the sums over one report: kernels, copies and sets, NCCL, MPI, and NVTX ranges."""
     report, rows = job.reports[index], job.tree.rows[index]
     measures: dict[str, totals.Measure] = {
-        "waiting_ns": lambda place, begin, end: waiting.measure_of_threads(rows[place], begin, end),
+        "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
         "gpu_waiting_ns": lambda place, begin, end: waiting.measure_all(rows[place], begin, end),
         "unsplit_ns": lambda place, begin, end: waiting.measure_unknown(rows[place], begin, end),
     }
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
-    return _ReportSums(
-        totals.sum_kernels(report, task_of_place, job.store),
+    return (
+        totals.sum_kernels(report, job.store, task=lambda events: task_of_place[events.place]),
         totals.sum_memory_operations(report, job.store, job.windows),
         totals.sum_nccl(report, job.store, job.windows),
         totals.sum_mpi(report, job.store, job.windows),
@@ -230,20 +183,11 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges) -> _ReportSums:
     )
 
 
-def _iterate_sorted(table: pd.DataFrame, by: str) -> Iterator[Any]:
-    """Yield the rows of a table as named tuples, largest value in column `by` first, then by name."""
-    return _iterate(table.sort_values([by, table.columns[0]], ascending=[False, True]))
-
-
-def _iterate(table: pd.DataFrame) -> Iterator[Any]:
-    return table.itertuples(index=False)
-
-
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 
 def _sum_gpus(job: Job, devices: Devices) -> list[GpuNumbers]:
-    """Return the GPUs with any activity or memory, in the order of their rows."""
+    """Return the GPUs with any activity or memory in use, in the order of their rows."""
     memory = find_peak_memory(job, devices.rows)
     numbers = {row: _make_gpu(job, devices, row, peak=memory.get(row)) for row in memory}
     for gpus in job.engine.map(lambda run: _sum_run(job, devices, run, memory), list_activity_runs(job)):
@@ -321,34 +265,34 @@ def _list_gpu_metrics(job: Job, devices: Devices) -> list[GpuMetricNumbers]:
 
 def _sort_causes(table: pd.DataFrame) -> list[Cause]:
     ordered = table.sort_values(["ns", *idle_causes.KEYS], ascending=[False, *(True for _ in idle_causes.KEYS)])
-    return [Cause(cause=r.cause, range=r.range, call=r.call, ns=r.ns, gaps=r.gaps) for r in _iterate(ordered)]
+    return [Cause(cause=r.cause, range=r.range, call=r.call, ns=r.ns, gaps=r.gaps) for r in ordered.itertuples()]
 
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
 def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame], waits: WaitNumbers | None) -> list[RepeatedRange]:
-    """Return the repeated ranges of all tasks, those with most time first."""
+    """Return the repeated ranges of all tasks, the ranges with most time first."""
     caused = {} if waits is None else {rank.task: rank.all_caused_ns for rank in waits.ranks}
     table = totals.add_up(parts, ["domain", "name", "task"])
     ranges = []
     for (domain, name), parts_of_range in table.groupby(["domain", "name"]):
-        tasks = [_make_range_of_task(job, r) for r in _iterate(parts_of_range)]
+        tasks = [_make_range_of_task(job, row) for row in parts_of_range.itertuples()]
         depth = int(parts_of_range["depth"].min())
         slowest = choose_slowest(tasks, caused) if len(tasks) > 1 else None
         ranges.append(RepeatedRange(domain=str(domain), name=str(name), depth=depth, tasks=tasks, slowest_task=slowest))
     return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))
 
 
-def _make_range_of_task(job: Job, r: Any) -> RangeOfTask:
+def _make_range_of_task(job: Job, row: Any) -> RangeOfTask:
     return RangeOfTask(
-        rank=job.tree.ranks[r.task],
-        task=job.tree.model.tasks[r.task].name,
-        count=r.count,
-        total_ns=r.ns,
-        min_ns=r.min_ns,
-        max_ns=r.max_ns,
-        waiting_ns=r.waiting_ns,
-        gpu_waiting_ns=r.gpu_waiting_ns,
-        unsplit_ns=r.unsplit_ns,
+        rank=job.tree.ranks[row.task],
+        task=job.tree.model.tasks[row.task].name,
+        count=row.count,
+        total_ns=row.total_ns,
+        min_ns=row.min_ns,
+        max_ns=row.max_ns,
+        waiting_ns=row.waiting_ns,
+        gpu_waiting_ns=row.gpu_waiting_ns,
+        unsplit_ns=row.unsplit_ns,
     )

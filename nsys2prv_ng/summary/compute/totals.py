@@ -1,4 +1,4 @@
-"""Adds up the events of one report by name. The tables are small and are added up over all reports."""
+"""Adds up the events of one report by name, and these small tables over all reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
@@ -30,11 +29,11 @@ _NONBLOCKING = re.compile(r"MPI_(I[a-z]|File_i|Rget|Rput)")
 Windows = Sequence[tuple[int, int]]
 
 _AGGREGATES = {"min_ns": "min", "max_ns": "max", "depth": "min"}
-"""Columns that are not added up by sums."""
+"""How columns are added up whose values are not summed."""
 
 
 def add_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
-    """Return the tables of several reports as one, with one row per key."""
+    """Return tables, such as those of all reports, as one table with one row for each key."""
     table: pd.DataFrame = pd.concat(parts, ignore_index=True)
     if table.empty:
         return table
@@ -48,11 +47,12 @@ def add_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
 
 
 def _group(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> pd.DataFrame:
-    """Return count, total, shortest and longest time (ns), and other sums, of events that agree in the key columns."""
+    """Return count, shortest, longest and total time (ns), and more sums, of events that agree in the key columns."""
     code, first = encode_rows(*keys.values())
-    added = {name: np.zeros(first.size, np.int64) for name in ("ns", *sums)}
+    sums = {"total_ns": length, **sums}
+    added = {name: np.zeros(first.size, np.int64) for name in sums}
     for name, total in added.items():
-        np.add.at(total, code, {"ns": length, **sums}[name])
+        np.add.at(total, code, sums[name])
     shortest, longest = np.full(first.size, np.iinfo(np.int64).max), np.zeros(first.size, np.int64)
     np.minimum.at(shortest, code, length)
     np.maximum.at(longest, code, length)
@@ -72,35 +72,29 @@ def _name_values(table: pd.DataFrame, column: str, names: dict[int, str]) -> pd.
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def sum_kernels(report: ReportRecords, task_of_place: IntArray, store: Store) -> pd.DataFrame:
-    """Return kernels, and graphs that were traced as a whole, by `name`, `kernel_class` and `task`."""
-    events = load_opened_events(report, source_names.KERNELS, store)
-    kernel_class = events.get_values(types.KERNEL_CLASS)
+def sum_kernels(report: ReportRecords, store: Store, **more_keys: Callable[[OpenedEvents], IntArray]) -> pd.DataFrame:
+    """Return kernels, and graphs that were traced as a whole, by `name`, `kernel_class` and more keys.
+
+    `more_keys`: functions that return a key of each event, by the name of their column.
+    """
+    kernels = load_opened_events(report, source_names.KERNELS, store)
     graphs = load_opened_events(report, source_names.CUDA_GRAPHS, store)
-    parts = [
-        _sum_by_type(events, types.KERNEL, task_of_place, kernel_class),
-        _sum_by_type(events, types.NCCL_KERNEL, task_of_place, kernel_class),
-        _sum_by_type(graphs, types.GRAPH_LAUNCH, task_of_place).assign(kernel_class=WHOLE_GRAPH),
-    ]
-    return add_up(parts, ["name", "kernel_class", "task"])
-
-
-def _sum_by_type(
-    events: OpenedEvents, event_type: EventType, task_of_place: IntArray, kernel_class: IntArray | None = None
-) -> pd.DataFrame:
-    value = events.get_values(event_type)
-    lines = np.flatnonzero(value != ABSENT)
-    keys = {"name": value[lines], "task": task_of_place[events.place[lines]]}
-    if kernel_class is not None:
-        keys["kernel_class"] = kernel_class[lines]
-    table = _name_values(_group(keys, events.length[lines]), "name", events.get_names(event_type))
-    return table if kernel_class is None else _name_values(table, "kernel_class", events.get_names(types.KERNEL_CLASS))
+    parts = []
+    for events, event_type in ((kernels, types.KERNEL), (kernels, types.NCCL_KERNEL), (graphs, types.GRAPH_LAUNCH)):
+        values = {"name": events.get_values(event_type), "kernel_class": events.get_values(types.KERNEL_CLASS)}
+        values |= {name: find_key(events) for name, find_key in more_keys.items()}
+        lines = np.flatnonzero(values["name"] != ABSENT)
+        table = _group({name: column[lines] for name, column in values.items()}, events.length[lines])
+        table = _name_values(table, "name", events.get_names(event_type))
+        parts.append(_name_values(table, "kernel_class", events.get_names(types.KERNEL_CLASS)))
+    parts[-1]["kernel_class"] = WHOLE_GRAPH
+    return add_up(parts, ["name", "kernel_class", *more_keys])
 
 
 def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
-    """Return copies and sets by `operation` and the kinds of memory `source` and `destination` (empty: not known).
+    """Return copies and sets by `operation` and by kind of memory, `source` and `destination` (empty if not known).
 
-    `bytes` and the time `rated_ns` cover those that no window cut.
+    `bytes` and the time `rated_ns` cover the operations that no window cut.
     """
     events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
     whole = events.mark_whole(windows)
@@ -121,9 +115,11 @@ def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows)
 
 
 def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
-    """Return NCCL by `function`: `calls` of the host, the number `sized` with a recorded size and their `bytes`;
-    `kernels` and their time `ns`. `carried_ns` and `carried_bytes` cover kernels with a recorded size that no window
-    cut."""
+    """Return NCCL by `function`: the host's `calls`, the number `sized` with a recorded size and their `bytes`; the
+    `kernels` and their time `kernel_ns`.
+
+    `carried_ns` and `carried_bytes` cover the kernels with a recorded size that no window cut.
+    """
     payload = load_opened_events(report, source_names.NCCL, store)
     sizes = (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
     size: IntArray = np.sum([_fill_absent(payload.get_values(event_type)) for event_type in sizes], axis=0)
@@ -131,7 +127,7 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
     on_stream = is_stream[payload.place]
 
     def find_sizes(events: OpenedEvents, lines: IntArray, among: BoolArray) -> IntArray:
-        """Return the bytes of what starts where a payload does; -1 where none does."""
+        """Return the bytes of the payload that starts at the same place and time as each event; -1 without one."""
         rows = np.flatnonzero(among)
         rows = rows[~mark_duplicates(payload.place[rows], payload.begin[rows])]
         at = find_rows([payload.place[rows], payload.begin[rows]], [events.place[lines], events.begin[lines]])
@@ -146,20 +142,20 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
     made = made[made["function"] != NO_FUNCTION]
 
     kernel = load_opened_events(report, source_names.KERNELS, store)
-    line, functions = _find_functions(kernel, types.NCCL_KERNEL)
+    line, functions = _find_functions(kernel)
     carried, length = find_sizes(kernel, line, on_stream), kernel.length[line]
     carried = np.where(kernel.mark_whole(windows)[line], carried, 0)
     rated = {"carried_ns": np.where(carried > 0, length, 0), "carried_bytes": np.maximum(carried, 0)}
-    ran = pd.DataFrame({"function": functions, "kernels": 1, "ns": length, **rated})
+    ran = pd.DataFrame({"function": functions, "kernels": 1, "kernel_ns": length, **rated})
     table = add_up([pd.concat([made, ran], ignore_index=True).fillna(0).astype(np.int64)], ["function"])
     return _name_values(table, "function", {NO_FUNCTION: OTHER_FUNCTION, **dict(enumerate(FUNCTIONS))})
 
 
-def _find_functions(events: OpenedEvents, event_type: EventType) -> tuple[IntArray, IntArray]:
-    """Return the lines that have a type, and the NCCL function of the name on each line."""
-    value = events.get_values(event_type)
+def _find_functions(kernels: OpenedEvents) -> tuple[IntArray, IntArray]:
+    """Return (lines of NCCL kernels, function of the kernel on each of these lines)."""
+    value = kernels.get_values(types.NCCL_KERNEL)
     lines = np.flatnonzero(value != ABSENT)
-    names = events.get_names(event_type)
+    names = kernels.get_names(types.NCCL_KERNEL)
     function_of_value = np.full(max(names, default=0) + 1, NO_FUNCTION, np.int64)
     for number, name in names.items():
         function_of_value[number] = parse_function(name)
@@ -167,10 +163,10 @@ def _find_functions(events: OpenedEvents, event_type: EventType) -> tuple[IntArr
 
 
 def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
-    """Return calls by `name`, the number `sized` with a recorded size, the bytes `sent` and `received`, and their time
-    `rated_ns`.
+    """Return MPI calls by `name`: the number `sized` with a recorded size, `sent_bytes`, `received_bytes`, and
+    `rated_ns`, the time of the sized calls.
 
-    Calls that a window cut count as without a size. Calls that return before anything has moved add no time.
+    A call that a window cut counts as one without a size. A call that returns before anything has moved adds no time.
     """
     events = load_opened_events(report, source_names.MPI, store)
     size_types = types.MPI_BYTES, types.MPI_SENT_BYTES, types.MPI_RECEIVED_BYTES, types.MPI_SENDRECV_BYTES
@@ -183,7 +179,8 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
     for event_type in types.MPI_CALLS.values():
         value = events.get_values(event_type)
         lines = np.flatnonzero(value != ABSENT)
-        sums = {"sized": sized[lines], "size": size[lines], "sent": sent[lines], "received": received[lines]}
+        sums = {"sized": sized[lines], "size": size[lines]}
+        sums |= {"sent_bytes": sent[lines], "received_bytes": received[lines]}
         sums["rated_ns"] = sized[lines] * events.length[lines]
         parts.append(
             _name_values(
@@ -192,9 +189,9 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
         )
     table = add_up(parts, ["name"])
     roles = np.array([get_role(name) for name in table["name"]], np.int64)
-    receives = (roles & (SENDS | RECEIVES)) == RECEIVES  # the size of a Sendrecv is what it sends
-    table["sent"] += table["size"].where(~receives, 0)
-    table["received"] += table["size"].where(receives, 0)
+    receives = (roles & (SENDS | RECEIVES)) == RECEIVES  # the size of a Sendrecv is the size that it sends
+    table["sent_bytes"] += table["size"].where(~receives, 0)
+    table["received_bytes"] += table["size"].where(receives, 0)
     waits = np.array([_NONBLOCKING.match(name) is None for name in table["name"]], np.bool_)
     table["rated_ns"] = table["rated_ns"].where(waits, 0)
     return table.drop(columns="size")
@@ -204,15 +201,15 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
 
 
 Measure = Callable[[IntArray, IntArray, IntArray], IntArray]
-"""Measures a part (ns) of intervals that are given by place, begin and end (ns)."""
+"""Measures a part (ns) of each interval, given by place, start and end (ns)."""
 
 
 def sum_repeated_ranges(
     report: ReportRecords, task_of_place: IntArray, store: Store, windows: Windows, measures: Mapping[str, Measure]
 ) -> pd.DataFrame:
-    """Return NVTX ranges that repeat (job/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the least.
+    """Return NVTX ranges that repeat (job/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the smallest.
 
-    `measures`: parts of the time of ranges to add up, by the name of their column.
+    `measures`: parts of the time of a range to add up, by the name of their column.
     """
     ranges, depth = load_repeated_ranges(report, store, windows)
     parts = {name: measure(ranges.place, ranges.begin, ranges.end) for name, measure in measures.items()}

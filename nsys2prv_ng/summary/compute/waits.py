@@ -1,8 +1,7 @@
-"""Sums up who waits for whom: time in NCCL and MPI by task, and why the tasks that others wait for were late."""
+"""Sums up who waits for whom: the time of each task in NCCL and MPI, and why tasks were late."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,11 +29,11 @@ from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
 
 _MATCHING = source_names.NCCL
-"""The source without which kernels of NCCL are not matched over ranks."""
+"""The source without which NCCL kernels are not matched over ranks."""
 
 
 class ShownWaits(NamedTuple):
-    """n pieces of kernels and calls in the chosen time: position in `Waits`, row of the trace, times (ns)."""
+    """n pieces of kernels and calls in the chosen time: index in `Waits`, row of the trace, times (ns)."""
 
     at: IntArray
     row: IntArray
@@ -43,14 +42,14 @@ class ShownWaits(NamedTuple):
     end: IntArray
 
     def take(self, which: IntArray | BoolArray) -> ShownWaits:
-        """Return the pieces at these indices, or that are marked."""
+        """Return the pieces that indices or a mask select."""
         return ShownWaits(*(column[which] for column in self))
 
 
 def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | None:
-    """Return the numbers of all waits of a job; None if it has neither kernels of NCCL nor MPI calls over ranks.
+    """Return the numbers on all waits of a job; None if it has neither NCCL kernels nor MPI calls over ranks.
 
-    `late`: the reasons of the culprits of `waits`.
+    `late`: why the culprits of `waits` were late.
     """
     tasks = len(job.tree.model.tasks)
     kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), tasks)
@@ -78,28 +77,27 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
     )
 
 
-def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: Sequence[int]) -> dict[str, int]:
+def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: IntArray) -> dict[str, int]:
     """Return the number of kernels and calls that are not split, by reason.
 
-    `at`: those in the chosen time, as positions in `Waits`; `unmatched`: number of kernels that are not among these, by
-    report.
+    `at`: the kernels and calls in the chosen time, as indices in `Waits`. `unmatched`: the number of kernels that are
+    not in `Waits`, by report.
     """
     lacks_payload = mark_without_payload(job)
-    of_lacking = np.zeros(job.new_row.size, np.bool_)
+    row_lacks_payload = np.zeros(job.new_row.size, np.bool_)
     for index in np.flatnonzero(lacks_payload).tolist():
         rows = job.whole.rows[index]
-        of_lacking[rows[rows >= 0]] = True
-    without = of_lacking[waits.row[at]] & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
+        row_lacks_payload[rows[rows >= 0]] = True
+    without = row_lacks_payload[waits.row[at]] & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
     counts = {reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in REASONS.items()}
     del counts[REASONS[BELOW_UNCERTAINTY]]
-    numbers = np.array(unmatched, np.int64)
-    counts[REASONS[NOT_MATCHED]] += int(numbers[~lacks_payload].sum())
-    counts[NO_PAYLOAD] = int(without.sum() + numbers[lacks_payload].sum())
+    counts[REASONS[NOT_MATCHED]] += int(unmatched[~lacks_payload].sum())
+    counts[NO_PAYLOAD] = int(without.sum() + unmatched[lacks_payload].sum())
     return {reason: count for reason, count in counts.items() if count}
 
 
 def _mark_collectives(job: Job, waits: Waits, pieces: ShownWaits) -> BoolArray:
-    """Mark the collectives (of `Job.operations`) that some pieces carry out."""
+    """Mark the collectives (of `Job.operations`) that the pieces carry out."""
     marks = np.zeros(len(job.operations), np.bool_)
     operation = waits.operation[pieces.at]
     marks[operation[operation >= 0]] = True
@@ -107,7 +105,7 @@ def _mark_collectives(job: Job, waits: Waits, pieces: ShownWaits) -> BoolArray:
 
 
 def _count_messages(job: Job) -> int:
-    """Return the number of messages with an end on a row of the trace and in the chosen time."""
+    """Return the number of messages that were sent or received on a row of the trace and in the chosen time."""
     count = 0
     for joined in job.joined:
         for pairs in joined.messages.values():
@@ -138,41 +136,32 @@ def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
     return ShownWaits(index, job.new_row[waits.row[index]], begin, until, end)
 
 
-# ---- kernels of NCCL -------------------------------------------------------------------------------------------------
+# ---- NCCL kernels ---------------------------------------------------------------------------------------------------
 
 
 class _Kernels(NamedTuple):
-    """Kernels of NCCL in the trace: their time (ns) by task, what is known of them, number of the others by report."""
+    """NCCL kernels in the trace: their time (ns) by task, the pieces in `Waits`, the number of others by report."""
 
     ns: IntArray
     pieces: ShownWaits
-    unmatched: list[int]
+    unmatched: IntArray
 
 
 def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
-    """Find the kernels that the trace shows, and which of the pieces are theirs."""
-    order = np.argsort(pieces.row, kind="stable")
-    rows = pieces.row[order]
-
-    def match(report: int) -> tuple[IntArray, IntArray, int]:
-        row, begin, end = _load_kernels(job, report)
-        ns = np.zeros(tasks, np.int64)
-        np.add.at(ns, job.tree.task_of_row[row], end - begin)
-        own = [order[slice(*np.searchsorted(rows, [number, number + 1]))] for number in np.unique(row).tolist()]
-        here = np.concatenate([*own, np.zeros(0, np.int64)])
-        known = pieces.row[here], pieces.begin[here], pieces.end[here]
-        at = find_rows(known, [row, begin, end])
-        return ns, np.unique(here[at[at >= 0]]), int((at < 0).sum())
-
-    parts = list(job.engine.map(match, range(len(job.reports))))
-    matched = np.unique(np.concatenate([part[1] for part in parts]))
-    return _Kernels(np.sum([part[0] for part in parts], axis=0), pieces.take(matched), [part[2] for part in parts])
+    """Find the NCCL kernels that the trace shows, and the pieces that are these kernels."""
+    parts = list(job.engine.map(lambda report: _load_kernels(job, report), range(len(job.reports))))
+    row, begin, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    report = np.repeat(np.arange(len(parts)), [part[0].size for part in parts])
+    ns = np.zeros(tasks, np.int64)
+    np.add.at(ns, job.tree.task_of_row[row], end - begin)
+    at = find_rows([pieces.row, pieces.begin, pieces.end], [row, begin, end])
+    return _Kernels(ns, pieces.take(np.unique(at[at >= 0])), np.bincount(report[at < 0], minlength=len(parts)))
 
 
 def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return row, begin and end (ns) of the kernels of NCCL of a report, in the chosen time.
+    """Return row, start and end (ns) of the NCCL kernels of a report in the chosen time.
 
-    None where the source was not read that matches them.
+    There are none if the source that matches them was not read.
     """
     source = source_names.KERNELS if _MATCHING in job.reports[report].results else ""
     events = load_opened_events(job.reports[report], source, job.store)
@@ -182,9 +171,9 @@ def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | None:
-    """Return how long (ns) each kernel waits while its GPU computes nothing; None if no activity of GPUs is known.
+    """Return how long (ns) each kernel waits while its GPU computes nothing; None if no GPU activity is known.
 
-    A graph as a whole may compute: it hides waiting too.
+    A graph that was traced as a whole may compute: it hides waiting too.
     """
     runs = list_activity_runs(job)
     if not runs:
@@ -202,27 +191,20 @@ def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | N
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
-class _TaskSums(NamedTuple):
-    """Sums by task: time (ns) of waiting, moving and both; collectives, times last; waiting (ns) that it caused."""
+def _sum_by_task(
+    job: Job, waits: Waits, pieces: ShownWaits, whole: IntArray, part_row: IntArray
+) -> dict[str, IntArray]:
+    """Return the sums over some pieces by task, as the fields that RankWaits and MpiWaits share.
 
-    wait: IntArray
-    transfer: IntArray
-    whole: IntArray
-    collectives: IntArray
-    last: IntArray
-    caused: IntArray
-    caused_in_messages: IntArray
-
-
-def _sum_by_task(job: Job, waits: Waits, pieces: ShownWaits, part_row: IntArray) -> _TaskSums:
-    """Return the sums of some pieces. `part_row`: row of each part of `Job.operations`, -1 for none."""
-    tasks, task = len(job.tree.model.tasks), job.tree.task_of_row[pieces.row]
-    wait_ns, transfer, whole, caused, caused_in_messages = np.zeros((5, tasks), np.int64)
+    `whole`: time (ns) of each task, which waiting, moving and unsplit time add up to. `part_row`: row of each part of
+    `Job.operations`, -1 without one.
+    """
+    tasks, task = whole.size, job.tree.task_of_row[pieces.row]
+    wait_ns, transfer, caused, caused_in_messages = np.zeros((4, tasks), np.int64)
     parted, wait = waits.has_parts[pieces.at], pieces.until - pieces.begin
     np.add.at(wait_ns, task, wait)
     np.add.at(transfer, task[parted], (pieces.end - pieces.until)[parted])
-    np.add.at(whole, task, pieces.end - pieces.begin)
-    row = np.append(job.new_row, -1)[waits.culprit[pieces.at]]  # of nobody: the one appended
+    row = np.append(job.new_row, -1)[waits.culprit[pieces.at]]  # the appended one stands for nobody
     blamed = np.flatnonzero((row >= 0) & (wait > 0))
     culprit, operation = job.tree.task_of_row[row[blamed]], waits.operation[pieces.at[blamed]]
     np.add.at(caused, culprit, wait[blamed])
@@ -232,13 +214,21 @@ def _sum_by_task(job: Job, waits: Waits, pieces: ShownWaits, part_row: IntArray)
 
     number = np.repeat(np.arange(len(job.operations)), np.diff(job.operations.first))
     part_row = np.append(job.new_row, -1)[part_row]
-    mine = np.flatnonzero((part_row >= 0) & _mark_collectives(job, waits, pieces)[number])
-    collectives = _count_by_task(job.tree.task_of_row[part_row[mine]], number[mine], tasks)
-    return _TaskSums(wait_ns, transfer, whole, collectives, last, caused, caused_in_messages)
+    shown = np.flatnonzero((part_row >= 0) & _mark_collectives(job, waits, pieces)[number])
+    collectives = _count_by_task(job.tree.task_of_row[part_row[shown]], number[shown], tasks)
+    return {
+        "wait_ns": wait_ns,
+        "transfer_ns": transfer,
+        "unsplit_ns": whole - wait_ns - transfer,
+        "collectives": collectives,
+        "last": last,
+        "caused_wait_ns": caused,
+        "caused_in_messages_ns": caused_in_messages,
+    }
 
 
 def _count_by_task(task: IntArray, operation: IntArray, tasks: int) -> IntArray:
-    """Return the number of different operations of each task."""
+    """Return the number of distinct operations of each task."""
     _, first = encode_rows(task, operation)
     return np.bincount(task[first], minlength=tasks)
 
@@ -246,8 +236,11 @@ def _count_by_task(task: IntArray, operation: IntArray, tasks: int) -> IntArray:
 def _list_ranks(
     job: Job, waits: Waits, kernels: _Kernels, calls: ShownWaits, part_row: IntArray, why: WaitsForTasks
 ) -> list[RankWaits]:
-    """Return the numbers of the tasks with kernels of NCCL or MPI calls over ranks, in their order."""
-    nccl, mpi = (_sum_by_task(job, waits, pieces, part_row) for pieces in (kernels.pieces, calls))
+    """Return the numbers of the tasks that have NCCL kernels or MPI calls over ranks, or that others waited for."""
+    mpi_ns = np.zeros(kernels.ns.size, np.int64)
+    np.add.at(mpi_ns, job.tree.task_of_row[calls.row], calls.end - calls.begin)
+    nccl = _sum_by_task(job, waits, kernels.pieces, kernels.ns, part_row)
+    mpi = _sum_by_task(job, waits, calls, mpi_ns, part_row)
     exposed = _measure_exposed(job, waits, kernels.pieces)
     exposed_ns = np.zeros(kernels.ns.size, np.int64)
     if exposed is not None:
@@ -255,38 +248,18 @@ def _list_ranks(
     main = find_main_reasons(group_costs(why.costs, why.culprits))
     ranks = []
     for number, task in enumerate(job.tree.model.tasks):
-        if kernels.ns[number] or mpi.whole[number] or nccl.caused[number] or mpi.caused[number]:
-            wait, transfer = int(nccl.wait[number]), int(nccl.transfer[number])
+        if kernels.ns[number] or mpi_ns[number] or nccl["caused_wait_ns"][number] or mpi["caused_wait_ns"][number]:
+            in_nccl, in_mpi = ({name: int(sums[number]) for name, sums in library.items()} for library in (nccl, mpi))
             ranks.append(
                 RankWaits(
                     rank=job.tree.ranks[number],
                     task=task.name,
                     nccl_ns=int(kernels.ns[number]),
-                    wait_ns=wait,
                     exposed_wait_ns=None if exposed is None else int(exposed_ns[number]),
-                    transfer_ns=transfer,
-                    unsplit_ns=int(kernels.ns[number]) - wait - transfer,
-                    collectives=int(nccl.collectives[number]),
-                    last=int(nccl.last[number]),
-                    caused_wait_ns=int(nccl.caused[number]),
-                    caused_in_messages_ns=int(nccl.caused_in_messages[number]),
+                    **in_nccl,
                     reason=main[task.name].reason if task.name in main else None,
                     longest_wait=why.longest.get(task.name),
-                    mpi=_make_mpi(mpi, number) if mpi.whole.any() else None,
+                    mpi=MpiWaits(mpi_ns=int(mpi_ns[number]), **in_mpi) if mpi_ns.any() else None,
                 )
             )
     return ranks
-
-
-def _make_mpi(sums: _TaskSums, task: int) -> MpiWaits:
-    wait, transfer, whole = int(sums.wait[task]), int(sums.transfer[task]), int(sums.whole[task])
-    return MpiWaits(
-        mpi_ns=whole,
-        wait_ns=wait,
-        transfer_ns=transfer,
-        unsplit_ns=whole - wait - transfer,
-        collectives=int(sums.collectives[task]),
-        last=int(sums.last[task]),
-        caused_wait_ns=int(sums.caused[task]),
-        caused_in_messages_ns=int(sums.caused_in_messages[task]),
-    )
