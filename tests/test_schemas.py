@@ -72,7 +72,7 @@ def test_docstrings_of_fields_are_the_descriptions() -> None:
     assert gpu["description"].startswith("A physical GPU. Its span reaches")
     assert gpu["properties"]["overlap_ns"]["description"] == "Compute and communication at once. Unit: ns."
     step = SCHEMAS["summary"]["$defs"]["StepEfficiency"]["properties"]["threads"]  # a field of its base
-    assert step["description"].startswith("Main threads that count")
+    assert step["description"].startswith("The number of main threads")
 
 
 # ---- real outputs ----------------------------------------------------------------------------------------------------
