@@ -120,15 +120,18 @@ class SortedWaits(NamedTuple):
     until: IntArray
 
 
-def sum_costs(activity: ThreadActivity, waits: SortedWaits, late: IntArray, limit: IntArray) -> IntArray:
-    """Return how long (ns) others waited because of each pair of a thread.
+def sum_costs(
+    activity: ThreadActivity, waits: SortedWaits, late: IntArray, limit: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (range, call, how long (ns) others waited because of it) of each pair of a thread with a cost.
 
     `late` (n): the kernels or calls that the thread was late with. `limit` (n): the time (ns) from which the pair in
     force at that time causes all the waiting.
     """
     cost = np.zeros(activity.range.size, np.int64)
     _add_costs(waits, late, limit, activity.get_pairs(limit), activity.steps, cost)
-    return cost
+    pair = np.flatnonzero(cost)
+    return activity.range[pair], activity.call[pair], cost[pair]
 
 
 @compiled

@@ -24,7 +24,6 @@ attributed twice.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,7 +51,7 @@ NONE = -1
 """Index for "no name", "no kernel" and "no call"."""
 
 WHY = ["task", "reason", "range", "call", "operation"]
-"""Columns that identify a row of `totals` and `costs`."""
+"""Columns that identify a row of `costs`."""
 
 
 class LateReasons(NamedTuple):
@@ -76,13 +75,17 @@ class LateReasons(NamedTuple):
     """If another rank had delayed it, the index of the late kernel of the rank that started the delay; else NONE."""
     origin_task: IntArray
     """Task of that late kernel (in the whole tree); else NONE."""
+    report: IntArray
+    """Index of the report that shows the late thread."""
+    thread: IntArray
+    """Place (in that report) of the thread that was late; NONE if the host was not late."""
+    limit: IntArray
+    """When (ns) that thread launched the kernel, or called."""
     names: list[str]
     instance: IntArray
     """For each of the waits, the index of the kernel or call that it waited for; NONE without one."""
-    totals: pd.DataFrame
-    """Columns WHY (texts, "" for none), `times` (kernels and calls) and `ns` (how long others waited for them)."""
     costs: pd.DataFrame
-    """Columns WHY and `ns` (waiting of others) by what the late thread was in at each time. Sums are as in `totals`."""
+    """Columns WHY (texts, "" for none) and `ns` (waiting of others) by what the late thread was in at each time."""
 
 
 def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReasons:
@@ -99,12 +102,12 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
             rows = job.whole.rows[index]
             mine = np.flatnonzero((answers.reason == _OPEN) & np.isin(late.row, rows))
             if mine.size:
+                answers.report[mine] = index
                 window_begins = np.array([low for low, _ in job.windows], np.int64)
                 _ReportReasons(report, rows, job.store, late, answers, links).explain(mine, window_begins)
     answers.reason[answers.reason == _OPEN] = LATE_UNKNOWN
     task = job.whole.task_of_row[late.row].astype(np.int64)
     answers.add_whole_costs(late.waited)
-    names = answers.names.texts
     origin = trace_origins(job, waits, instance, late.begin, late.begin - late.median, task, links)
     return LateReasons(
         row=late.row,
@@ -117,10 +120,12 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
         operation=answers.operation,
         origin=origin,
         origin_task=np.append(task, NONE)[origin],
-        names=names,
+        report=answers.report,
+        thread=answers.thread,
+        limit=answers.limit,
+        names=answers.names.texts,
         instance=instance,
-        totals=_sum_up(task, answers.why(), names, {"times": np.ones(task.size, np.int64), "ns": late.waited}),
-        costs=_sum_costs(answers, task, names),
+        costs=_sum_costs(answers, task),
     )
 
 
@@ -192,6 +197,7 @@ class _Answers:
         self.names = Names()
         self.reason = np.full(n, _OPEN, np.int64)
         self.range, self.call, self.operation = np.full((3, n), NONE, np.int64)
+        self.report, self.thread, self.limit = np.full((3, n), NONE, np.int64)
         self.costs: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
 
     def add_whole_costs(self, waited: IntArray) -> None:
@@ -199,30 +205,17 @@ class _Answers:
         rest = np.flatnonzero(~np.isin(self.reason, (LATE_LAUNCH, LATE_CALL)))
         self.costs.append((rest, self.range[rest], self.call[rest], waited[rest]))
 
-    def why(self) -> dict[str, IntArray]:
-        """Return the columns WHY without the task, as indices of names."""
-        return {"reason": self.reason, "range": self.range, "call": self.call, "operation": self.operation}
 
-
-def _sum_up(task: IntArray, why: dict[str, IntArray], names: Sequence[str], sums: dict[str, IntArray]) -> pd.DataFrame:
-    """Sum up columns by the columns WHY, with texts instead of indices of names, the largest ns first."""
-    table = pd.DataFrame({"task": task, **why, **sums}).groupby(WHY, as_index=False)[list(sums)].sum()
-    for column in ("range", "call", "operation"):
-        table[column] = [names[i] if i >= 0 else "" for i in table[column].tolist()]
-    return table.sort_values(["ns", *WHY], ascending=[False, *(True for _ in WHY)], ignore_index=True)
-
-
-def _sum_costs(answers: _Answers, task: IntArray, names: Sequence[str]) -> pd.DataFrame:
+def _sum_costs(answers: _Answers, task: IntArray) -> pd.DataFrame:
+    """Return the costs by the columns WHY, with texts instead of indices of names, the largest cost first."""
     late, in_range, in_call, ns = (np.concatenate(column) for column in zip(*answers.costs, strict=True))
-    some = ns > 0
-    late = late[some]
-    why = {
-        "reason": answers.reason[late],
-        "range": in_range[some],
-        "call": in_call[some],
-        "operation": answers.operation[late],
-    }
-    return _sum_up(task[late], why, names, {"ns": ns[some]})
+    columns = task[late], answers.reason[late], in_range, in_call, answers.operation[late]
+    table = pd.DataFrame({**dict(zip(WHY, columns, strict=True)), "ns": ns})[ns > 0]
+    table = table.groupby(WHY, as_index=False)["ns"].sum()
+    names = [*answers.names.texts, ""]  # the last one stands for none
+    for column in ("range", "call", "operation"):
+        table[column] = [names[index] for index in table[column].tolist()]
+    return table.sort_values(["ns", *WHY], ascending=[False, *(True for _ in WHY)], ignore_index=True)
 
 
 # ---- one report ------------------------------------------------------------------------------------------------------
@@ -238,8 +231,6 @@ class _ReportReasons:
     late: _Late
     answers: _Answers
     links: Links | None
-    hosts: list[tuple[IntArray, IntArray, IntArray]] = field(default_factory=list)
-    """Index of the late kernel or call, thread that was late, and when (ns) it launched or called."""
     launched_in: list[tuple[IntArray, IntArray, IntArray]] = field(default_factory=list)
     """Index of the late kernel, thread that launched the operation before it, and when (ns)."""
 
@@ -251,7 +242,7 @@ class _ReportReasons:
         if not is_mpi.all():
             self._explain_kernels(mine[~is_mpi], window_begins)
         if self.links is not None:
-            self._name_activity()
+            self._name_activity(mine[self.answers.thread[mine] != NONE])
 
     def _find(self, late: IntArray, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
         """Return (the part of `late` that starts with an event on its row, the index of the event)."""
@@ -265,7 +256,7 @@ class _ReportReasons:
         events = load_opened_events(self.report, source_names.MPI, self.store)
         late, call = self._find(late, events.place, events.begin)
         self.answers.reason[late] = LATE_CALL
-        self.hosts.append((late, events.place[call], self.late.begin[late]))
+        self.answers.thread[late], self.answers.limit[late] = events.place[call], self.late.begin[late]
 
     def _explain_kernels(self, late: IntArray, window_begins: IntArray) -> None:
         """Answer for kernels, from their launches and from the operations that ended as they started."""
@@ -290,7 +281,7 @@ class _ReportReasons:
         answers = self.answers
         reasons = [LATE_LAUNCH, LATE_DEVICE, LATE_DEPENDENCY]
         answers.reason[late] = np.select([by_host, by_device, by_dependency], reasons, LATE_UNKNOWN)
-        self.hosts.append((late[by_host], launches.thread[launch[by_host]], sent[by_host]))
+        answers.thread[late[by_host]], answers.limit[late[by_host]] = launches.thread[launch[by_host]], sent[by_host]
 
         before = np.where(by_device, on_stream, on_other)[by_device | by_dependency]
         held = late[by_device | by_dependency]
@@ -301,9 +292,12 @@ class _ReportReasons:
         held, launch = held[launch >= 0], launch[launch >= 0]
         self.launched_in.append((held, launches.thread[launch], launches.sent[launch]))
 
-    def _name_activity(self) -> None:
-        """Name what the threads were in, and add how long others waited because of it."""
-        late, thread, limit = (np.concatenate(column) for column in zip(*self.hosts, strict=True))
+    def _name_activity(self, late: IntArray) -> None:
+        """Name what the threads were in, and add how long others waited because of it.
+
+        `late`: the kernels and calls whose host was late.
+        """
+        thread, limit = self.answers.thread[late], self.answers.limit[late]
         parts = self.launched_in or [(late[:0], late[:0], late[:0])]
         held, launcher, sent = (np.concatenate(column) for column in zip(*parts, strict=True))
         threads = np.unique(np.concatenate([thread, launcher]))
@@ -321,16 +315,10 @@ class _ReportReasons:
             for reason in (LATE_LAUNCH, LATE_CALL):
                 part = which & (answers.reason[late] == reason)
                 if part.any():
-                    cost = sum_costs(in_thread, self.late.waits, late[part], limit[part])
-                    some = np.flatnonzero(cost)
-                    answers.costs.append(
-                        (
-                            np.full(some.size, late[part][0]),
-                            names.number(activity.range_names, in_thread.range[some]),
-                            names.number(activity.call_names, in_thread.call[some]),
-                            cost[some],
-                        )
-                    )
+                    in_range, in_call, cost = sum_costs(in_thread, self.late.waits, late[part], limit[part])
+                    in_range = names.number(activity.range_names, in_range)
+                    in_call = names.number(activity.call_names, in_call)
+                    answers.costs.append((np.full(cost.size, late[part][0]), in_range, in_call, cost))
             on_thread = launcher == number
             pair = in_thread.get_pairs(sent[on_thread])
             answers.range[held[on_thread]] = names.number(activity.range_names, in_thread.range[pair])

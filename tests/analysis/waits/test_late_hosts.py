@@ -59,8 +59,10 @@ def test_costs_are_those_of_every_ns(
     begin = np.array([low for waits, _ in late for low in sorted(low for low, _ in waits)], np.int64)
     until = np.array([high for waits, _ in late for high in sorted(low + ns for low, ns in waits)], np.int64)
     limits = np.array([limit for _, limit in late], np.int64)
-    cost = sum_costs(make_activity(steps), SortedWaits(first, begin, until), np.arange(len(late)), limits)
-    assert cost.tolist() == [wanted[pair] for pair in range(6)]
+    activity = make_activity(steps)
+    costs = sum_costs(activity, SortedWaits(first, begin, until), np.arange(len(late)), limits)
+    found = list(zip(*(column.tolist() for column in costs), strict=True))
+    assert found == [(activity.range[pair], activity.call[pair], wanted[pair]) for pair in range(6) if wanted[pair]]
 
 
 OPERATIONS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2), TIMES, st.integers(0, 10)), max_size=12)

@@ -77,8 +77,6 @@ def test_each_reason_is_what_a_look_at_it_shows(reports: str, tmp_path: Path) ->
         assert (reasons.instance[waits.culprit < 0] == -1).all()
         assert len(waiting) == reasons.row.size > 10
         names = reasons.names
-        totals: Counter[tuple[object, ...]] = Counter()
-        times: Counter[tuple[object, ...]] = Counter()
         costs: Counter[tuple[object, ...]] = Counter()
         for i, (row, begin, is_mpi) in enumerate(sorted(waiting)):
             of_task = int(task[row])
@@ -90,15 +88,10 @@ def test_each_reason_is_what_a_look_at_it_shows(reports: str, tmp_path: Path) ->
             assert (reasons.lateness[i], reasons.reason[i]) == (wanted.lateness, wanted.reason), (row, begin)
             assert reasons.margin[i] == margins[row, begin, is_mpi]
             assert shown[0] in wanted.ranges and shown[1] in wanted.calls and shown[2] == wanted.operation
-            why = (of_task, wanted.reason, *shown)
-            times[why] += 1
-            totals[why] += sum(high - low for low, high in waiting[row, begin, is_mpi])
             for (in_range, in_call), ns in wanted.costs.items():
                 costs[of_task, wanted.reason, in_range, in_call, wanted.operation] += ns
     columns = ["task", "reason", "range", "call", "operation"]
-    shown_totals = {tuple(row[:5]): tuple(row[5:]) for row in reasons.totals.itertuples(index=False)}
-    assert list(reasons.totals) == [*columns, "times", "ns"] and list(reasons.costs) == [*columns, "ns"]
-    assert shown_totals == {why: (times[why], ns) for why, ns in totals.items()}
+    assert list(reasons.costs) == [*columns, "ns"]
     shown_costs = {tuple(row[:5]): row[5] for row in reasons.costs.itertuples(index=False)}
     assert shown_costs == {why: ns for why, ns in costs.items() if ns}
     assert reasons.costs["ns"].sum() == waits.wait[waits.culprit >= 0].sum()
@@ -107,12 +100,16 @@ def test_each_reason_is_what_a_look_at_it_shows(reports: str, tmp_path: Path) ->
 @pytest.mark.slow
 def test_slow_loading_of_data_is_named(tmp_path: Path) -> None:
     """The others wait 7.17 s for rank 0 (plain loops over the reports), most of it while it loads data by itself."""
-    with reasons_of(list_reports("exercises/ex1a-slow"), tmp_path) as (_, _, reasons):
-        first = reasons.totals.iloc[0]
-        assert (first.task, first.reason, first.range, first.call) == (0, truth.LAUNCH, "data loading", "")
-        of_rank = reasons.totals[reasons.totals["task"] == 0]
-        assert of_rank["times"].sum() == 155
-        assert of_rank["ns"].sum() == pytest.approx(7167.1 * MS, rel=1e-3)
+    with reasons_of(list_reports("exercises/ex1a-slow"), tmp_path) as (job, waits, reasons):
+        waited = np.bincount(reasons.instance[reasons.instance >= 0], waits.wait[reasons.instance >= 0])
+        is_first = job.whole.task_of_row[reasons.row] == 0
+        assert is_first.sum() == 155
+        assert waited[is_first].sum() == pytest.approx(7167.1 * MS, rel=1e-3)
+        totals: Counter[tuple[int, str, str]] = Counter()
+        for i in np.flatnonzero(is_first).tolist():
+            shown = [name(reasons.names, column[i]) for column in (reasons.range, reasons.call)]
+            totals[int(reasons.reason[i]), shown[0], shown[1]] += int(waited[i])
+        assert totals.most_common(1)[0][0] == (truth.LAUNCH, "data loading", "")
         assert reasons.costs.iloc[0].range == "data loading"
 
 
@@ -185,7 +182,7 @@ def test_a_delay_of_a_host_is_named(reports: str, number: int, tmp_path: Path) -
     utc = Report(paths[RANK]).utc
     begins = [kernel.begin + Report(path).utc for path, kernel in others]
     planted = sum(since + delay + utc - max(since + utc, begin) for begin in begins)
-    with reasons_of(paths, tmp_path) as (job, _, reasons):
+    with reasons_of(paths, tmp_path) as (job, waits, reasons):
         [index] = np.flatnonzero(reasons.begin + job.alignment.utc_base == late.begin + delay + utc)
         assert job.whole.ranks[job.whole.task_of_row[reasons.row[index]]] == RANK
         assert reasons.reason[index] == truth.LAUNCH
@@ -194,9 +191,9 @@ def test_a_delay_of_a_host_is_named(reports: str, number: int, tmp_path: Path) -
         assert reasons.margin[index] == late.begin + delay + utc - max(begins)
         cost = reasons.costs[reasons.costs["range"] == "planted"]
         assert cost["ns"].sum() == planted > 2.7 * delay  # all but what it had launched ahead
-        total = reasons.totals[reasons.totals["range"] == "planted"]
-        assert total["times"].tolist() == [1] and total["task"].tolist() == [RANK]
-        assert total["ns"].sum() == sum(late.begin + delay + utc - begin for begin in begins)
+        assert [name(reasons.names, each) for each in reasons.range.tolist()].count("planted") == 1
+        waited = waits.wait[reasons.instance == index].sum()
+        assert waited == sum(late.begin + delay + utc - begin for begin in begins)
 
 
 @pytest.mark.parametrize("own_stream", [True, False], ids=["own stream", "other stream"])
@@ -257,14 +254,14 @@ def test_without_launches_and_calls_nothing_is_known(missing: str, tmp_path: Pat
         assert reasons.row.size > 10
         assert set(reasons.reason.tolist()) == {truth.UNKNOWN}
         assert reasons.names == []
-        assert reasons.costs["ns"].sum() == reasons.totals["ns"].sum() == waits.wait[waits.culprit >= 0].sum()
+        assert reasons.costs["ns"].sum() == waits.wait[waits.culprit >= 0].sum()
 
 
 def test_nobody_is_late_in_one_report(tmp_path: Path) -> None:
     with reasons_of([SAMPLES / "single-graph.sqlite"], tmp_path) as (_, waits, reasons):
         assert reasons.row.size == 0
         assert reasons.instance.size == waits.row.size
-        assert len(reasons.totals) == len(reasons.costs) == 0
+        assert len(reasons.costs) == 0
 
 
 @pytest.mark.slow
