@@ -7,13 +7,13 @@ which it was late. Costs have each part of a wait by what the thread was in at t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.analysis.waits.late_devices import load_launches
-from nsys2prv_ng.analysis.waits.late_reasons import NEEDED, NONE, LateReasons
+from nsys2prv_ng.analysis.waits.late_reasons import NEEDED, NONE, WHY, LateReasons
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
@@ -25,7 +25,6 @@ from nsys2prv_ng.summary.numbers.waits import Culprit, LateCost, LongestWait
 
 _NOT_SELECTED = 0
 _TEXTS = {_NOT_SELECTED: NOT_SELECTED, **types.LATE_REASONS}
-_WHAT = ["range", "call", "operation"]
 
 
 class Blamed(NamedTuple):
@@ -49,11 +48,24 @@ class WaitsForTasks(NamedTuple):
 
 
 def sum_culprits(job: Job, late: LateReasons, blamed: Blamed) -> WaitsForTasks:
-    """Sum up the pieces of waiting by why somebody was late."""
-    reason = _choose_reasons(job, late)
+    """Sum up the pieces of waiting by why the task that others waited for was late.
+
+    If the host was late, its costs follow what the thread was in at each time. All other costs count as a whole.
+    """
+    task = job.whole.task_of_row[late.row].astype(np.int64)
+    columns = task, _choose_reasons(job, late), late.range, late.call, late.operation, late.origin_task
+    rows = pd.DataFrame({name: column[blamed.late] for name, column in zip([*WHY, "origin"], columns, strict=True)})
+    rows = rows.assign(late=blamed.late, ns=blamed.wait)
+    late_for = _sum_up(late, rows, [*WHY, "origin"], times=("late", "nunique"), ns=("ns", "sum"))
+    culprits = [_make_culprit(job, row) for row in late_for.itertuples()]
+    on_host = rows["reason"].isin((types.LATE_LAUNCH, types.LATE_CALL)).to_numpy()
+    host = measure_host_costs(job, late, *(column[on_host] for column in blamed))
+    others = _sum_up(late, rows[~on_host], WHY, ns=("ns", "sum"))
+    sums = pd.concat([host, others], ignore_index=True).groupby(WHY, as_index=False)["ns"].sum()
+    costs = [LateCost(**_describe_why(job, row)) for row in sums.itertuples()]
     return WaitsForTasks(
-        _list_culprits(job, late, reason, blamed),
-        _list_costs(job, late, reason, blamed),
+        sorted(culprits, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation, c.origin_task)),
+        sorted(costs, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation)),
         _find_longest(job, late, blamed),
     )
 
@@ -76,70 +88,30 @@ def _choose_reasons(job: Job, late: LateReasons) -> IntArray:
     return reason
 
 
-def _list_culprits(job: Job, late: LateReasons, reason: IntArray, blamed: Blamed) -> list[Culprit]:
-    late_task = job.whole.task_of_row[late.row].astype(np.int64)
-    why = {"task": late_task, "reason": reason, "range": late.range, "call": late.call, "operation": late.operation}
-    rows = pd.DataFrame({name: column[blamed.late] for name, column in {**why, "origin": late.origin_task}.items()})
-    rows = rows.assign(late=blamed.late, ns=blamed.wait)
-    sums = rows.groupby([*why, "origin"], as_index=False).agg(times=("late", "nunique"), ns=("ns", "sum"))
-    culprits = []
-    for row in sums.itertuples(index=False):
-        rank, task = _name_task(job, row.task)
-        origin_rank, origin_task = _name_task(job, row.origin)
-        culprits.append(
-            Culprit(
-                rank=rank,
-                task=task,
-                reason=_TEXTS[row.reason],
-                range=_get_name(late, row.range),
-                call=_get_name(late, row.call),
-                operation=_get_name(late, row.operation),
-                origin_rank=origin_rank,
-                origin_task=origin_task,
-                times=row.times,
-                ns=row.ns,
-            )
-        )
-    return sorted(culprits, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation, c.origin_task))
+def _sum_up(late: LateReasons, rows: pd.DataFrame, keys: list[str], **sums: tuple[str, str]) -> pd.DataFrame:
+    """Return sums of rows that agree in the key columns, with texts instead of the indices of names."""
+    table: pd.DataFrame = rows.groupby(keys, as_index=False).agg(**sums)
+    names = [*late.names, ""]  # the last one stands for none
+    for column in ("range", "call", "operation"):
+        table[column] = [names[index] for index in table[column].tolist()]
+    return table
+
+
+def _make_culprit(job: Job, row: Any) -> Culprit:
+    origin_rank, origin_task = _name_task(job, row.origin)
+    return Culprit(**_describe_why(job, row), origin_rank=origin_rank, origin_task=origin_task, times=row.times)
+
+
+def _describe_why(job: Job, row: Any) -> dict[str, Any]:
+    """Return the fields that Culprit and LateCost share."""
+    rank, task = _name_task(job, row.task)
+    what = {"range": row.range, "call": row.call, "operation": row.operation}
+    return {"rank": rank, "task": task, "reason": _TEXTS[row.reason], **what, "ns": row.ns}
 
 
 def _name_task(job: Job, task: int) -> tuple[int | None, str]:
-    """Return rank and name of a task of the whole tree; of none, None and an empty name."""
+    """Return rank and name of a task of the whole tree; (None, "") without a task."""
     return (None, "") if task == NONE else (job.whole.ranks[task], job.whole.model.tasks[task].name)
-
-
-def _get_name(late: LateReasons, index: int) -> str:
-    return "" if index == NONE else late.names[index]
-
-
-def _list_costs(job: Job, late: LateReasons, reason: IntArray, blamed: Blamed) -> list[LateCost]:
-    """Return the costs of tasks; hosts that were late have them by time, all others as a whole."""
-    on_host = np.isin(reason[blamed.late], (types.LATE_LAUNCH, types.LATE_CALL))
-    host = measure_host_costs(job, late, *(column[on_host] for column in blamed))
-    late_of = blamed.late[~on_host]
-    columns = {"task": job.whole.task_of_row[late.row].astype(np.int64), "reason": reason}
-    columns |= {name: getattr(late, name) for name in _WHAT}
-    rest = pd.DataFrame({name: column[late_of] for name, column in columns.items()}).assign(ns=blamed.wait[~on_host])
-    rest = rest.groupby(list(columns), as_index=False)["ns"].sum()
-    for name in _WHAT:
-        rest[name] = [_get_name(late, index) for index in rest[name].tolist()]
-    both: pd.DataFrame = pd.concat([host, rest], ignore_index=True)
-    sums = both.groupby(list(columns), as_index=False)["ns"].sum()
-    costs = []
-    for row in sums.itertuples(index=False):
-        rank, task = _name_task(job, row.task)
-        costs.append(
-            LateCost(
-                rank=rank,
-                task=task,
-                reason=_TEXTS[row.reason],
-                range=row.range,
-                call=row.call,
-                operation=row.operation,
-                ns=row.ns,
-            )
-        )
-    return sorted(costs, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation))
 
 
 # ---- the longest wait ------------------------------------------------------------------------------------------------
