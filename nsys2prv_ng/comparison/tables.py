@@ -17,7 +17,7 @@ from nsys2prv_ng.comparison.model import Table, TableRow
 from nsys2prv_ng.comparison.statistics import NOISE
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import is_of_steps
+from nsys2prv_ng.summary.tables.efficiency import are_steps
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 
 _Numbers = tuple[int, int, int | None]
@@ -44,7 +44,7 @@ def covers_its_steps(summary: JobSummary) -> bool:
     """Return whether the chosen time of a summary is that of its steps: totals can then be divided by their number."""
     if summary.steps is None or summary.efficiency is None:
         return False
-    return is_of_steps(summary.windows_ns, summary.efficiency.steps_ns)
+    return are_steps(summary.windows_ns, summary.efficiency.steps_ns)
 
 
 def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:

@@ -33,6 +33,11 @@ def format_number_ranges(numbers: Sequence[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
 
 
+def format_ranks(ranks: Sequence[int]) -> str:
+    """Return ascending ranks with their noun: rank 3, ranks 0-2,5."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {format_number_ranges(ranks)}"
+
+
 def format_utc(ns: int) -> str:
     """Return a time (ns) in ISO 8601, or as a number where damage puts it beyond all calendars."""
     seconds, fraction = divmod(ns, 10**9)

@@ -1,9 +1,9 @@
-"""Bandwidth of collectives of NCCL, by the time in which they move data.
+"""Measures the bandwidth of NCCL collectives, by the time in which they move data.
 
-The rates are those of nccl-tests (doc/PERFORMANCE.md): algorithm bandwidth is size / time; the bus bandwidth takes into
-account how often each byte must cross a link. The size of an all-gather, a reduce-scatter and an all-to-all is that of
-all ranks together, while NCCL records the size of one. An operation moves data from the time at which its last rank
-begins: its time is the longest moving part of any of its kernels.
+The rates are defined as in nccl-tests (doc/PERFORMANCE.md): the algorithm bandwidth is size / time, and the bus
+bandwidth takes into account how often each byte must cross a link. The size of an all-gather, a reduce-scatter and an
+all-to-all is the sum over all ranks, while NCCL records the size of one rank. An operation moves data from the start of
+its last rank: its time is the longest moving part of any of its kernels.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
 
 _ALL_TO_ALL = "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"
-"""Functions that record the size of one of n ranks."""
+"""Functions whose calls record the size of one rank only."""
 _TO_OR_FROM_ROOT = "ncclBroadcast", "ncclBcast", "ncclReduce"
 
 
 def measure_bandwidth(job: Job, waits: Waits, parts: Parts) -> list[Bandwidth]:
     """Return the bandwidth of collectives by function, communicator and size, most bytes first.
 
-    `parts`: those of all operations of the job.
-
-    It covers the operations of which all kernels are in the chosen time, are split, and carry out nothing else.
+    An operation counts if all its kernels are in the chosen time, are split, and carry out no other operation.
+    `parts`: the parts of all operations of the job.
     """
     operations, table = job.operations, job.operations.table
     if not len(operations):
@@ -67,7 +66,7 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts) -> list[Bandwidth]:
 
 
 def rate(function: str, communicator: str, row: Any) -> Bandwidth | None:
-    """Return the bandwidth of operations with these sums; None for a function that has none."""
+    """Return the bandwidth of operations with these sums; None for a function without a defined bandwidth."""
     ranks = int(row.ranks)
     size, factor = int(row.bytes), (ranks - 1) / ranks
     if function == "ncclAllReduce":

@@ -1,4 +1,4 @@
-"""Measures how much of any interval is covered by others, such as the time in which a GPU computes."""
+"""Measures how much of an interval other intervals cover, such as the time in which a GPU computes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.runtime.jit import compiled
 
 Intervals = tuple[IntArray, IntArray, IntArray]
-"""Row, begin and end (ns) of n intervals."""
+"""Row, start and end (ns) of n intervals."""
 NO_INTERVALS: Intervals = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class CoveredTime:
-    """The union of some intervals on each of several rows."""
+    """The union of the intervals on each row."""
 
     def __init__(self, intervals: Intervals) -> None:
         row, begin, end = intervals
@@ -28,11 +28,11 @@ class CoveredTime:
         self._before = np.cumsum(flat.end - flat.begin) - (flat.end - flat.begin)
 
     def measure(self, row: IntArray, low: IntArray, high: IntArray) -> IntArray:
-        """Return how much (ns) of the time from low to high of each of n rows is covered."""
+        """Return how much (ns) of each of n intervals, from low to high on a row, is covered."""
         return self._measure_until(row, high) - self._measure_until(row, low)
 
     def intersect(self, row: IntArray, low: IntArray, high: IntArray) -> Intervals:
-        """Return (index, begin, end) of the covered pieces of n intervals of rows."""
+        """Return (index of the interval, start, end) of the covered pieces of n intervals of rows."""
         rows, begin, end = self.intervals
         parts = [NO_INTERVALS]
         for number in np.unique(row).tolist():
@@ -57,7 +57,7 @@ def join_intervals(parts: Iterable[Intervals]) -> Intervals:
 
 
 def find_intervals(row: IntArray, time: IntArray, which: BoolArray) -> Intervals:
-    """Return how long the marked values of n changes last. The changes are ordered by row and time."""
+    """Return the intervals in which the marked values of n changes are in force. Changes are sorted by row and time."""
     at = np.flatnonzero(which)
     return row[at], time[at], time[at] + measure_durations(row, time)[at]
 
@@ -66,7 +66,10 @@ def find_intervals(row: IntArray, time: IntArray, which: BoolArray) -> Intervals
 def _measure_until(
     first: IntArray, last: IntArray, time: IntArray, begin: IntArray, end: IntArray, before: IntArray
 ) -> IntArray:
-    """Return how much is covered until each time, by the intervals first .. last - 1."""
+    """Return how much (ns) the intervals first .. last - 1 cover until each time.
+
+    `before`: the length of all intervals before each one.
+    """
     covered = np.zeros(time.size, np.int64)
     for i in range(time.size):
         started = np.searchsorted(begin[first[i] : last[i]], time[i])  # how many intervals start before this time

@@ -1,8 +1,8 @@
-"""Sums up why tasks were late that others waited for, over the waiting in the chosen time and on the chosen ranks.
+"""Sums up why tasks were late, by how long others waited for them in the chosen time and on the chosen ranks.
 
-Each piece of waiting counts once, for the kernel or call that began last: culprits and costs of a task both add up to
-the time that others waited for it. Culprits have whole waits, by what the late thread was in for most of the time by
-which it was late. Costs have each part of a wait by what the thread was in at that time.
+Each piece of waiting counts once, for the kernel or call that started last: the culprits of a task and its costs both
+add up to the time that others waited for it. A culprit gets whole waits, by what the late thread was in for most of its
+lateness. Costs divide each wait by what the thread was in at each time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXTS = {_NOT_SELECTED: NOT_SELECTED, **types.LATE_REASONS}
 
 
 class Blamed(NamedTuple):
-    """n pieces of waiting for a kernel or call that was late: its index in `LateReasons`, times of the piece (ns)."""
+    """n pieces of waiting for a late kernel or call: its index in `LateReasons`, start and end of the piece (ns)."""
 
     late: IntArray
     begin: IntArray
@@ -40,7 +40,7 @@ class Blamed(NamedTuple):
 
 
 class WaitsForTasks(NamedTuple):
-    """Why tasks were late, those first for which others waited longest; the longest stretch by name of the task."""
+    """Why tasks were late, the longest waiting first, and the longest stretch of waiting for each task, by its name."""
 
     culprits: list[Culprit]
     costs: list[LateCost]
@@ -71,7 +71,7 @@ def sum_culprits(job: Job, late: LateReasons, blamed: Blamed) -> WaitsForTasks:
 
 
 def _choose_reasons(job: Job, late: LateReasons) -> IntArray:
-    """Return the reason of each late kernel or call; _NOT_SELECTED where the user did not choose what shows it."""
+    """Return the reason of each late kernel or call; _NOT_SELECTED if the user excluded what would show it."""
     unknown = np.flatnonzero(late.reason == types.LATE_UNKNOWN)
     row, begin = late.row[unknown], late.begin[unknown]
     hidden = (job.new_row[row] < 0) | ~mark_inside(begin, begin, job.windows)
@@ -81,7 +81,7 @@ def _choose_reasons(job: Job, late: LateReasons) -> IntArray:
             if all(source in report.results for source in NEEDED):
                 launches = load_launches(report, job.store)
                 launch = find_rows([rows[launches.place], launches.begin], [row, begin])
-                # The line of a launch before a window begins with the window.
+                # If a launch was before a window, its line starts with the window.
                 hidden |= (launch >= 0) & np.isin(np.append(launches.sent, 0)[launch], lows)
     reason = late.reason.copy()
     reason[unknown[hidden]] = _NOT_SELECTED
@@ -118,7 +118,7 @@ def _name_task(job: Job, task: int) -> tuple[int | None, str]:
 
 
 def _find_longest(job: Job, late: LateReasons, blamed: Blamed) -> dict[str, LongestWait]:
-    """Return, by task, the stretch without a break in which others waited longest for it."""
+    """Return the uninterrupted stretch in which others waited longest for a task, by the name of the task."""
     task = job.whole.task_of_row[late.row[blamed.late]]
     order = np.lexsort((blamed.begin, task))
     task, begin, until = task[order], blamed.begin[order], blamed.until[order]
@@ -133,7 +133,7 @@ def _find_longest(job: Job, late: LateReasons, blamed: Blamed) -> dict[str, Long
 
 
 def _join_longest(begin: IntArray, until: IntArray) -> tuple[int, int, int]:
-    """Return (sum, begin, end) of the intervals, sorted by begin, that overlap and together are longest."""
+    """Return (sum, start, end) of the overlapping intervals with the largest sum; intervals are sorted by start."""
     reach = np.maximum.accumulate(until)
     starts = np.flatnonzero(np.append(True, begin[1:] > reach[:-1]))
     ns = np.add.reduceat(until - begin, starts)

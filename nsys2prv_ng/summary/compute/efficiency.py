@@ -1,4 +1,4 @@
-"""Makes the efficiencies of a job from the times of its GPUs and main threads, and the numbers of its steps."""
+"""Computes the efficiencies of a job from the times of its GPUs and main threads, and the numbers of its steps."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from nsys2prv_ng.summary.numbers.efficiency import (
 )
 
 _MOST_COMPARED = 1_000
-"""Most steps of each half that are compared with those of the other one."""
+"""Most steps of each half that are compared with the steps of the other half."""
 _MOST_RANGES = 100
-"""Most ranges that are listed, those with most time first."""
+"""Most ranges that are listed, the ranges with most time first."""
 
 
 def sum_efficiency(job: Job, efficiency: Efficiency) -> EfficiencyNumbers | None:
@@ -80,7 +80,7 @@ def _rate(times: WindowTimes) -> dict[str, Any]:
 
 
 def rate_devices(devices: DeviceTimes, window: int, useful: int, most_useful: int) -> DeviceEfficiency:
-    """Return the efficiencies of GPUs: `useful` time of all of them, and the most of any (ns)."""
+    """Return the efficiencies of GPUs. `useful`: useful time (ns) of all GPUs; `most_useful`: the most of any GPU."""
     load_balance = _divide(useful, devices.devices * most_useful)
     communication = _divide(most_useful, devices.most_active)
     orchestration = _divide(devices.most_active, window)
@@ -110,7 +110,7 @@ def rate_host(host: HostTimes, window: int) -> HostEfficiency:
 
 
 def _divide(part: int, whole: int) -> float:
-    """Return the float that is nearest to a ratio; 0 for a part of nothing."""
+    """Return the float that is nearest to a ratio; 0 if the whole is 0."""
     return part / whole if whole else 0.0
 
 
@@ -129,7 +129,10 @@ def _list_losses(times: WindowTimes, devices: DeviceTimes) -> Losses:
 
 
 def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> StepNumbers | None:
-    """Return the numbers of the steps of a job; None if it has none. `waiting` of its threads for other ranks."""
+    """Return the numbers of the steps of a job; None without steps.
+
+    `waiting`: when the threads of the job wait for other ranks.
+    """
     steps = efficiency.steps
     if steps is None:
         return None
@@ -137,7 +140,7 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> Ste
     longest = np.zeros(steps.number.size, np.int64)
     np.maximum.at(longest, steps.step, length)
     low, median, high = int(longest.min()), _find_median(longest), int(longest.max())
-    waits = waiting.measure_of_threads(steps.row, steps.begin, steps.end)
+    waits = waiting.measure_threads(steps.row, steps.begin, steps.end)
     waits[steps.row < 0] = 0  # no thread is known
     return StepNumbers(
         name=steps.name,
@@ -161,17 +164,17 @@ def _find_median(ns: IntArray) -> int:
 
 
 def _measure_drift(longest: IntArray) -> float | None:
-    """Return by how much later steps are longer, as a part of the median step: the shift of Hodges and Lehmann.
+    """Return by how much later steps are longer, as a part of the median step: the Hodges-Lehmann shift.
 
-    It is 0 where short and long steps alternate, whose halves have medians far apart.
+    It is 0 if short and long steps alternate, while the medians of the two halves may then be far apart.
     """
     half = longest.size // 2
     if not half:
         return None
     every = -(-half // _MOST_COMPARED)
-    # Of sorted lengths: every second of steps that take turns would be all short ones of one half, and all long ones of
-    # the other.
-    earlier, later = (np.sort(own)[every // 2 :: every] for own in (longest[:half], longest[-half:]))
+    # Samples are taken from sorted lengths. If steps take turns, every second step could be all the short ones of one
+    # half and all the long ones of the other.
+    earlier, later = (np.sort(lengths)[every // 2 :: every] for lengths in (longest[:half], longest[-half:]))
     shifts = later[:, None] - earlier
     return _divide(_find_median(shifts), _find_median(longest))
 

@@ -1,4 +1,4 @@
-"""Measures how long others waited for what a late host thread was in, at each time, within the chosen time."""
+"""Measures what late host threads cost others in the chosen time, by what the thread was in at each time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ON_HOST = (LATE_LAUNCH, LATE_CALL)
 
 
 def measure_host_costs(job: Job, late: LateReasons, index: IntArray, begin: IntArray, until: IntArray) -> pd.DataFrame:
-    """Return the columns WHY and `ns` of pieces of waiting for kernels and calls whose host was late.
+    """Return the columns WHY and `ns` of n pieces of waiting for kernels and calls whose host was late.
 
-    `index`: of the late kernel or call of each piece. The sums are those of `LateReasons.costs` where the pieces are
-    all waits as a whole.
+    `index` (n): the late kernel or call. If the pieces are all waits as a whole, the result is that of
+    `LateReasons.costs`.
     """
     on_host = late.costs[late.costs["reason"].isin(_ON_HOST)]
     if int(on_host["ns"].sum()) == int((until - begin).sum()):

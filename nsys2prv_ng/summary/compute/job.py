@@ -57,9 +57,9 @@ from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 def compute_summary(
     job: Job, waits: Waits | None = None, late: LateReasons | None = None, path: CriticalPath | None = None
 ) -> JobSummary:
-    """Return the numbers of a job. The records of the reports that are worked on are in memory.
+    """Return the numbers of a job. Each worker loads the records of one report at once.
 
-    `waits`, `late` and `path`: those of the job, if they have been found before.
+    `waits`, `late` and `path`: the results for this job, if the caller already has them.
     """
     waits = find_waits(job) if waits is None else waits
     late = find_reasons(job, waits) if late is None else late
@@ -118,7 +118,7 @@ def compute_summary(
 
 
 def _list_chosen(selection: Selection) -> list[str]:
-    """Return what the user restricted."""
+    """Return the names of what the user restricted."""
     chosen = {
         "time": selection.restricts_time,
         "ranks": selection.ranks is not None,
@@ -160,7 +160,7 @@ def _make_mpi(row: dict[str, Any]) -> MpiNumbers:
 
 
 def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
-    """Return the rows of a table by column, largest value in column `by` first, then by name."""
+    """Return each row of a table as a dict, the largest value in column `by` first, then by the first column."""
     ordered = table.sort_values([by, table.columns[0]], ascending=[False, True])
     return [row._asdict() for row in ordered.itertuples(index=False)]
 
@@ -169,7 +169,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges) -> tuple[pd.Data
     """Return the sums over one report: kernels, copies and sets, NCCL, MPI, and NVTX ranges."""
     report, rows = job.reports[index], job.tree.rows[index]
     measures: dict[str, totals.Measure] = {
-        "waiting_ns": lambda place, begin, end: waiting.measure_of_threads(rows[place], begin, end),
+        "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
         "gpu_waiting_ns": lambda place, begin, end: waiting.measure_all(rows[place], begin, end),
         "unsplit_ns": lambda place, begin, end: waiting.measure_unknown(rows[place], begin, end),
     }
@@ -187,7 +187,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges) -> tuple[pd.Data
 
 
 def _sum_gpus(job: Job, devices: Devices) -> list[GpuNumbers]:
-    """Return the GPUs with any activity or memory, in the order of their rows."""
+    """Return the GPUs with any activity or memory in use, in the order of their rows."""
     memory = find_peak_memory(job, devices.rows)
     numbers = {row: _make_gpu(job, devices, row, peak=memory.get(row)) for row in memory}
     for gpus in job.engine.map(lambda run: _sum_run(job, devices, run, memory), list_activity_runs(job)):
@@ -272,7 +272,7 @@ def _sort_causes(table: pd.DataFrame) -> list[Cause]:
 
 
 def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame], waits: WaitNumbers | None) -> list[RepeatedRange]:
-    """Return the repeated ranges of all tasks, those with most time first."""
+    """Return the repeated ranges of all tasks, the ranges with most time first."""
     caused = {} if waits is None else {rank.task: rank.all_caused_ns for rank in waits.ranks}
     table = totals.add_up(parts, ["domain", "name", "task"])
     ranges = []

@@ -1,4 +1,4 @@
-"""Calls of NCCL without payload: which reports have them, and what is not known then."""
+"""Finds the reports whose NCCL calls have no payload, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.nccl.calls import WITHOUT_PAYLOAD
 
 NO_PAYLOAD = "its NCCL call has no payload"
-"""Why kernels are not split, beside the reasons of analysis/waits/rules.py."""
+"""A reason why kernels are not split, in addition to the reasons in analysis/waits/rules.py."""
 
 
 def mark_without_payload(job: Job) -> BoolArray:
-    """Mark the reports in which calls of NCCL have no payload."""
+    """Mark the reports in which NCCL calls have no payload."""
     results = (report.results.get(source_names.NCCL) for report in job.reports)
     return np.array(
         [result is not None and not WITHOUT_PAYLOAD.isdisjoint(result.dropped) for result in results], np.bool_
@@ -23,7 +23,7 @@ def mark_without_payload(job: Job) -> BoolArray:
 
 
 def find_payload_remedy(job: Job) -> str:
-    """Return how to export the reports that lack payload with it; an empty text if none lacks it."""
+    """Return how to export reports with payload, for the reports that lack it; an empty text if no report does."""
     lacking = mark_without_payload(job)
     versions = [report.metadata.schema_version for report, lacks in zip(job.reports, lacking, strict=True) if lacks]
     return describe_payload_remedy(versions) if versions else ""

@@ -1,4 +1,4 @@
-"""How long each step took on each task."""
+"""Measures how long each step took on each task."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _FEWEST_STEPS = 100
 
 
 def make_pace(job: Job) -> Pace | None:
-    """Return the pace of all steps, whatever time was chosen, on the chosen tasks; None where no steps were found.
+    """Return the pace of all steps, whatever time was chosen, on the chosen tasks; None if no steps were found.
 
-    All tasks are shown. Where these have too many steps, of so many consecutive ones the slowest is: that whose longest
-    span on any task is longest, of several the first.
+    All these tasks are shown. If there are too many steps, only the slowest of each block of consecutive steps is
+    shown: the step with the longest span on any task, and on a tie the first one.
     """
     steps = job.steps
     if steps is None:
@@ -35,7 +35,7 @@ def make_pace(job: Job) -> Pace | None:
     np.maximum.at(last, step, end)
     every = -(-steps.number.size // max(_FEWEST_STEPS, MOST_CELLS // tasks.size))
     warmup, counts = steps.warmup, ns[:, steps.warmup :]
-    # The steps that warm up are drawn each, or by blocks of their own.
+    # Blocks do not mix warm-up steps and others.
     before, after = (_choose_slowest(part.max(axis=0), every) for part in (ns[:, :warmup], counts))
     shown = np.concatenate([before, warmup + after])
     return Pace(
@@ -55,7 +55,7 @@ def make_pace(job: Job) -> Pace | None:
 
 
 def _choose_slowest(longest: IntArray, every: int) -> IntArray:
-    """Return the index of the largest of so many consecutive values each, the last of which may be fewer."""
+    """Return the index of the largest value of each block of `every` values; the last block may be shorter."""
     blocks = np.full((-(-longest.size // every), every), -1, np.int64)
     blocks.ravel()[: longest.size] = longest
     return np.asarray(np.arange(len(blocks)) * every + np.argmax(blocks, axis=1), np.int64)

@@ -25,11 +25,11 @@ from nsys2prv_ng.paraver.event_types import (
 from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathPart, PathRange, PathStep
 
 _OPERATIONS = (PATH_COMPUTE, PATH_MOVING, PATH_MEMORY)
-"""Kinds of segments that have an imbalance."""
+"""Kinds of segments with an imbalance."""
 _ON_HOST = (PATH_CUDA_CALL, PATH_SYSTEM_CALL, PATH_HOST, PATH_MPI)
-"""Kinds of segments of host threads."""
+"""Kinds of segments on host threads."""
 _MOST_PARTS = 100
-"""Most parts of a path, those with most time first; names and ranges are complete."""
+"""Most parts of a path that are listed, the parts with most time first; names and ranges are listed completely."""
 
 
 def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
@@ -55,7 +55,7 @@ def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
 
 
 def _add_up(ns: IntArray, *keys: IntArray) -> list[tuple[tuple[int, ...], int]]:
-    """Return (keys, sum of the times) of all segments with the same keys, the largest sum first, then by keys."""
+    """Return (keys, sum of the times) of the segments with the same keys, the largest sum first, then by keys."""
     code, distinct = find_distinct_rows(*keys)
     sums = np.zeros(len(distinct), np.int64)
     np.add.at(sums, code, ns)
@@ -65,7 +65,7 @@ def _add_up(ns: IntArray, *keys: IntArray) -> list[tuple[tuple[int, ...], int]]:
 def _count_operations(path: CriticalPath, *keys: IntArray) -> dict[tuple[int, ...], int]:
     """Return the number of operations, calls and stretches of host code in the segments with the same keys.
 
-    Pieces of one operation or call count once; each stretch of host code counts.
+    The pieces of one operation or call count as one; each stretch of host code counts.
     """
     operation = np.where(path.operation >= 0, path.operation, -2 - np.arange(path.begin.size))
     code, distinct = find_distinct_rows(*keys)
@@ -98,8 +98,8 @@ def _sum_names(path: CriticalPath, kinds: IntArray) -> list[PathName]:
 
 
 def _sum_parts(job: Job, path: CriticalPath, kinds: IntArray, tasks: IntArray) -> list[PathPart]:
-    """Return the parts of the path with most time."""
-    # The range tells host code and calls apart; an operation, and what is before it, is known by its name.
+    """Return the parts of the path with most time, the longest first."""
+    # Host code and calls are divided by range. An operation, and what precedes it, has its name only.
     ranges = np.where(np.isin(kinds, _ON_HOST), path.range, NONE)
     keys = kinds, path.name, ranges
     counts = _count_operations(path, *keys)
@@ -123,7 +123,7 @@ def _sum_parts(job: Job, path: CriticalPath, kinds: IntArray, tasks: IntArray) -
 
 
 def _sum_steps(path: CriticalPath) -> list[PathStep]:
-    """Return the time by class from the begin of each step to that of the next; none without steps."""
+    """Return the time by class from the start of each step to the start of the next; [] without steps."""
     if path.steps is None:
         return []
     warmup = path.steps.warmup
@@ -137,5 +137,6 @@ def _sum_steps(path: CriticalPath) -> list[PathStep]:
         if 0 <= step < len(numbers):
             classes[step][PATH_KINDS[kind]] = ns
     return [
-        PathStep(number=number, ns=sum(own.values()), classes=own) for number, own in zip(numbers, classes, strict=True)
+        PathStep(number=number, ns=sum(times.values()), classes=times)
+        for number, times in zip(numbers, classes, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Collects what a page draws of a job: quantities over time, one typical step, how long steps and kernels took."""
+"""Collects what a page draws: quantities over time, one typical step, the durations of steps and kernels."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ from nsys2prv_ng.summary.numbers.pictures import (
     RangesOfTask,
     TypicalStep,
 )
-from nsys2prv_ng.text.formatting import format_number_ranges
+from nsys2prv_ng.text.formatting import format_ranks
 
 _MOST_CELLS = 1_100_000
 _MOST_MAPS = 9
 _BINS = 100, 1_000
-"""Fewest and most bins of a heat map: there are as few as keep the cells of all of them below the limit."""
+"""Fewest and most bins of a heat map: their number keeps the cells of all heat maps below _MOST_CELLS."""
 
 
 def collect_pictures(job: Job, waits: Waits) -> Pictures:
-    """Return what a page draws of a job; `waits` are all of the job's.
+    """Return what a page draws of a job. `waits`: all waits of the job.
 
-    The heat maps show the chosen time; without one, from the first operation of GPUs, or of MPI over ranks, to the last
-    (of all calls of MPI where there are no GPUs). The records of one report, or of one group of GPUs, are in memory for
-    each worker.
+    The heat maps show the chosen time. If no time was chosen, they reach from the first GPU operation, or MPI operation
+    over ranks, to the last; without GPUs, from the first MPI call to the last. Each worker loads the records of one
+    report, or of one group of GPUs, at once.
     """
     devices, plan = list_devices(job), make_plan(job, list_steps(job))
     groups = _find_rows(job, devices)
@@ -82,7 +82,7 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
 
 
 class _Swept(NamedTuple):
-    """What some rows did: over all time, and in the typical step if there is one."""
+    """What the rows of a group did: over all time, and in the typical step, if there is one."""
 
     shares: Shares
     longest: LongestStates | None
@@ -90,7 +90,7 @@ class _Swept(NamedTuple):
 
 
 def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArray, step: IntArray | None) -> _Swept:
-    """Sweep over the states of some rows once."""
+    """Sweep once over the states of the rows of a group."""
     shares = Shares(rows.row, edges, {key: kind.states for key, kind in rows.kinds.items()}, rows.states)
     longest = None if step is None else LongestStates(rows.row, step, rows.states)
     if rows.kinds or longest is not None:
@@ -119,7 +119,7 @@ def _list_clocks(alignment: Alignment) -> list[NodeClockLine]:
 
 
 class _Kind(NamedTuple):
-    """Some states that a heat map shows the share of."""
+    """A kind of heat map: the states whose share of time it shows, and its texts."""
 
     states: tuple[int, ...]
     title: str
@@ -217,11 +217,11 @@ _HOST_ACTIVITIES = [
     Activity(key="mpi_moving", label="Moving data in MPI"),
     Activity(key="mpi_not_split", label="MPI not split"),
 ]
-"""One less than its value is the index of each state."""
+"""Activities of main threads. The index of an activity is one less than the value of its state."""
 
 
 class _Rows(NamedTuple):
-    """GPUs, or main threads: their rows in the trace, names, and what is shown of them."""
+    """GPUs, or main threads: their rows in the trace, their names, and what is drawn of them."""
 
     row: IntArray
     names: list[str]
@@ -235,7 +235,7 @@ class _Rows(NamedTuple):
 
 
 def _find_rows(job: Job, devices: Devices) -> list[_Rows]:
-    """Return the GPUs, if there are any, and the main threads, if they call MPI or if there are no GPUs."""
+    """Return the GPUs, if there are any, and the main threads, if they call MPI or there are no GPUs."""
     gpus = states.find_gpu_rows(job, devices)
     groups = [_Rows(gpus, _name_gpus(job, devices, gpus), True, _GPU_KINDS, _GPU_ACTIVITIES)] if gpus.size else []
     hosts = states.find_host_rows(job)
@@ -248,7 +248,7 @@ def _find_rows(job: Job, devices: Devices) -> list[_Rows]:
 
 
 def _name_gpus(job: Job, devices: Devices, rows: IntArray) -> list[str]:
-    """Return the ranks, or else the tasks, that use each GPU, with its node and number."""
+    """Return a name for each GPU: the ranks that use it, or else the tasks, and its node and number."""
     names = []
     for row in rows.tolist():
         device = devices.rows[row]
@@ -256,7 +256,7 @@ def _name_gpus(job: Job, devices: Devices, rows: IntArray) -> list[str]:
         ranks = sorted({rank for task in tasks if (rank := job.tree.ranks[task]) is not None})
         users = [job.tree.model.tasks[task].name for task in tasks]
         if ranks:
-            users = [f"rank{'s' if len(ranks) > 1 else ''} {format_number_ranges(ranks)}"]
+            users = [format_ranks(ranks)]
         names.append(", ".join([*users, f"{device.node} GPU {device.gpu.number}"]))
     return names
 
@@ -269,7 +269,7 @@ def _list_states(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows) -> Itera
 
 
 def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
-    """Yield a map of each kind; of waiting and moving, not split or whole graphs, only if the job has any of it."""
+    """Yield a map of each kind. Communication and whole graphs have a map only if the job has any of that time."""
     ns = shares.ns
     is_shown = dict.fromkeys(ns, True)
     if rows.kinds:
@@ -310,7 +310,7 @@ _METRICS = {
     "sm": ("SM* Active [*%]",),
     "dram": ("*RAM Read Bandwidth [*%]", "*RAM Write Bandwidth [*%]"),
 }
-"""Names as the presets choose them."""
+"""Patterns of metric names, as in the presets."""
 _METRIC_TITLES = {
     "sm": ("SMs active", "Mean share of the multiprocessors that had work.", "hwcounters/sm_active"),
     "dram": (
@@ -322,16 +322,15 @@ _METRIC_TITLES = {
 
 
 def _draw_metrics(job: Job, devices: Devices, maps: Mapping[str, Map]) -> Iterator[HeatMap]:
-    for key, own in maps.items():
+    for key, means in maps.items():
         title, about, preset = _METRIC_TITLES[key]
-        names = _name_gpus(job, devices, own.row)
         yield HeatMap(
             key=key,
             title=title,
             about=f"{about} Each sample holds until the next.",
             unit="%",
-            rows=names,
-            values=own.value,
+            rows=_name_gpus(job, devices, means.row),
+            values=means.value,
             highest=100.0,
             preset=preset,
         )
@@ -354,7 +353,7 @@ def _draw_memory(job: Job, devices: Devices, memory: Map) -> Iterator[HeatMap]:
 
 
 def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) -> TypicalStep:
-    """Return the step with the rows of all groups, whose activities follow each other."""
+    """Return the step with the rows and activities of all groups, one group after the other."""
     ranges = []
     for drawn in list_ranges(job, waits, step):
         columns = drawn.depth, drawn.begin - job.zero, drawn.end - job.zero

@@ -1,14 +1,16 @@
-"""Finds how much of its NVTX ranges a task waited for others, and which task is the slowest without that.
+"""Finds how long each task waits for others in its NVTX ranges, and which task is the slowest without that waiting.
 
-A range on the host lasts longer where its thread waits for others: in a call of MPI, or in a call of CUDA that returns
-when the GPU has finished. While the GPU of a task does nothing but wait in NCCL kernels, a thread of the task in such a
-call of CUDA can wait for nothing else: that is waiting too.
+A range on the host lasts longer if its thread waits for others: in an MPI call, or in a CUDA call that returns when the
+GPU has finished. While the GPU of a task only waits in NCCL kernels, a thread of the task in such a CUDA call can wait
+for nothing else: this is waiting too.
 
-A thread that waits for nothing may nevertheless be ahead of the others: its GPU waits for them meanwhile. So a task is
-called the slowest only if its mean is the largest when the waiting of its GPU is taken off as well. If a task that runs
-ahead takes longer on the host, it must also be the task for which others wait most. No task is, where another could be
-slower, since some waiting is not known: in kernels and calls that are not split, in CUDA graphs that were traced as a
-whole, in waits below the uncertainty of the clocks, of tasks with several GPUs, and of GPUs with several tasks.
+A thread that does not wait may still be ahead of the others, while its GPU waits for them. So a task is called the
+slowest only if it has the largest mean without the waiting of its GPU as well. If another task, which runs ahead, takes
+longer on the host, the slowest task must also be the task for which others wait most.
+
+No task is called the slowest if another one could be slower, because some waiting is not known: in kernels and calls
+that are not split, in CUDA graphs that were traced as a whole, in waits below the uncertainty of the clocks, of tasks
+with several GPUs, and of GPUs with several tasks.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ from nsys2prv_ng.summary.compute.covered_time import (
 from nsys2prv_ng.summary.numbers.job import RangeOfTask
 
 _BLOCKING = re.compile("Synchronize|Memcpy")
-"""Calls of CUDA that wait for a GPU, or may do so; a copy of pageable memory does even if its name ends in Async."""
+"""CUDA calls that wait, or may wait, for a GPU; a copy of pageable memory waits even if its name ends in Async."""
 
 
 class WaitingInRanges:
-    """Time in which tasks wait for others, or may do so, within any interval of their threads."""
+    """Time in which tasks wait, or may wait, for others in any interval on their threads."""
 
     def __init__(self, job: Job, waits: Waits) -> None:
         self._task_of_row = job.tree.task_of_row
@@ -58,26 +60,26 @@ class WaitingInRanges:
         in_mpi = _collect_waiting_calls(job, waits)
         self._known = _Layers(known, in_mpi, self._task_of_row)
         blocked = _collect_blocked(job, CoveredTime(known), self._task_of_row)
-        self._of_threads = CoveredTime(join_intervals([in_mpi, blocked]))
+        self._threads = CoveredTime(join_intervals([in_mpi, blocked]))
         self._unknown = _Layers(unknown, in_calls, self._task_of_row)
 
-    def measure_of_threads(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-        """Return the time (ns) in which threads wait, in n intervals of them by their rows in the trace."""
-        return self._of_threads.measure(row, begin, end)
+    def measure_threads(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+        """Return the time (ns) in which the thread waits, in each of n intervals on threads (rows of the trace)."""
+        return self._threads.measure(row, begin, end)
 
     def measure_all(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-        """Return the time (ns) in which the threads or the GPUs of their tasks wait."""
+        """Return the time (ns) in which the thread or the GPU of its task waits, in each of n intervals."""
         return self._known.measure(row, begin, end)
 
     def measure_unknown(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-        """Return the time (ns) that may be waiting as well."""
+        """Return the time (ns) that may be waiting as well, in each of n intervals."""
         return np.minimum(self._unknown.measure(row, begin, end), end - begin - self.measure_all(row, begin, end))
 
 
 def choose_slowest(tasks: Sequence[RangeOfTask], caused: Mapping[str, int]) -> str | None:
-    """Return the name of the slowest task in a range; None if none is for certain.
+    """Return the name of the slowest task in a range; None if it is not certain.
 
-    `caused`: how long (ns) others waited for each task, by its name.
+    `caused`: how long (ns) others waited for each task, by the name of the task.
     """
     slowest = max(tasks, key=lambda task: task.needed_mean_ns)
     longest = max(tasks, key=lambda task: task.own_mean_ns)
@@ -89,13 +91,13 @@ def choose_slowest(tasks: Sequence[RangeOfTask], caused: Mapping[str, int]) -> s
 
 
 class _Layers:
-    """Intervals of tasks, which hold for all their threads, and others of single threads; those may overlap."""
+    """Intervals of whole tasks, which apply to all their threads, and intervals of single threads; they may overlap."""
 
-    def __init__(self, of_tasks: Intervals, of_threads: Intervals, task_of_row: IntArray) -> None:
+    def __init__(self, task_intervals: Intervals, thread_intervals: Intervals, task_of_row: IntArray) -> None:
         self._task_of_row = task_of_row
-        self._tasks = CoveredTime(of_tasks)
-        self._threads = np.unique(of_threads[0])
-        parts = [of_threads]
+        self._tasks = CoveredTime(task_intervals)
+        self._threads = np.unique(thread_intervals[0])
+        parts = [thread_intervals]
         task, begin, end = self._tasks.intervals
         for row in self._threads.tolist():
             low, high = np.searchsorted(task, [task_of_row[row], task_of_row[row] + 1])
@@ -103,16 +105,16 @@ class _Layers:
         self._with_tasks = CoveredTime(join_intervals(parts))
 
     def measure(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-        of_thread = np.isin(row, self._threads)
+        """Return how much (ns) of each of n intervals on threads is covered."""
         return np.where(
-            of_thread,
+            np.isin(row, self._threads),
             self._with_tasks.measure(row, begin, end),
             self._tasks.measure(self._task_of_row[row], begin, end),
         )
 
 
 def _give_to_tasks(intervals: Intervals, gpu: IntArray, task: IntArray) -> Intervals:
-    """Return the intervals of GPUs (by row, sorted) as those of their tasks. `gpu` and `task`: n pairs."""
+    """Return intervals of GPUs (sorted by row) as intervals of the tasks that use them. `gpu`, `task`: n pairs."""
     parts = []
     for row, number in zip(gpu.tolist(), task.tolist(), strict=True):
         low, high = np.searchsorted(intervals[0], [row, row + 1])
@@ -121,9 +123,9 @@ def _give_to_tasks(intervals: Intervals, gpu: IntArray, task: IntArray) -> Inter
 
 
 def _collect_gpus(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:
-    """Return when GPUs (by row) do nothing but wait in NCCL, and when they may wait.
+    """Return (when GPUs, by row, only wait in NCCL kernels, when they may wait).
 
-    They may in kernels that are not split, and in graphs as a whole.
+    They may wait in kernels that are not split and in graphs that were traced as a whole.
     """
     waiting, unsplit = [NO_INTERVALS], [NO_INTERVALS]
     for row, time, value in sweep_gpu_waits(job, waits):
@@ -133,7 +135,7 @@ def _collect_gpus(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:
 
 
 def _collect_waiting_calls(job: Job, waits: Waits) -> Intervals:
-    """Return when threads wait in calls of MPI, by row."""
+    """Return when threads, by row, wait in MPI calls."""
     at = np.flatnonzero(waits.is_mpi & (waits.wait > 0) & (job.new_row[waits.row] >= 0))
     return job.new_row[waits.row[at]], waits.begin[at], waits.until[at]
 
@@ -154,9 +156,9 @@ def _collect_blocked(job: Job, waiting: CoveredTime, task_of_row: IntArray) -> I
 
 
 def _collect_unknown(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:
-    """Return when kernels on streams and calls on threads may wait as well, by row.
+    """Return (when kernels on streams may wait as well, when calls on threads may), by row.
 
-    Kernels that are not split are among what their GPU does.
+    Kernels that are not split are left to `_collect_gpus`.
     """
     bounds = np.sort(get_uncertainty(job))
     apart = bounds[-2:].sum()

@@ -1,4 +1,4 @@
-"""Adds up the events of one report by name. The tables are small and are added up over all reports."""
+"""Adds up the events of one report by name, and these small tables over all reports."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _NONBLOCKING = re.compile(r"MPI_(I[a-z]|File_i|Rget|Rput)")
 Windows = Sequence[tuple[int, int]]
 
 _AGGREGATES = {"min_ns": "min", "max_ns": "max", "depth": "min"}
-"""Columns that are not added up by sums."""
+"""How columns are added up whose values are not summed."""
 
 
 def add_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
-    """Return the tables of several reports as one, with one row per key."""
+    """Return tables, such as those of all reports, as one table with one row for each key."""
     table: pd.DataFrame = pd.concat(parts, ignore_index=True)
     if table.empty:
         return table
@@ -47,7 +47,7 @@ def add_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
 
 
 def _group(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> pd.DataFrame:
-    """Return count, total, shortest and longest time (ns), and other sums, of events that agree in the key columns."""
+    """Return count, shortest, longest and total time (ns), and more sums, of events that agree in the key columns."""
     code, first = encode_rows(*keys.values())
     sums = {"total_ns": length, **sums}
     added = {name: np.zeros(first.size, np.int64) for name in sums}
@@ -92,9 +92,9 @@ def sum_kernels(report: ReportRecords, store: Store, **more_keys: Callable[[Open
 
 
 def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
-    """Return copies and sets by `operation` and the kinds of memory `source` and `destination` (empty: not known).
+    """Return copies and sets by `operation` and by kind of memory, `source` and `destination` (empty if not known).
 
-    `bytes` and the time `rated_ns` cover those that no window cut.
+    `bytes` and the time `rated_ns` cover the operations that no window cut.
     """
     events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
     whole = events.mark_whole(windows)
@@ -127,7 +127,7 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
     on_stream = is_stream[payload.place]
 
     def find_sizes(events: OpenedEvents, lines: IntArray, among: BoolArray) -> IntArray:
-        """Return the bytes of what starts where a payload does; -1 where none does."""
+        """Return the bytes of the payload that starts at the same place and time as each event; -1 without one."""
         rows = np.flatnonzero(among)
         rows = rows[~mark_duplicates(payload.place[rows], payload.begin[rows])]
         at = find_rows([payload.place[rows], payload.begin[rows]], [events.place[lines], events.begin[lines]])
@@ -189,7 +189,7 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
         )
     table = add_up(parts, ["name"])
     roles = np.array([get_role(name) for name in table["name"]], np.int64)
-    receives = (roles & (SENDS | RECEIVES)) == RECEIVES  # the size of a Sendrecv is what it sends
+    receives = (roles & (SENDS | RECEIVES)) == RECEIVES  # the size of a Sendrecv is the size that it sends
     table["sent_bytes"] += table["size"].where(~receives, 0)
     table["received_bytes"] += table["size"].where(receives, 0)
     waits = np.array([_NONBLOCKING.match(name) is None for name in table["name"]], np.bool_)
@@ -201,15 +201,15 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
 
 
 Measure = Callable[[IntArray, IntArray, IntArray], IntArray]
-"""Measures a part (ns) of intervals that are given by place, begin and end (ns)."""
+"""Measures a part (ns) of each interval, given by place, start and end (ns)."""
 
 
 def sum_repeated_ranges(
     report: ReportRecords, task_of_place: IntArray, store: Store, windows: Windows, measures: Mapping[str, Measure]
 ) -> pd.DataFrame:
-    """Return NVTX ranges that repeat (job/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the least.
+    """Return NVTX ranges that repeat (job/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the smallest.
 
-    `measures`: parts of the time of ranges to add up, by the name of their column.
+    `measures`: parts of the time of a range to add up, by the name of their column.
     """
     ranges, depth = load_repeated_ranges(report, store, windows)
     parts = {name: measure(ranges.place, ranges.begin, ranges.end) for name, measure in measures.items()}

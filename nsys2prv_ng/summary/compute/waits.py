@@ -1,4 +1,4 @@
-"""Sums up who waits for whom: time in NCCL and MPI by task, and why the tasks that others wait for were late."""
+"""Sums up who waits for whom: the time of each task in NCCL and MPI, and why tasks were late."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
 
 _MATCHING = source_names.NCCL
-"""The source without which kernels of NCCL are not matched over ranks."""
+"""The source without which NCCL kernels are not matched over ranks."""
 
 
 class ShownWaits(NamedTuple):
-    """n pieces of kernels and calls in the chosen time: position in `Waits`, row of the trace, times (ns)."""
+    """n pieces of kernels and calls in the chosen time: index in `Waits`, row of the trace, times (ns)."""
 
     at: IntArray
     row: IntArray
@@ -42,14 +42,14 @@ class ShownWaits(NamedTuple):
     end: IntArray
 
     def take(self, which: IntArray | BoolArray) -> ShownWaits:
-        """Return the pieces at these indices, or that are marked."""
+        """Return the pieces that indices or a mask select."""
         return ShownWaits(*(column[which] for column in self))
 
 
 def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | None:
-    """Return the numbers of all waits of a job; None if it has neither kernels of NCCL nor MPI calls over ranks.
+    """Return the numbers on all waits of a job; None if it has neither NCCL kernels nor MPI calls over ranks.
 
-    `late`: the reasons of the culprits of `waits`.
+    `late`: why the culprits of `waits` were late.
     """
     tasks = len(job.tree.model.tasks)
     kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), tasks)
@@ -80,15 +80,15 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
 def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: IntArray) -> dict[str, int]:
     """Return the number of kernels and calls that are not split, by reason.
 
-    `at`: those in the chosen time, as positions in `Waits`; `unmatched`: number of kernels that are not among these, by
-    report.
+    `at`: the kernels and calls in the chosen time, as indices in `Waits`. `unmatched`: the number of kernels that are
+    not in `Waits`, by report.
     """
     lacks_payload = mark_without_payload(job)
-    of_lacking = np.zeros(job.new_row.size, np.bool_)
+    row_lacks_payload = np.zeros(job.new_row.size, np.bool_)
     for index in np.flatnonzero(lacks_payload).tolist():
         rows = job.whole.rows[index]
-        of_lacking[rows[rows >= 0]] = True
-    without = of_lacking[waits.row[at]] & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
+        row_lacks_payload[rows[rows >= 0]] = True
+    without = row_lacks_payload[waits.row[at]] & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
     counts = {reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in REASONS.items()}
     del counts[REASONS[BELOW_UNCERTAINTY]]
     counts[REASONS[NOT_MATCHED]] += int(unmatched[~lacks_payload].sum())
@@ -97,7 +97,7 @@ def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: IntArray) 
 
 
 def _mark_collectives(job: Job, waits: Waits, pieces: ShownWaits) -> BoolArray:
-    """Mark the collectives (of `Job.operations`) that some pieces carry out."""
+    """Mark the collectives (of `Job.operations`) that the pieces carry out."""
     marks = np.zeros(len(job.operations), np.bool_)
     operation = waits.operation[pieces.at]
     marks[operation[operation >= 0]] = True
@@ -105,7 +105,7 @@ def _mark_collectives(job: Job, waits: Waits, pieces: ShownWaits) -> BoolArray:
 
 
 def _count_messages(job: Job) -> int:
-    """Return the number of messages with an end on a row of the trace and in the chosen time."""
+    """Return the number of messages that were sent or received on a row of the trace and in the chosen time."""
     count = 0
     for joined in job.joined:
         for pairs in joined.messages.values():
@@ -136,11 +136,11 @@ def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
     return ShownWaits(index, job.new_row[waits.row[index]], begin, until, end)
 
 
-# ---- kernels of NCCL -------------------------------------------------------------------------------------------------
+# ---- NCCL kernels ---------------------------------------------------------------------------------------------------
 
 
 class _Kernels(NamedTuple):
-    """Kernels of NCCL in the trace: their time (ns) by task, what is known of them, number of the others by report."""
+    """NCCL kernels in the trace: their time (ns) by task, the pieces in `Waits`, the number of others by report."""
 
     ns: IntArray
     pieces: ShownWaits
@@ -159,9 +159,9 @@ def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
 
 
 def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return row, begin and end (ns) of the kernels of NCCL of a report, in the chosen time.
+    """Return row, start and end (ns) of the NCCL kernels of a report in the chosen time.
 
-    None where the source was not read that matches them.
+    There are none if the source that matches them was not read.
     """
     source = source_names.KERNELS if _MATCHING in job.reports[report].results else ""
     events = load_opened_events(job.reports[report], source, job.store)
@@ -171,9 +171,9 @@ def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | None:
-    """Return how long (ns) each kernel waits while its GPU computes nothing; None if no activity of GPUs is known.
+    """Return how long (ns) each kernel waits while its GPU computes nothing; None if no GPU activity is known.
 
-    A graph as a whole may compute: it hides waiting too.
+    A graph that was traced as a whole may compute: it hides waiting too.
     """
     runs = list_activity_runs(job)
     if not runs:
@@ -204,7 +204,7 @@ def _sum_by_task(
     parted, wait = waits.has_parts[pieces.at], pieces.until - pieces.begin
     np.add.at(wait_ns, task, wait)
     np.add.at(transfer, task[parted], (pieces.end - pieces.until)[parted])
-    row = np.append(job.new_row, -1)[waits.culprit[pieces.at]]  # of nobody: the one appended
+    row = np.append(job.new_row, -1)[waits.culprit[pieces.at]]  # the appended one stands for nobody
     blamed = np.flatnonzero((row >= 0) & (wait > 0))
     culprit, operation = job.tree.task_of_row[row[blamed]], waits.operation[pieces.at[blamed]]
     np.add.at(caused, culprit, wait[blamed])
@@ -214,8 +214,8 @@ def _sum_by_task(
 
     number = np.repeat(np.arange(len(job.operations)), np.diff(job.operations.first))
     part_row = np.append(job.new_row, -1)[part_row]
-    mine = np.flatnonzero((part_row >= 0) & _mark_collectives(job, waits, pieces)[number])
-    collectives = _count_by_task(job.tree.task_of_row[part_row[mine]], number[mine], tasks)
+    shown = np.flatnonzero((part_row >= 0) & _mark_collectives(job, waits, pieces)[number])
+    collectives = _count_by_task(job.tree.task_of_row[part_row[shown]], number[shown], tasks)
     return {
         "wait_ns": wait_ns,
         "transfer_ns": transfer,
@@ -228,7 +228,7 @@ def _sum_by_task(
 
 
 def _count_by_task(task: IntArray, operation: IntArray, tasks: int) -> IntArray:
-    """Return the number of different operations of each task."""
+    """Return the number of distinct operations of each task."""
     _, first = encode_rows(task, operation)
     return np.bincount(task[first], minlength=tasks)
 
@@ -236,7 +236,7 @@ def _count_by_task(task: IntArray, operation: IntArray, tasks: int) -> IntArray:
 def _list_ranks(
     job: Job, waits: Waits, kernels: _Kernels, calls: ShownWaits, part_row: IntArray, why: WaitsForTasks
 ) -> list[RankWaits]:
-    """Return the numbers of the tasks with kernels of NCCL or MPI calls over ranks, in their order."""
+    """Return the numbers of the tasks that have NCCL kernels or MPI calls over ranks, or that others waited for."""
     mpi_ns = np.zeros(kernels.ns.size, np.int64)
     np.add.at(mpi_ns, job.tree.task_of_row[calls.row], calls.end - calls.begin)
     nccl = _sum_by_task(job, waits, kernels.pieces, kernels.ns, part_row)

@@ -13,11 +13,11 @@ from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Histogram, Name, Ns, Rate, Share, make_columns
 
 _HOST_MEMORY = {MEMORY_KINDS[1], MEMORY_KINDS[2]}
-"""Kinds of memory that make copies slow or fast: pageable and pinned."""
+"""Kinds of host memory, pageable and pinned: they make copies slow or fast."""
 
 
 def tabulate_kernels(summary: JobSummary, durations: Sequence[KernelDurations] = ()) -> Grid:
-    """Return the kernels of all GPUs, those with most time first. `durations`: the histograms of some kernels."""
+    """Return the kernels of all GPUs, the longest time first. `durations`: histograms of some of the kernels."""
     whole = sum(kernel.total_ns for kernel in summary.kernels)
     tasks = len({task for gpu in summary.gpus if gpu.span_ns for task in gpu.tasks})
     histograms = {(kernel.name, kernel.kernel_class): kernel for kernel in durations}
@@ -47,7 +47,7 @@ def tabulate_kernels(summary: JobSummary, durations: Sequence[KernelDurations] =
 
 
 def tabulate_ranges(summary: JobSummary) -> Grid:
-    """Return the NVTX ranges that repeat, those with most time first."""
+    """Return the NVTX ranges that repeat, the longest time first."""
     caption = "Host times of NVTX ranges that repeat; spread: (largest - smallest mean of a task) / mean of all"
     if any(task.gpu_waiting_ns for repeated in summary.ranges for task in repeated.tasks):
         caption = (
@@ -78,7 +78,7 @@ def _make_range_row(repeated: RepeatedRange) -> list[Cell]:
 
 
 def tabulate_memory_operations(summary: JobSummary) -> Grid:
-    """Return copies and sets by kind, those with most bytes first, and copies of the host by its kind of memory."""
+    """Return copies and sets by kind, most bytes first, and copies from or to the host also by kind of memory."""
     rows: list[list[Cell]] = []
     for copies in summary.memory_operations:
         rows.append(_make_copies_row(copies.operation, copies))
@@ -102,7 +102,7 @@ def _make_copies_row(name: str, copies: MemoryOperationNumbers | MemoryKindNumbe
 
 
 def tabulate_nccl(summary: JobSummary) -> Grid:
-    """Return the calls and kernels of NCCL by function, those with most time first."""
+    """Return NCCL calls and kernels by function, the longest time first."""
     rows: list[list[Cell]] = [
         [
             Name(collective.function),
@@ -120,7 +120,7 @@ def tabulate_nccl(summary: JobSummary) -> Grid:
 
 
 def tabulate_mpi(summary: JobSummary) -> Grid:
-    """Return the calls of MPI by name, those with most time first."""
+    """Return MPI calls by name, the longest time first."""
     rows: list[list[Cell]] = [
         [
             Name(call.call),

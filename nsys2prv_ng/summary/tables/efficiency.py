@@ -1,4 +1,4 @@
-"""Tables of efficiencies: the trees with a definition of each number, and where the time of GPUs goes."""
+"""Tables of efficiencies: the trees, with a definition of each number, and where GPU time goes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Score, Term,
 from nsys2prv_ng.text.names import quote_name
 
 _MOST = 0.5
-"""Part of a loss from which one range is most of it."""
+"""Least share of a loss at which one range counts as most of it."""
 WHOLE_GRAPHS = "whole_graph_ns"
 PARTS = {
     WHOLE_GRAPHS: ("whole CUDA graphs", ""),
@@ -37,9 +37,9 @@ PARTS = {
     "not_captured_ns": ("not captured", "as no report captures the GPU"),
     "outside_ns": ("outside own ranges", "as the ranges of other ranks are longer"),
 }
-"""What the text calls each part of the time that is not compute: in a list, and in a verdict.
+"""Labels of each part of GPU time that is not compute: in a list, and in a verdict.
 
-Time in graphs as a whole may be compute: it is not lost.
+Time in graphs that were traced as a whole may be compute: it does not count as lost.
 """
 DEVICE_TERMS = {
     "parallel": Term(
@@ -79,7 +79,7 @@ HOST_TERMS = {
 
 
 class NamedWindow(NamedTuple):
-    """A window and its names in a sentence and above a column."""
+    """A window, its name in a sentence, and its title above a column."""
 
     name: str
     title: str
@@ -87,7 +87,7 @@ class NamedWindow(NamedTuple):
 
 
 class PartOfTime(NamedTuple):
-    """A part of the time of all GPUs in a window: the field of Losses, its labels in a list and a verdict, ns."""
+    """A part of the time of all GPUs in a window: its field in Losses, labels in a list and a verdict, time (ns)."""
 
     key: str
     label: str
@@ -96,37 +96,37 @@ class PartOfTime(NamedTuple):
 
 
 def list_windows(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> list[NamedWindow]:
-    """Return the whole time and the work in it, if that is less: the steps, or the time in which GPUs work."""
+    """Return the whole time, and the work if that is less: the steps, or the time in which GPUs work."""
     whole, title = ("the chosen time", "chosen") if efficiency.is_chosen else ("the capture", "capture")
     windows = [NamedWindow(whole, title, efficiency)]
     if efficiency.in_steps is not None and steps is not None:
-        if not (efficiency.is_chosen and is_of_steps(efficiency.windows_ns, efficiency.steps_ns)):
+        if not (efficiency.is_chosen and are_steps(efficiency.windows_ns, efficiency.steps_ns)):
             windows.append(NamedWindow(name_steps(steps), "steps", efficiency.in_steps))
     elif efficiency.in_work is not None:
         windows.append(NamedWindow("the time in which GPUs work", "work", efficiency.in_work))
     return windows
 
 
-def is_of_steps(windows_ns: Sequence[tuple[int, int]], steps_ns: tuple[int, int] | None) -> bool:
-    """Return whether the chosen windows are one, which is that of the steps: a ns longer at both limits."""
+def are_steps(windows_ns: Sequence[tuple[int, int]], steps_ns: tuple[int, int] | None) -> bool:
+    """Return whether the chosen windows are one window, the steps: each limit may differ by 1 ns."""
     if steps_ns is None or len(windows_ns) != 1:
         return False
     return all(abs(x - y) <= 1 for x, y in zip(windows_ns[0], steps_ns, strict=True))
 
 
 def choose_window(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> NamedWindow:
-    """Return the work where it is known and the user chose no time, else the whole time."""
+    """Return the work, if it is known and the user chose no time, else the whole time."""
     return list_windows(efficiency, steps)[0 if efficiency.is_chosen else -1]
 
 
 def name_steps(steps: StepNumbers) -> str:
-    """Return the name and numbers of the steps that do not warm up."""
+    """Return the name and numbers of the steps after the warm-up."""
     numbers = str(steps.first) if steps.first == steps.last else f"{steps.first} to {steps.last}"
     return f"{quote_name(steps.name)} {numbers}"
 
 
 def name_gpu_time(window: NamedWindow, losses: Losses) -> str:
-    """Return what the time of all GPUs in a window is called in a sentence."""
+    """Return the name of the time of all GPUs in a window, as part of a sentence."""
     whose = "the GPU's" if losses.devices == 1 else "the GPUs'"
     return window.name if window.title == "work" else f"{whose} time in {window.name}"
 
@@ -135,13 +135,13 @@ def name_gpu_time(window: NamedWindow, losses: Losses) -> str:
 
 
 def list_losses(losses: Losses) -> list[PartOfTime]:
-    """Return the parts that are lost and not empty, by their time."""
+    """Return the parts of GPU time that are lost, without empty ones, the longest first."""
     parts = [PartOfTime(key, *texts, int(getattr(losses, key))) for key, texts in PARTS.items() if key != WHOLE_GRAPHS]
     return sorted((part for part in parts if part.ns), key=lambda part: -part.ns)
 
 
 def list_parts(losses: Losses) -> list[PartOfTime]:
-    """Return compute, what may be compute, and what is lost, which add up to the time of all GPUs."""
+    """Return compute, what may be compute, and what is lost: together the time of all GPUs."""
     parts = [PartOfTime("compute_ns", "compute", "", losses.compute_ns)]
     if losses.whole_graph_ns:
         parts.append(PartOfTime(WHOLE_GRAPHS, *PARTS[WHOLE_GRAPHS], losses.whole_graph_ns))
@@ -149,7 +149,7 @@ def list_parts(losses: Losses) -> list[PartOfTime]:
 
 
 def find_most_compute(window: WindowEfficiency) -> float | None:
-    """Return the part of the time of all GPUs that is compute at most; None if that is known for certain."""
+    """Return the largest possible share of compute in GPU time; None if the share is known for certain."""
     losses = window.losses
     if losses is None or not losses.whole_graph_ns or not window.window_ns:
         return None
@@ -157,7 +157,7 @@ def find_most_compute(window: WindowEfficiency) -> float | None:
 
 
 def find_main_range(losses: Losses) -> IdleInRange | None:
-    """Return the range with most of the time in which the host does not launch; None if no range has half of it."""
+    """Return the range with most of the host-bound time; None if no range has at least half of it."""
     if not losses.idle_by_range or losses.idle_by_range[0].ns < _MOST * losses.host_ns:
         return None
     return losses.idle_by_range[0]
@@ -167,9 +167,9 @@ def find_main_range(losses: Losses) -> IdleInRange | None:
 
 
 def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> Grid:
-    """Return the efficiencies in the whole time and in the work, as the trees of GPUs and of main threads.
+    """Return the efficiencies in the whole time and in the work: a tree for GPUs and a tree for main threads.
 
-    If the conventions differ, there are two columns for each window. Main threads have no convention.
+    If the results of the conventions differ, each window has two columns. Conventions do not affect main threads.
     """
     windows = list_windows(efficiency, steps)
     times = [f"{window.name} ({format_time(window.numbers.window_ns)})" for window in windows]
@@ -195,7 +195,7 @@ def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None
 
 
 def _choose_host_terms(hosts: Sequence[HostEfficiency | None]) -> dict[str, Term]:
-    """Return the efficiencies of main threads: those of MPI, or of CUDA, only if any of the threads call it."""
+    """Return the efficiencies of main threads. Rows on MPI, and on CUDA, are left out if no thread calls it."""
     has_mpi = any(host is not None and host.mpi_parallel < 1 for host in hosts)
     has_offload = any(host is not None and host.offload < 1 for host in hosts)
     return {
@@ -206,7 +206,7 @@ def _choose_host_terms(hosts: Sequence[HostEfficiency | None]) -> dict[str, Term
 
 
 def list_scores(terms: Mapping[str, Term], root: str, trees: Sequence[object]) -> list[list[Cell]]:
-    """Return a row for each efficiency, with a cell for each tree (None: empty). `root` is the name of the first."""
+    """Return a row for each efficiency, with a cell for each tree (None: empty). `root`: name of the first row."""
     named = {**terms, "parallel": replace(terms["parallel"], text=root)}
     return [[term, *(Score(getattr(tree, key, None)) for tree in trees)] for key, term in named.items()]
 

@@ -1,4 +1,4 @@
-"""Tables of GPUs: what they do with their time, their gaps, and what the host did in these."""
+"""Tables of GPUs: what they do with their time, their gaps, and what the host did in these gaps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 
 from nsys2prv_ng.analysis.gpus import idle_causes
 from nsys2prv_ng.summary.numbers.job import GpuNumbers
-from nsys2prv_ng.text.formatting import format_number_ranges, format_percent
+from nsys2prv_ng.text.formatting import format_percent, format_ranks
 from nsys2prv_ng.text.grid import (
     Bar,
     BarPart,
@@ -27,7 +27,7 @@ from nsys2prv_ng.text.grid import (
 from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
 
 MOST_GPUS = 16
-"""GPUs that a terminal shows: those whose share of idle time is furthest from the median."""
+"""GPUs that a terminal shows: the GPUs whose share of idle time is furthest from the median."""
 _KINDS = {
     "busy": "busy",
     "compute": "compute",
@@ -37,7 +37,7 @@ _KINDS = {
     "memory": "memory",
     "idle": "idle",
 }
-"""Columns of the table of GPUs: their fields in GpuNumbers, and titles."""
+"""Columns of the table of GPUs: the title of each by its field in GpuNumbers (without _ns)."""
 _LABELS = {
     idle_causes.QUEUED: "(already queued)",
     idle_causes.GRAPH: "(in a CUDA graph)",
@@ -48,7 +48,7 @@ _LABELS = {
 
 
 def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> Grid:
-    """Return what each GPU does from its first to its last operation, and the sum; of many GPUs also the spread."""
+    """Return what each GPU does from its first to its last operation, the sum, and for many GPUs also the spread."""
     used = [gpu for gpu in gpus if gpu.span_ns]
     kinds = dict(_KINDS)
     about = "overlap: compute and communication at once"
@@ -100,19 +100,15 @@ def _name_gpu(gpu: GpuNumbers) -> str:
 
 def _name_users(gpu: GpuNumbers) -> str:
     """Return the ranks, or else the tasks, that use a GPU, and its model."""
-    ranks = (
-        f"rank{'s' if len(gpu.ranks) > 1 else ''} {format_number_ranges(gpu.ranks)}"
-        if gpu.ranks
-        else ", ".join(gpu.tasks)
-    )
-    return ", ".join(filter(None, (ranks, gpu.name)))
+    users = format_ranks(gpu.ranks) if gpu.ranks else ", ".join(gpu.tasks)
+    return ", ".join(filter(None, (users, gpu.name)))
 
 
 # ---- gaps ------------------------------------------------------------------------------------------------------------
 
 
 def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> Grid:
-    """Return the gaps of each GPU, and its peak memory. `shift_ns`: what is added to times."""
+    """Return the gaps of each GPU, and its peak memory. `shift_ns`: added to the times at which gaps start."""
     has_memory = any(gpu.peak_memory_bytes is not None for gpu in gpus)
     rows: list[list[Cell]] = []
     for gpu in gpus if has_memory or any(gpu.gaps for gpu in gpus) else ():
@@ -152,7 +148,7 @@ def tabulate_causes(gpus: Sequence[GpuNumbers]) -> Grid:
 
 
 def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
-    """Return the rank of each GPU if the GPU and the rank have only each other, otherwise the node and number."""
+    """Return a name for each GPU: its rank, if the two belong to each other only, otherwise its node and number."""
     times = Counter(rank for gpu in gpus for rank in gpu.ranks)
     return [
         f"rank {gpu.ranks[0]}" if len(gpu.ranks) == 1 and times[gpu.ranks[0]] == 1 else _name_gpu(gpu) for gpu in gpus
@@ -167,9 +163,9 @@ def _label(cause: str, range_: str, call: str) -> tuple[Name, Name]:
 
 
 def name_largest(parts: Mapping[str, int], whole: int, count: int) -> str:
-    """Return the name of the largest part and its share, such as `rank 0: 97.8%`; empty if the sum is spread.
+    """Return the name of the largest part and its share, such as `rank 0: 97.8%`; "" if the sum is evenly spread.
 
-    A sum over `count` tasks or GPUs is spread unless one part is more than halfway between an even share and the whole.
+    A sum over `count` tasks or GPUs is spread unless one part is more than halfway from an even share to the whole.
     """
     if count < 2 or not parts:
         return ""

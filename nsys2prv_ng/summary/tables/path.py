@@ -1,4 +1,4 @@
-"""Tables of the critical path: what it was in, and on which task."""
+"""Tables of the critical path: what is on it, and on which task."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nsys2prv_ng.text.names import NO_CALL, NO_RANGE, name_task
 
 _ON_HOST = [PATH_KINDS[kind] for kind in (PATH_HOST, PATH_CUDA_CALL, PATH_SYSTEM_CALL, PATH_MPI)]
 _MOST_OF_ALL = 0.9
-"""Part of a thing's time from which one task stands for all of it."""
+"""Least share of the time of a part at which one task stands for all of it."""
 
 
 def tabulate_path(path: PathNumbers, *, has_several: bool) -> Grid:
-    """Return what the critical path was in, the longest first; `has_several`: with columns on the tasks of the job."""
+    """Return the parts of the critical path, the longest first. `has_several`: whether the job has several tasks."""
     imbalance = {(name.path_class, name.name): name.imbalance_ns for name in path.names}
     has_imbalance = has_several and any(imbalance.get((part.path_class, part.name)) is not None for part in path.parts)
     rows: list[list[Cell]] = []
@@ -36,7 +36,7 @@ def tabulate_path(path: PathNumbers, *, has_several: bool) -> Grid:
 
 
 def tabulate_path_of_tasks(path: PathNumbers) -> Grid:
-    """Return the path on each task by class, as bars of one scale, and of all together."""
+    """Return the time of the path on each task by class, as bars on one scale, and the sum of all tasks."""
     sums: dict[str, Counter[str]] = {}
     for part in path.parts:
         for rank in part.ranks:
@@ -63,6 +63,6 @@ def _draw_classes(classes: Mapping[str, int], scale: int) -> Bar:
 
 
 def find_main_task(part: PathPart) -> str:
-    """Return the task that has nearly all of a part; "" if several share it."""
+    """Return the task with nearly all of the time of a part; "" if several tasks share it."""
     first = part.ranks[0]
     return name_task(first.rank, first.task) if first.ns >= _MOST_OF_ALL * part.ns else ""

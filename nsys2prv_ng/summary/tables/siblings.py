@@ -1,4 +1,4 @@
-"""Shows ranges whose names differ only by a number as one: `backward mb0` to `backward mb7` as `backward mb*`."""
+"""Joins ranges whose names differ only by a number: `backward mb0` to `backward mb7` become `backward mb*`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _FEW = 3
 """Siblings that are shown one by one."""
 _SUMS = ("count", "total_ns", "waiting_ns", "gpu_waiting_ns", "unsplit_ns")
 _LAST_NUMBER = re.compile(r"(?<![0-9])[0-9]+(?![0-9])(?=[^0-9]*$)")
-"""It is looked for at the begins of numbers only: names may be long."""
+"""The search begins only where a number starts, because names may be long."""
 
 
 def join_siblings(ranges: Sequence[RepeatedRange]) -> list[RepeatedRange]:
-    """Return ranges with many siblings as one, those with most time first.
+    """Return the ranges, with many siblings as one range, the longest time first.
 
-    Siblings are of one domain and depth, so that none is within another. The name has * in place of their number, as
-    a chosen range is typed.
+    Siblings share domain and depth, so that none is within another. In the name of the joined range, * replaces the
+    number, as users type it to choose ranges.
     """
     siblings: dict[tuple[str, int, str], list[RepeatedRange]] = {}
     for repeated in ranges:
@@ -31,7 +31,7 @@ def join_siblings(ranges: Sequence[RepeatedRange]) -> list[RepeatedRange]:
 
 
 def _join(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
-    """Return the sum of siblings; a task is slowest if it is so in each of them."""
+    """Return the sum of siblings. A task is the slowest only if it is the slowest in each of them."""
     parts: dict[tuple[int | None, str], list[RangeOfTask]] = {}
     for repeated in group:
         for task in repeated.tasks:

@@ -1,4 +1,4 @@
-"""Tables on communication: the time of each task in NCCL and in MPI, why tasks were late, and the bandwidth of NCCL."""
+"""Tables on communication: the time of each task in NCCL and in MPI, why tasks were late, and NCCL bandwidth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAST_AND_CAUSED = "last: collectives in which the others waited for it; caused:
 _WAIT, _HIDDEN_WAIT, _TRANSFER, _UNSPLIT = "waiting_ns", "hidden_wait_ns", "moving_ns", "not_split_ns"
 """Hues of the parts of communication (html/colours.py)."""
 _Row = tuple[list[Cell], RankWaits | MpiWaits, list[BarPart]]
-"""The first cells of a row, the numbers of its task, and the parts of its bar that are waiting."""
+"""The first cells of a row, the numbers of its task, and the waiting parts of its bar."""
 
 
 def tabulate_nccl_waits(waits: WaitNumbers) -> Grid:
@@ -52,7 +52,7 @@ def tabulate_mpi_waits(waits: WaitNumbers) -> Grid:
 def _tabulate(
     caption: str, titles: Sequence[str], rows: Sequence[_Row], scale: int, *, names: int = 1, tight: bool = False
 ) -> Grid:
-    """Return a table of tasks. The parts of each bar add up to the time of the task; a time of `scale` fills a cell."""
+    """Return a table of tasks. The parts of a bar add up to the time of the task; a time of `scale` fills the cell."""
     has_unsplit = any(numbers.unsplit_ns for _, numbers, _ in rows)
     cells: list[list[Cell]] = []
     bars = []
@@ -74,7 +74,7 @@ def _tabulate(
 
 
 def tabulate_reasons(waits: WaitNumbers) -> Grid:
-    """Return why tasks were late, the most expensive reason first. The times add up to the time others waited."""
+    """Return why tasks were late, the most expensive reason first. The times add up to the time that others waited."""
     late = group_costs(waits.costs, waits.culprits)
     has_origins = any(row.origins for row in late)
     whole = sum(row.ns for row in late)
@@ -107,10 +107,7 @@ def tabulate_reasons(waits: WaitNumbers) -> Grid:
 
 
 class BandwidthRow(NamedTuple):
-    """`operations` collectives of one function, number of ranks and size as it is printed, over all communicators.
-
-    `ns` is the time in which all of them moved data; the rates are in bytes/s.
-    """
+    """Collectives of one function, number of ranks and printed size, over all communicators; rates in bytes/s."""
 
     function: str
     ranks: int
@@ -118,13 +115,15 @@ class BandwidthRow(NamedTuple):
     bytes: int
     """The sum of their sizes."""
     operations: int
+    """The number of collectives."""
     ns: int
+    """The time in which all of them moved data."""
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
 
 
 def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
-    """Return the bandwidth of collectives by function, number of ranks and size, the row with most bytes first."""
+    """Return the bandwidth of collectives by function, number of ranks and size, most bytes first."""
     rows: list[list[Cell]] = [
         [
             Name(row.function),
@@ -146,7 +145,7 @@ def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
 
 
 def list_bandwidth(bandwidth: Sequence[Bandwidth]) -> list[BandwidthRow]:
-    """Return the bandwidth by function, number of ranks and size, the row with most bytes first."""
+    """Return the bandwidth by function, number of ranks and size, most bytes first."""
     groups: dict[tuple[str, int, str], list[Bandwidth]] = {}
     for part in bandwidth:
         groups.setdefault((part.function, part.ranks, format_bytes(part.bytes)), []).append(part)

@@ -85,7 +85,7 @@ FOUND = Efficiency(
 JOB: Any = SimpleNamespace(
     origin=5 * MS, windows=[], tree=SimpleNamespace(ranks=[0, 1], model=SimpleNamespace(tasks=TASKS))
 )
-WAITING: Any = SimpleNamespace(measure_of_threads=lambda row, begin, end: np.where(row == 9, 2 * MS, 0))
+WAITING: Any = SimpleNamespace(measure_threads=lambda row, begin, end: np.where(row == 9, 2 * MS, 0))
 
 
 def rate(found: Efficiency = FOUND) -> EfficiencyNumbers:
