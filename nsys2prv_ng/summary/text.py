@@ -24,7 +24,7 @@ from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
 
 
 def format_summary(summary: JobSummary, width: int | None = None) -> str:
-    """Return all tables that have rows, at most `width` columns wide (at least NARROWEST); None: as the terminal."""
+    """Return all tables that have rows. `width`: most columns (NARROWEST or more); None: as wide as the terminal."""
     width = choose_width() if width is None else width
     sections = [
         wrap(_title(summary), width),
@@ -88,14 +88,14 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
 
 
 def format_path(path: PathNumbers | None, tasks: int, width: int) -> list[list[str]]:
-    """Return the sections on the critical path of a job of some tasks, each as its lines."""
+    """Return the sections on the critical path, each as its lines. `tasks`: number of tasks of the job."""
     if path is None or not path.window_ns:
         return []
     return [format_grid(tabulate_path(path, has_several=tasks > 1), width), wrap(describe_tasks(path), width)]
 
 
 def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None, width: int) -> list[list[str]]:
-    """Return the sections on efficiencies, each as its lines: a table, and the steps."""
+    """Return the sections on efficiencies, each as its lines: a table, and a sentence on the steps."""
     if efficiency is None or not efficiency.window_ns:
         return []
     table = format_grid(tabulate_efficiency(efficiency, steps), width)

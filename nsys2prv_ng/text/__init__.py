@@ -1,1 +1,1 @@
-"""Tables, numbers, times and names as people read them."""
+"""Formats tables, numbers, times and names for people."""

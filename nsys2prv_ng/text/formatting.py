@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from itertools import count
 
 _ROUNDS_UP = 0.9995
-"""Parts of a unit from which three digits show one whole unit."""
+"""Least part of a unit that three digits show as one whole unit."""
 _MARGIN = 100
-"""Part of a window by which its printed limits may be apart from it, as a divisor."""
+"""The printed limits of a window may differ from it by the length of the window divided by this."""
 
 
 def count_noun(number: int, noun: str) -> str:
@@ -18,7 +18,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def join_first(names: Sequence[str], most: int) -> str:
-    """Return the first names in one line, with dots for the others: a, b, ..."""
+    """Return the first `most` names in one line, with dots for the others: a, b, ..."""
     return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
 
 
@@ -39,7 +39,7 @@ def format_ranks(ranks: Sequence[int]) -> str:
 
 
 def format_utc(ns: int) -> str:
-    """Return a time (ns) in ISO 8601, or as a number where damage puts it beyond all calendars."""
+    """Return a UTC (ns) in ISO 8601, or as a number if it is damaged and beyond all calendars."""
     seconds, fraction = divmod(ns, 10**9)
     try:
         return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
@@ -48,7 +48,7 @@ def format_utc(ns: int) -> str:
 
 
 def format_time(ns: float) -> str:
-    """Return a time with three digits and a unit."""
+    """Return a time (ns) with three digits and a unit."""
     for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= _ROUNDS_UP * length:
             return f"{_digits(ns / length)} {unit}"
@@ -56,7 +56,7 @@ def format_time(ns: float) -> str:
 
 
 def format_bytes(size: float | None) -> str:
-    """Return a size with three digits and a decimal unit; a dash for None."""
+    """Return a size (bytes) with three digits and a decimal unit; a dash for None."""
     if size is None:
         return "-"
     for unit, length in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -66,7 +66,7 @@ def format_bytes(size: float | None) -> str:
 
 
 def format_percent(part: float, whole: float) -> str:
-    """Return a share; a dash without a whole."""
+    """Return a share as a percentage; a dash if the whole is 0."""
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
@@ -75,7 +75,7 @@ def _digits(value: float) -> str:
 
 
 def format_duration(ns: int) -> str:
-    """Return a duration as a user writes it on the command line: 10us, 1ms, 1500ns."""
+    """Return a duration (ns) as users write it on the command line: 10us, 1ms, 1500ns."""
     for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= length and ns % length == 0:
             return f"{ns // length}{unit}"
@@ -83,7 +83,7 @@ def format_duration(ns: int) -> str:
 
 
 def format_window(begin: int, end: int) -> str:
-    """Return FROM:TO (ns) as the option `time` takes it; it contains the window and is hardly longer."""
+    """Return FROM:TO in the form of the option `time`: it contains the window (ns) and is hardly longer."""
     step = 1
     while step * 10 * _MARGIN <= end - begin:
         step *= 10
@@ -98,13 +98,13 @@ def _format_seconds(ns: int) -> str:
 def shorten_range_name(domain: str, name: str) -> str:
     """Return the name of a range with its domain, as in NVIDIA's tables.
 
-    Ranges of the default domain and all calls are shown by their name alone.
+    A range of the default domain, or a call, has its name alone.
     """
     return f"{domain}:{name}" if domain else name
 
 
 def make_unique(names: Sequence[str]) -> list[str]:
-    """Return the names; one that repeats gets a number behind it (-2, -3, ...) that no other name has."""
+    """Return the names; a repeated name gets a number after it (-2, -3, ...) that makes it unique."""
     taken, unique = set(names), []
     numbers: dict[str, Iterator[int]] = {}
     for name in names:

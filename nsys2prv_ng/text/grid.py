@@ -1,7 +1,7 @@
-"""Tables of typed cells: each is built once, and the terminal, Markdown and the page show it.
+"""Tables of typed cells, which are built once for the terminal, Markdown and pages.
 
-A cell keeps its value and its kind, so that each output chooses the form: a share is a number on the terminal, and may
-be a bar or a shade on a page. `str` of a cell is its text. A plain `str` is the program's own words.
+A cell keeps its value and its kind, so that each output chooses the form: an efficiency is a number on the terminal
+and has a shade on a page. `str` of a cell is its text. A plain `str` as a cell is text of the program, not of a report.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nsys2prv_ng.text.formatting import format_bytes, format_percent, format_tim
 
 @dataclass(frozen=True)
 class Name:
-    """A name from a report: each output cleans or escapes it."""
+    """A name from a report, which each output cleans or escapes."""
 
     text: str
 
@@ -24,7 +24,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Ns:
-    """A time; None is not known."""
+    """A time; None if it is not known."""
 
     ns: float | None
 
@@ -34,7 +34,7 @@ class Ns:
 
 @dataclass(frozen=True)
 class Moment:
-    """A time (ns) from the start of the trace; None is not known."""
+    """A point in time (ns from the start of the trace); None if it is not known."""
 
     ns: int | None
 
@@ -44,7 +44,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Bytes:
-    """A size; None is not known."""
+    """A size in bytes; None if it is not known."""
 
     size: float | None
 
@@ -75,7 +75,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Portion(Share):
-    """A part (ns) of a time: the terminal prints the time, and its share on the line below."""
+    """A part of a time (ns): the terminal prints the part, and its share on the line below."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Rate:
 
     @classmethod
     def measure(cls, size: int, ns: int) -> Rate:
-        """Return the rate of bytes that moved in a time (ns)."""
+        """Return the rate at which `size` bytes moved in `ns`."""
         return cls(size / ns * 1e9 if ns and size else None)
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Term:
-    """A term of a tree at a depth, with its definition, which pages show on demand."""
+    """A term at a depth of a tree, with its definition, which pages show on demand."""
 
     text: str
     about: str = ""
@@ -117,7 +117,7 @@ class Term:
 
 @dataclass(frozen=True)
 class BarPart:
-    """A part of a bar: what it is, the key of its colour (html/colours.py), and its size."""
+    """A part of a bar: its label, the key of its colour (html/colours.py), and its size."""
 
     text: str
     hue: str
@@ -126,7 +126,7 @@ class BarPart:
 
 @dataclass(frozen=True)
 class Bar:
-    """Parts one after the other, of which `whole` fills the cell. Only pages draw it."""
+    """A bar of parts, one after the other; an amount of `whole` fills the cell. Only pages draw it."""
 
     parts: Sequence[BarPart]
     whole: float
@@ -168,8 +168,8 @@ Cell = str | Name | Ns | Moment | Bytes | Count | Share | Rate | Score | Term | 
 class Column:
     """A column and its title.
 
-    `over`: title of several columns side by side, which stands over them. `wide`: only pages have room for it.
-    `optional`: it is missing if no row that is shown has anything in it.
+    `over`: a title over several columns side by side. `wide`: only pages have room for the column. `optional`: the
+    column is left out if it is empty in all rows that are shown.
     """
 
     title: str
@@ -180,7 +180,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A table with all its rows; each output shows the first ones and counts the others.
+    """A table with all its rows; each output shows some rows and counts the others.
 
     The first `names` columns are text, the others numbers. `footer`: rows that are always shown, such as a sum.
     """
@@ -191,22 +191,22 @@ class Grid:
     names: int = 1
     footer: Sequence[Sequence[Cell]] = ()
     more: str = ""
-    """What the rows are that are not shown: the rest of "and 3 more"."""
+    """What the hidden rows are, as the rest of "and 3 more"."""
     weights: Sequence[tuple[float, ...]] | None = None
-    """Weight of each row: the heaviest are shown, in the order of the rows. None shows the first rows."""
+    """Weight of each row: the heaviest rows are shown, in the order of the rows. None: the first rows are shown."""
     group: int | None = None
-    """Column by which a terminal groups rows. The line above a group has the sum of its last column of times."""
+    """Column by which the terminal groups rows. The line above a group has the sum of its last column of times."""
     over: str = ""
-    """Title of the titles that stand over columns."""
+    """Title of the row of titles over several columns."""
     legend: Sequence[tuple[str, str]] = ()
     """Hue and text of each colour."""
     below: Sequence[str] = ()
-    """Sentences under the table."""
+    """Sentences below the table."""
     tight: bool = False
-    """Whether a single blank stands between columns on a terminal."""
+    """Whether the terminal separates columns by one blank only."""
 
     def list_shown(self, most: int | None) -> list[Sequence[Cell]]:
-        """Return the rows that an output with room for `most` shows; None shows all."""
+        """Return the rows that an output with room for `most` rows shows; None: all rows."""
         numbers = range(len(self.rows))
         if most is None or len(self.rows) <= most:
             return list(self.rows)
@@ -216,7 +216,7 @@ class Grid:
         return [self.rows[number] for number in sorted(heaviest)]
 
     def list_columns(self, shown: Sequence[Sequence[Cell]], *, wide: bool) -> list[int]:
-        """Return the numbers of the columns of an output that shows some rows. `wide`: it has room for all."""
+        """Return the indices of the columns to show with these rows. `wide`: whether there is room for wide columns."""
         return [
             number
             for number, column in enumerate(self.columns)
@@ -225,5 +225,5 @@ class Grid:
 
 
 def make_columns(*columns: str | Column) -> list[Column]:
-    """Return columns, of which some are given by their title alone."""
+    """Return columns; a `str` stands for a column with this title."""
     return [Column(column) if isinstance(column, str) else column for column in columns]

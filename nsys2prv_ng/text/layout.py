@@ -16,24 +16,24 @@ from nsys2prv_ng.text.tables import format_table
 
 MOST_ROWS = 10
 NARROWEST, WIDTH, WIDEST = 80, 100, 120
-"""Columns of text: the least and the most on a terminal, and the number in a file or a pipe."""
+"""Columns of text: the fewest on a terminal, the number in a file or a pipe, and the most on a terminal."""
 _TOGETHER = re.compile(r"\d (ns|us|ms|s)\b|--[a-z]+ \S")
 _SHORTEST = 8
-"""Characters of a name in a table that is too wide otherwise."""
+"""Fewest characters of a name in a table that is too wide otherwise."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-"""A blank at which `textwrap` ends no line."""
+"""A blank at which `textwrap` does not break lines."""
 
 
 def choose_width() -> int:
-    """Return the columns of text for standard output: those of the terminal, within limits."""
+    """Return the columns of text for standard output: as many as the terminal has, within limits."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
     return min(max(width, NARROWEST), WIDEST)
 
 
 def wrap(text: str, width: int, indent: tuple[int, int] = (0, 0)) -> list[str]:
-    """Return the lines of a text, none of which ends between a number and its unit or an option and its value.
+    """Return the lines of a text. No line ends between a number and its unit, or between an option and its value.
 
-    `indent`: blanks before the first line and before the others.
+    `indent`: the number of blanks before the first line and before the others.
     """
     first, others = (" " * count for count in indent)
     joined = _TOGETHER.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
@@ -45,7 +45,7 @@ def wrap(text: str, width: int, indent: tuple[int, int] = (0, 0)) -> list[str]:
 
 
 def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[str]:
-    """Return the lines of a table: its caption, at most `most` rows, the number of the others, and what is below it."""
+    """Return the lines of a table: caption, at most `most` rows, number of hidden rows, sentences below."""
     if not grid.rows:
         return []
     shown = grid.list_shown(most)
@@ -55,7 +55,8 @@ def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[st
     columns = [number for number in grid.list_columns([*shown, *grid.footer], wide=False) if number != grid.group]
     names = sum(number < grid.names for number in columns)
     rows = [line for row in [*shown, *grid.footer] for line in _format_row(row, columns)]
-    if any(isinstance(cell, Portion) for row in shown for cell in row):  # the second name is on the second line
+    # A row with portions has its second name on its second line.
+    if any(isinstance(cell, Portion) for row in shown for cell in row):
         columns, names = [columns[0], *columns[2:]], 1
         rows = [[row[0], *row[2:]] for row in rows]
     heads = _format_titles(grid, columns)
@@ -69,7 +70,7 @@ def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[st
 
 
 def _format_titles(grid: Grid, columns: Sequence[int]) -> list[list[str]]:
-    """Return the line of titles; before it, one of the titles over several columns, if there are any."""
+    """Return the row of titles; before it, the row of titles over several columns, if there are any."""
     titles = [clean_name(grid.columns[number].title) for number in columns]
     overs = [grid.columns[number].over for number in columns]
     if not any(overs):
@@ -79,7 +80,7 @@ def _format_titles(grid: Grid, columns: Sequence[int]) -> list[list[str]]:
 
 
 def _format_row(row: Sequence[Cell], columns: Sequence[int]) -> list[list[str]]:
-    """Return the texts of a row: on two lines, times and shares, if it has portions of a time."""
+    """Return the texts of a row on one line; with portions of a time, times and shares on two lines."""
     cells = [row[number] for number in columns]
     if not any(isinstance(cell, Portion) for cell in cells):
         return [list(map(str, cells))]
@@ -89,9 +90,9 @@ def _format_row(row: Sequence[Cell], columns: Sequence[int]) -> list[list[str]]:
 
 
 def _align(rows: Sequence[Sequence[str]], width: int, names: int, gap: str) -> list[str]:
-    """Return the lines of a table; the first `names` columns hold names from reports.
+    """Return the lines of a table; the first `names` columns contain names from reports.
 
-    If the table is too wide, names are shorter, and a single blank stands between columns.
+    If the table is too wide, names are cut shorter, and one blank separates columns.
     """
     title, *others = rows
     cleaned = [title, *([*map(clean_name, row[:names]), *row[names:]] for row in others)]
@@ -102,12 +103,12 @@ def _align(rows: Sequence[Sequence[str]], width: int, names: int, gap: str) -> l
 
 
 def _count_more(count: int, what: str) -> list[str]:
-    """Return a line on rows that a table does not show, if there are any."""
+    """Return a line with the number of hidden rows, if there are any."""
     return [f"  and {count:,} more{what} (the JSON has all)"] if count > 0 else []
 
 
 class _Group(NamedTuple):
-    """Rows that agree in the column by which a grid groups, and those of them that are shown."""
+    """Rows that agree in the column by which a grid groups, and the part of them that is shown."""
 
     name: str
     rows: list[Sequence[Cell]]
@@ -115,7 +116,7 @@ class _Group(NamedTuple):
 
 
 def _group_rows(grid: Grid, shown: Sequence[Sequence[Cell]]) -> list[_Group]:
-    """Return the groups of a grid, that with most time first; none if it does not group its rows."""
+    """Return the groups of a grid, the longest time first; [] if the grid does not group its rows."""
     if grid.group is None:
         return []
     identities = set(map(id, shown))
@@ -135,7 +136,7 @@ def _sum_times(rows: Sequence[Sequence[Cell]]) -> float:
 
 
 def _add_group_lines(groups: Sequence[_Group], lines: Sequence[str]) -> list[str]:
-    """Return the lines of each group: its name and time, its rows that are shown, number and time of the others."""
+    """Return the lines of each group: its name and time, the rows shown, number and time of the hidden rows."""
     grouped, rest = [], list(lines)
     for name, rows, shown in groups:
         whole = _sum_times(rows)

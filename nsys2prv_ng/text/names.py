@@ -6,7 +6,7 @@ import re
 import zlib
 
 NO_RANGE, NO_CALL = "(outside NVTX ranges)", "(own code)"
-"""Stand for the range of a thread in no NVTX range, and for the call of a thread in no call."""
+"""Shown instead of a range if a thread is in no NVTX range, and instead of a call if it is in no call."""
 LABEL_LENGTH = 500
 """Longer labels are cut: the legend of wxParaver hangs with labels of some thousand characters."""
 
@@ -15,27 +15,27 @@ def to_one_line(label: str) -> str:
     """Return a label without line breaks, tabs and control characters: 1 to LABEL_LENGTH characters."""
     text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", label).strip()
     if len(text) > LABEL_LENGTH:
-        # Long names with the same start stay different: the checksum at the end depends on all of the name.
+        # Long names with the same start stay different: the checksum at the end depends on the whole name.
         text = f"{text[: LABEL_LENGTH - 10].rstrip()} #{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
     return text or "(unnamed)"
 
 
 def clean_name(name: str) -> str:
-    """Return a name as one line; blanks that indent it stay."""
+    """Return a name as one line; leading blanks stay."""
     stem = name.lstrip(" ")
     return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
 
 
 def name_task(rank: int | None, task: str) -> str:
-    """Return how the text names a task: by its rank, or else by its name."""
+    """Return the rank of a task, or else its name, for a text."""
     return clean_name(task) if rank is None else f"rank {rank}"
 
 
 def describe_place(range_: str) -> str:
-    """Return where a thread was, as a part of a sentence: in an NVTX range, or outside of all of them ("")."""
+    """Return where a thread was, as part of a sentence: in an NVTX range, or outside all ranges ("")."""
     return f"in {quote_name(range_)}" if range_ else "outside NVTX ranges"
 
 
 def quote_name(name: str) -> str:
-    """Return a name as a part of a sentence, which no character in it ends."""
+    """Return a name in backquotes, as part of a sentence; backquotes in the name are replaced."""
     return "`" + clean_name(name).replace("`", "'") + "`"

@@ -4,9 +4,9 @@ A class of options is a dataclass, and each of its fields is an option of some k
 
     ranks: Numbers = Numbers("Only these ranks.", metavar="0-3,8", shown="all")
 
-A kind is a class: a descriptor that reads what the field is given, which is a text as people type it or a value of
-Python, and that keeps a plain value. The command line, the Python calls and the documentation are made from these
-fields. options/kinds.py has more kinds.
+A kind is a class: a descriptor that reads what is assigned to the field, either a text as people type it or a Python
+value, and keeps a plain value. The command line, the Python calls and the documentation are made from these fields.
+options/kinds.py has more kinds.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ Kept = TypeVar("Kept")
 Number = TypeVar("Number", int, int | None)
 
 DIGITS = "[0-9]{1,18}"
-"""Longer numbers do not fit into 64 bits, and Python reads no number of 4,300 digits."""
+"""Longer numbers do not fit into 64 bits, and Python does not read a number of more than 4,300 digits."""
 MOST_ELEMENTS = 10**6
-"""More elements than a list can have: more than a job has ranks."""
+"""Most elements of a list: no job has as many ranks."""
 _LONGEST_SHOWN = 200
-"""Characters of a value that an error shows."""
+"""Characters of the longest value that an error shows."""
 _MOST = 2**62
-"""Times are computed with 64 bits, from 1970 on."""
+"""Largest absolute value of an integer: times are computed from 1970 with 64 bits."""
 
 
 class Option(Generic[Given, Kept]):
-    """An option. The name, and the words of the command line, are those of the field that it is assigned to.
+    """An option, named after the field that it is assigned to, in Python and on the command line.
 
-    `metavar` stands for the value in the help. `shown` describes a
-    default of None. `flag` replaces the name of the field with dashes; `short` is one more letter. `keyword_help`
-    describes the Python keyword, if the help of the command line does not fit it.
+    `metavar` stands for the value in the help. `shown` describes a default of None. `flag` replaces the flag that is
+    made from the name of the field; `short` is a flag of one letter in addition. `keyword_help` describes the Python
+    keyword, if the help of the command line does not fit it.
     """
 
     given: Any = str
     """The type of values that Python calls accept, besides None if that is the default."""
     unset: ClassVar[Any] = None
-    """The default if the field names none."""
+    """The default value if the field sets none."""
     repeats: ClassVar[bool] = False
-    """Whether the option is typed once for each element."""
+    """Whether users type the option once for each element."""
     wanted = ""
-    """What an error asks for if a value has another type."""
+    """What an error asks for if a value has a wrong type."""
 
     def __init__(
         self,
@@ -71,18 +71,18 @@ class Option(Generic[Given, Kept]):
         self.flag = self.flag or f"--{name.replace('_', '-')}"
 
     def __get__(self, instance: object, owner: type | None = None) -> Kept:
-        """Return the value of an instance, or of a class the default: dataclasses ask for it."""
+        """Return the value of an instance, or the default for a class, as dataclasses expect."""
         return self.default if instance is None else instance.__dict__[self.name]
 
     def __set__(self, instance: object, value: Given) -> None:
-        """Read and keep a value. Raises UsageError that names the parameter, and AttributeError for a change."""
+        """Read and keep a value. Raises UsageError with the parameter, and AttributeError if a value is set already."""
         if self.name in instance.__dict__:
             raise AttributeError(f"{self.name} cannot be changed; make other options with dataclasses.replace")
         is_unset = value is None and self.default is None
         instance.__dict__[self.name] = None if is_unset else self.read(value, self.name)
 
     def read(self, value: Any, name: str) -> Any:
-        """Return the value to keep for a given one. Raises UsageError that names the parameter and what to write."""
+        """Return the value to keep for a given value. Raises UsageError with the parameter and what to write."""
         try:
             return self.check(self.parse(value) if isinstance(value, str) else value)
         except TypeError:
@@ -94,21 +94,21 @@ class Option(Generic[Given, Kept]):
         raise UsageError(error.message, parameter=name, value=shown)
 
     def parse(self, text: str) -> Any:
-        """Return the value that a text stands for. Raises UsageError."""
+        """Return the value that a text stands for. Raises UsageError for a wrong text."""
         return text
 
     def check(self, value: Any) -> Any:
-        """Return a value as plain types. Raises TypeError for another type, and UsageError for a wrong value."""
+        """Return a value as plain types. Raises TypeError for a wrong type, and UsageError for a wrong value."""
         raise NotImplementedError
 
     def spell(self, value: Any) -> list[str]:
-        """Return a value as people type it, once for each time; an empty text for a flag."""
+        """Return the texts that people type for a value, one for each use of the option; an empty text for a flag."""
         return [str(value)]
 
     def complete(self, start: str) -> list[str]:
-        """Return the values that begin with a text: of a metavar like auto|utc|FILE the words that are not capitals.
+        """Return the values that start with a text: the lower-case words of a metavar such as auto|utc|FILE.
 
-        Shells themselves complete names of files.
+        Shells complete file names themselves.
         """
         words = self.metavar.split("|") if "|" in self.metavar else []
         return [word for word in words if re.fullmatch("[a-z]+", word) and word.startswith(start)]
@@ -125,7 +125,7 @@ def list_options(options: type[object]) -> dict[str, Option[Any, Any]]:
 
 
 class Flag(Option[bool, bool]):
-    """True or False. On the command line it has no value: it turns the default around."""
+    """True or False. On the command line it has no value: it inverts the default."""
 
     given = bool
     unset = False
@@ -141,7 +141,7 @@ class Flag(Option[bool, bool]):
 
 
 class Text(Option[str, str]):
-    """A text; an empty one is no choice."""
+    """A text; an empty text means no choice."""
 
     unset = ""
     wanted = "a text; '' is no choice"
@@ -153,7 +153,7 @@ class Text(Option[str, str]):
 
 
 class Integer(Option[Number | str, Number]):
-    """An integer of Python or numpy, or its digits."""
+    """An integer of Python or numpy, or a text of its digits."""
 
     given = int | str
     wanted = "an integer"
@@ -175,7 +175,7 @@ class Integer(Option[Number | str, Number]):
 
 
 class ListOption(Option[Given, Kept]):
-    """A list. Errors show the elements of an iterator, which is read only once."""
+    """A list. An iterator is read only once, so that errors can show its elements."""
 
     def __set__(self, instance: object, value: Given) -> None:
         elements: Any = list(islice(value, MOST_ELEMENTS + 1)) if isinstance(value, Iterator) else value
@@ -183,7 +183,7 @@ class ListOption(Option[Given, Kept]):
 
 
 class Words(ListOption[str | Iterable[str] | None, tuple[str, ...] | None]):
-    """A list of texts, typed one by one."""
+    """A list of texts, each typed with an option of its own."""
 
     given = str | Iterable[str]
     repeats = True
@@ -203,7 +203,7 @@ class Words(ListOption[str | Iterable[str] | None, tuple[str, ...] | None]):
 
 
 def to_integer(value: Any) -> int:
-    """Return an integer of Python or numpy as one of Python. Raises TypeError for others, and for bool."""
+    """Return an integer of Python or numpy as a Python integer. Raises TypeError for other types, and for bool."""
     if isinstance(value, bool):
         raise TypeError
     number = index(value)
@@ -213,7 +213,7 @@ def to_integer(value: Any) -> int:
 
 
 def list_elements(value: Any) -> list[Any]:
-    """Return the elements of a list. Raises TypeError for what is not one."""
+    """Return the elements of a list. Raises TypeError for anything else."""
     if isinstance(value, str | bytes):
         raise TypeError
     elements = list(islice(value, MOST_ELEMENTS + 1))

@@ -1,13 +1,13 @@
-"""Aligned tables of text, as all commands print them."""
+"""Formats aligned tables of text for all commands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 _SHORTEST = 12
-"""Characters that a text column keeps in the narrowest table."""
+"""Fewest characters of a text column, unless the caller sets another number."""
 _TRIES = 4
-"""How often names that are equal when cut are cut elsewhere: of more than two, some differ further on than others."""
+"""How often names that are equal when cut are cut elsewhere: in a group of names, some differ later than others."""
 
 
 def format_table(
@@ -21,12 +21,12 @@ def format_table(
     gap: str = "  ",
     indent: int = 0,
 ) -> list[str]:
-    """Return one line per row, titles first: the first `texts` columns to the left, the others to the right.
+    """Return one line for each row, titles first: the first `texts` columns align left, the others right.
 
-    `text_last`: the last column stands to the left as well, unpadded. `width`: columns of the terminal; a wider table
-    cuts its text columns as `cut_names` does, the widest first, down to `shortest` characters. `keep_distinct`: but
-    never so far that two different names become the same if cut in the middle. `gap` stands between columns, `indent`
-    blanks before each line.
+    `text_last`: the last column aligns left as well, without padding. `width`: columns of the terminal. In a wider
+    table, text columns are cut as by `cut_names`, the widest first, down to `shortest` characters; with `keep_distinct`
+    never so far that two different names become equal when cut in the middle. `gap` separates columns, and `indent`
+    blanks precede each line.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if width is not None:
@@ -42,11 +42,11 @@ def format_table(
 
 
 def cut_names(names: Sequence[str], width: int) -> list[str]:
-    """Return names of at most `width` characters: cut in the middle, or else where those that would be equal differ."""
+    """Return names of at most `width` characters: cut in the middle, or elsewhere if names would become equal."""
     short = {name: cut_middle(name, width) for name in names}
     for _ in range(_TRIES):
         for group in _group_equal(short):
-            low, high = min(group), max(group)  # these two differ first
+            low, high = min(group), max(group)  # no two names of the group differ earlier
             differ_at = next((i for i, pair in enumerate(zip(low, high, strict=False)) if pair[0] != pair[1]), len(low))
             short |= {name: _cut_before(name, width, differ_at) for name in group}
     return [short[name] for name in names]
@@ -61,7 +61,7 @@ def _group_equal(short: Mapping[str, str]) -> list[list[str]]:
 
 
 def _cut_before(text: str, width: int, position: int) -> str:
-    """Return a text of at most `width` characters with those from a position on, as many as fit, and its begin."""
+    """Return a text of at most `width` characters: its start, and as much as fits from a position on."""
     if len(text) <= width:
         return text
     head = max(0, (width - 4) // 2)
@@ -71,7 +71,7 @@ def _cut_before(text: str, width: int, position: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """Return a text of at most `width` characters, without its middle: names often differ at their end."""
+    """Return a text of at most `width` characters by cutting its middle: names often differ at their end."""
     if len(text) <= width:
         return text
     head = (width - 2) // 2
@@ -89,7 +89,7 @@ def _align(row: Sequence[str], widths: Sequence[int], texts: int, text_last: boo
 
 
 def _narrow(widths: list[int], narrowest: Sequence[int], available: int) -> None:
-    """Narrow the first columns until the table fits, or until none can be narrower."""
+    """Narrow the first columns until the table fits, or until none of them can be narrower."""
     while sum(widths) > available:
         widest = max(range(len(narrowest)), key=lambda column: widths[column] - narrowest[column])
         if widths[widest] <= narrowest[widest]:
@@ -98,7 +98,7 @@ def _narrow(widths: list[int], narrowest: Sequence[int], available: int) -> None
 
 
 def _find_narrowest(names: Sequence[str]) -> int:
-    """Return the least width, from 12 on, at which names that differ still do."""
+    """Return the least width, at least _SHORTEST, at which different names stay different."""
     longest, different = max(map(len, names)), len(set(names))
     widths = range(min(_SHORTEST, longest), longest)
     return next((width for width in widths if len({cut_middle(name, width) for name in names}) == different), longest)

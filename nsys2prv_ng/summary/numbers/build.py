@@ -1,4 +1,4 @@
-"""Builds dataclasses from the dicts that `dataclasses.asdict` made of them and JSON gave back."""
+"""Builds dataclasses from dicts that `dataclasses.asdict` made and that were read back from JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
-    """Return an instance with these values, whose lists, tuples, dicts and dataclasses are built likewise.
+    """Return an instance with these values; lists, tuples, dicts and dataclasses in it are built in the same way.
 
-    Keys that the class does not have are ignored, so that later versions may add some. Raises ValueError for a value of
-    another type and for a field without a value.
+    Keys that are not fields of the class are ignored, so that later versions may add keys. Raises ValueError for a
+    value of a wrong type and for a field without a value.
     """
     hints = get_type_hints(cls)
     arguments = {}

@@ -1,8 +1,8 @@
-"""The efficiencies of POP and TALP for a job and the pace of its steps, for programs and for the text.
+"""The efficiencies of POP and TALP for a job, and the numbers of its steps, for programs and for the text.
 
-Efficiencies are numbers from 0 to 1; where nothing is useful they are 0. Those of a tree multiply to the last bit, in
-the order in which they are declared: `parallel` is the product of the floats. From the exact ratio of the times it
-differs by a few units in the last place at most. The trees of host and device are not to be multiplied.
+Efficiencies are numbers from 0 to 1; they are 0 if nothing is useful. The factors of a tree multiply to the last bit,
+in the order in which they are declared: `parallel` is the product of the floats. It differs from the exact ratio of the
+times by a few units in the last place at most. Do not multiply the trees of host and device with each other.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 class DeviceEfficiency:
     """Efficiencies of GPUs: parallel = load_balance x communication x orchestration.
 
-    With U the useful time of a GPU, A its useful time and its communication and copies that do not overlap with it, and
-    T the window: mean U / max U, max U / max A, max A / T. The two maxima may be those of different GPUs. Graphs in
-    which NCCL may be (`whole_graph_ns`) are communication.
+    U is the useful time of a GPU. A is U plus the communication and copies that do not overlap with it. T is the
+    window. The three factors are mean U / max U, max U / max A and max A / T. The two maxima may come from different
+    GPUs. Graphs that may contain NCCL (`whole_graph_ns`) count as communication.
     """
 
     parallel: float
@@ -29,10 +29,10 @@ class DeviceEfficiency:
 class HostEfficiency:
     """Efficiencies of main threads: parallel = mpi_parallel x offload.
 
-    With O the time of a thread outside of MPI and U that outside of MPI and CUDA: mpi_load_balance = mean O / max O,
-    mpi_communication = max O / T, mpi_parallel is their product, and offload = sum of U / sum of O. With N the largest
-    mean O of the threads of one node: mpi_balance_in_nodes = N / max O and mpi_balance_of_nodes = mean O / N, whose
-    product is mpi_load_balance (TALP, perf_metrics.c).
+    O is the time of a thread outside MPI, U its time outside MPI and CUDA, and T the window. Then mpi_load_balance =
+    mean O / max O, mpi_communication = max O / T, mpi_parallel is their product, and offload = sum of U / sum of O.
+    N is the largest mean O of the threads of one node. Then mpi_balance_in_nodes = N / max O and mpi_balance_of_nodes =
+    mean O / N; their product is mpi_load_balance (TALP, perf_metrics.c).
     """
 
     parallel: float
@@ -46,7 +46,7 @@ class HostEfficiency:
 
 @dataclass(frozen=True, kw_only=True)
 class EfficiencyTrees:
-    """Efficiencies in one convention; None where there are no GPUs, or no main threads. The host has no convention."""
+    """Efficiencies in one convention; None without GPUs, or main threads. Conventions do not affect the host."""
 
     device: DeviceEfficiency | None
     host: HostEfficiency | None
@@ -54,7 +54,7 @@ class EfficiencyTrees:
 
 @dataclass(frozen=True, kw_only=True)
 class IdleInRange:
-    """Time in which GPUs were idle while the thread that launched next was in an NVTX range ("": in none)."""
+    """Time in which GPUs were idle while the thread that launched next was in an NVTX range ("": in no range)."""
 
     range: str
     ns: int
@@ -64,12 +64,13 @@ class IdleInRange:
 class Losses:
     """Time of all GPUs in a window, as parts that add up to the window times the GPUs.
 
-    `compute_ns` is the only part that is certain to be useful in both conventions. `whole_graph_ns` is of CUDA graphs
-    that were traced as a whole, while no other kernel computes: compute or communication. `waiting_ns`, `moving_ns` and
-    `not_split_ns` is communication while nothing computes, `memory_ns` copies and sets while no kernel runs. Then a GPU
-    is idle between operations: the thread that launches next is late (`host_ns`), the operation was launched before
-    (`queued_ns`), it is a node of a CUDA graph (`graph_ns`), no launch is recorded (`unknown_ns`), or the gap goes on
-    after the chosen time (`cut_ns`).
+    Only `compute_ns` is certain to be useful in both conventions. `whole_graph_ns` is time in CUDA graphs that were
+    traced as a whole, while no other kernel computes: compute or communication. `waiting_ns`, `moving_ns` and
+    `not_split_ns` are communication while nothing computes. `memory_ns` is copies and sets while no kernel runs.
+
+    The other parts are idle time. Between operations, the thread that launches the next one is late (`host_ns`), the
+    next operation was already launched (`queued_ns`), it is a node of a CUDA graph (`graph_ns`), its launch is not
+    recorded (`unknown_ns`), or the gap goes on after the chosen time (`cut_ns`).
     """
 
     devices: int
@@ -90,39 +91,40 @@ class Losses:
     not_captured_ns: int
     """While no report with operations of the GPU was captured."""
     outside_ns: int
-    """After the own ranges of the GPU's tasks, which are shorter than the longest of any task."""
+    """After the ranges of the GPU's tasks, if they are shorter than the longest range of any task."""
     idle_by_range: list[IdleInRange] = field(default_factory=list)
-    """`host_ns` by range; for steps and ranges empty."""
+    """`host_ns` by range; empty for steps and ranges."""
     compute_by_class: dict[str, int] = field(default_factory=dict)
-    """`compute_ns` by kernel class, to which it adds up: most time first, then by name.
+    """Parts of `compute_ns` by kernel class, the longest time first, then by name.
 
-    Of kernels that run at a time on a GPU, that counts which began first; of several that began first, the longest.
-    Graphs that were traced as a whole are a class, if no NCCL can be in them. "not selected": kernels that the user
-    did not choose. Empty in summaries of versions without it.
+    While kernels overlap on a GPU, the earliest counts; on a tie, the longest. Graphs that were traced as a whole are a
+    class of their own, if they cannot contain NCCL. "not selected": kernels that the user did not choose. Empty in
+    summaries of older versions.
     """
     whole_graph_ns: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowEfficiency:
-    """Efficiencies in windows of `window_ns` each, in both conventions on what kernels of NCCL are."""
+    """Efficiencies in windows of `window_ns` each, in both conventions on what NCCL kernels are."""
 
     window_ns: int
     threads: int
-    """Main threads that count: those of processes with events of GPUs, MPI or NCCL."""
+    """The number of main threads of processes with GPU, MPI or NCCL events."""
     nccl_as_communication: EfficiencyTrees
     """As in BasicAnalysis."""
     nccl_as_useful: EfficiencyTrees
     """As in TALP."""
     losses: Losses | None
-    """None where there are no GPUs."""
+    """None without GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepEfficiency(WindowEfficiency):
-    """Efficiencies in one step: each rank's own range counts, and the window is the longest of any task or GPU.
+    """Efficiencies in one step: for each rank its range of the step counts.
 
-    The range of a GPU is that of its tasks together: where tasks share it, the window is longer than any range of them.
+    The window is the longest range of any task or GPU. The range of a GPU spans the ranges of all its tasks. So if
+    tasks share a GPU, the window may be longer than any range of a task.
     """
 
     number: int = 0
@@ -130,39 +132,39 @@ class StepEfficiency(WindowEfficiency):
 
 @dataclass(frozen=True, kw_only=True)
 class RangeEfficiency(WindowEfficiency):
-    """Efficiencies in an NVTX range that repeats: each rank's own ranges count, and the window is the longest sum."""
+    """Efficiencies in an NVTX range that repeats: for each rank its ranges count; the window is their longest sum."""
 
     domain: str = ""
     name: str = ""
     occurrences: int = 0
-    """How often it counts, over all tasks."""
+    """How often the range occurs, over all tasks."""
     tasks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class EfficiencyNumbers(WindowEfficiency):
-    """Efficiencies of a job in the chosen time; without one, from the first begin of a capture to the last end."""
+    """Efficiencies of a job in the chosen time; without one, from the first start of a capture to the last end."""
 
     windows_ns: list[tuple[int, int]] = field(default_factory=list)
-    """Begin and end of each window, from time 0 of the trace."""
+    """Start and end of each window, from time 0 of the trace."""
     is_chosen: bool = False
     """Whether the user chose the time; otherwise it is the capture."""
     in_steps: WindowEfficiency | None = None
-    """The same from the first begin of a step to the last end of one, without the warm-up; None without steps."""
+    """The same from the start of the first step after the warm-up to the end of the last; None without steps."""
     steps_ns: tuple[int, int] | None = None
-    """Begin of the first step of these and end of the last one, from time 0 of the trace."""
+    """Start of the first of these steps and end of the last, from time 0 of the trace."""
     in_work: WindowEfficiency | None = None
     """The same in the time in which GPUs work; None with steps, with a chosen time, or above half of the capture."""
     work_ns: tuple[int, int] | None = None
-    """Begin of the first operation of a GPU and end of the last one, from time 0 of the trace; None as `in_work`."""
+    """Start of the first GPU operation and end of the last, from time 0 of the trace; None if `in_work` is None."""
     steps: list[StepEfficiency] = field(default_factory=list)
     ranges: list[RangeEfficiency] = field(default_factory=list)
-    """Those with most time first, at most 100."""
+    """The longest time first, at most 100 ranges."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepOfRank:
-    """Steps of a task: their median time, and that without the time in which its thread waits for other ranks."""
+    """Steps of a task: their median time, with and without the time in which its thread waits for other ranks."""
 
     rank: int | None
     task: str
@@ -172,14 +174,14 @@ class StepOfRank:
 
 @dataclass(frozen=True, kw_only=True)
 class StepNumbers:
-    """The steps of a program, without its warm-up. A step takes as long as the longest range of any task."""
+    """The steps of a program after its warm-up. A step takes as long as its longest range on any task."""
 
     name: str
     count: int
     warmup: int
-    """Steps before these, which do not count."""
+    """The number of warm-up steps before these, which do not count."""
     first: int
-    """Number of the first of them."""
+    """Number of the first step."""
     last: int
     median_ns: int
     min_ns: int
@@ -189,10 +191,10 @@ class StepNumbers:
     slowest: int
     """Number of the slowest step."""
     drift: float | None
-    """Median of the differences of each step of the later half from each of the earlier one, / median of all steps.
+    """Median difference between each step of the later half and each step of the earlier half / median of all steps.
 
     None for less than two steps.
     """
     ranks: list[StepOfRank]
     turns_ns: tuple[int, int] | None = None
-    """Medians of short and of long steps, if these take turns."""
+    """Medians of short and of long steps, if they alternate."""

@@ -1,4 +1,4 @@
-"""Facts on the reports of a job that decide with what it can be compared."""
+"""Facts about the reports of a job, which decide what it can be compared with."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class JobFacts:
-    """What the reports of a job are and hold. All but `graphs` is of all of them, whatever the user chose."""
+    """What the reports of a job are and contain. All but `graphs` describe all reports, whatever the user chose."""
 
     nsys_versions: list[str]
-    """Those that made the exports."""
+    """The versions that exported the reports."""
     schema_versions: list[str]
     programs: list[str]
     """Names of the executables of the tasks, without their folders."""
     sources: dict[str, int]
-    """By source with any event: the number of reports that have one."""
+    """The number of reports with events of a source, by source."""
     graphs: list[str]
-    """How CUDA graphs were traced, "by node" and "as a whole"; empty where the chosen reports and time show none."""
+    """How CUDA graphs were traced, "by node" and "as a whole"; empty if the chosen reports and time show no graphs."""
     lost_data_messages: int
-    """Messages of nsys that data is missing for certain."""
+    """Messages in which nsys reports for certain that data is missing."""
     lacks_ranks: bool
     """Whether some rank of the job has no report."""
     captures: list[str]
     """A fingerprint of each capture: the same for all exports of one."""
     begin_utc_ns: int | None = None
-    """UTC of the first event of the chosen ranks, whatever time the user chose; None if older versions did not say."""
+    """UTC of the first event of the chosen ranks, whatever time the user chose; None in summaries of older versions."""

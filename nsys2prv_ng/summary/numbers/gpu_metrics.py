@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class GpuMetricNumbers:
-    """A metric of a physical GPU in the chosen time: its mean, weighted by how long each sample holds.
+    """A metric of a physical GPU in the chosen time: its mean, weighted by how long each sample is in force.
 
     analysis/gpus/metrics.py defines how long that is. Numbers are in `unit`, as in the trace.
     """
@@ -15,10 +15,10 @@ class GpuMetricNumbers:
     node: str
     gpu: int
     ranks: list[int]
-    """Those that used the GPU."""
+    """The ranks that used the GPU."""
     metric: str
     unit: str
-    """Empty where the name of the metric has none."""
+    """Empty if the name of the metric has no unit."""
     mean: float
     min: float
     max: float

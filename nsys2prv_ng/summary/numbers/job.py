@@ -1,7 +1,7 @@
 """The numbers of a job, for programs and for the text. Times are ns, sizes bytes, both integers.
 
-The fields are the keys of the JSON that `nsys2prv-ng summary --json` prints. Programs rely on them: a key that changes,
-or its meaning, needs another SUMMARY_VERSION.
+The fields are the keys of the JSON that `nsys2prv-ng summary --json` prints. Programs rely on them: to change a key, or
+its meaning, increase SUMMARY_VERSION.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class GpuNumbers:
     longest_gap_at_ns: int | None
     """Its start, from time 0 of the trace."""
     idle_causes: list[Cause] | None
-    """None where the reports do not hold what it takes to find them."""
+    """None if the reports lack the events that show them."""
     peak_memory_bytes: int | None
-    """Memory in use by the processes of the reports; None where these do not record it."""
+    """Memory in use by the processes of the reports; None if the reports do not record it."""
     peak_memory_at_ns: int | None
     whole_graph_ns: int = 0
-    """CUDA graphs that were traced as a whole and may hold kernels of NCCL; not in `compute_ns`."""
+    """CUDA graphs that were traced as a whole and may contain NCCL kernels; not in `compute_ns`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class RangeOfTask:
     waiting_ns: int = 0
     """Time in it in which its thread waited for other ranks."""
     gpu_waiting_ns: int = 0
-    """The same, and the time in which the GPU of the task did nothing but wait for them while the thread went on."""
+    """The same, plus the time in which the GPU of the task only waited for other ranks while the thread went on."""
     unsplit_ns: int = 0
     """More time in it that may have been waiting: see summary/compute/range_waits.py."""
 
@@ -101,7 +101,7 @@ class RangeOfTask:
 
     @property
     def least_needed_mean_ns(self) -> float:
-        """Mean without all that may be waiting."""
+        """Mean without all time that is or may be waiting."""
         return max(0, self.total_ns - self.gpu_waiting_ns - self.unsplit_ns) / self.count
 
 
@@ -114,7 +114,7 @@ class RepeatedRange:
     depth: int
     tasks: list[RangeOfTask]
     slowest_task: str | None = None
-    """The task that takes longest without waiting for others, as far as that is certain; else None."""
+    """The task that takes longest without waiting for others; None if that is not certain."""
 
     @property
     def count(self) -> int:
@@ -126,7 +126,7 @@ class RepeatedRange:
 
     @property
     def spread_ns(self) -> float:
-        """Largest mean of a task without waiting minus the smallest."""
+        """Largest mean of a task without waiting less the smallest."""
         means = [task.own_mean_ns for task in self.tasks]
         return max(means) - min(means)
 
@@ -142,16 +142,16 @@ class KernelNumbers:
     min_ns: int
     max_ns: int
     busiest_task: str = ""
-    """The task that has most of their time; empty in summaries of versions that did not look for it."""
+    """The task with most of their time; empty in summaries of older versions."""
     busiest_ns: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryKindNumbers:
-    """Copies or sets of one operation between two kinds of memory, such as Pageable and Device; the sums as in it."""
+    """Copies or sets of one operation between two kinds of memory, such as Pageable and Device."""
 
     source: str
-    """Empty for sets, and where the reports do not say it."""
+    """Empty for sets, and if it is not recorded."""
     destination: str
     count: int
     bytes: int
@@ -169,7 +169,7 @@ class MemoryOperationNumbers:
     total_ns: int
     rated_ns: int
     by_memory: list[MemoryKindNumbers] = field(default_factory=list)
-    """Its parts by kind of memory; empty in summaries of versions that did not look for them."""
+    """Its parts by kind of memory; empty in summaries of older versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,9 +190,9 @@ class NcclNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class MpiNumbers:
-    """One MPI call over all ranks. The bytes are None where no call recorded a size.
+    """One MPI call over all ranks. The bytes are None if no call recorded a size.
 
-    The bytes moved in `rated_ns`: the time of calls that record a size and that no window cut. It is 0 for calls that
+    They moved in `rated_ns`: the time of the calls that record a size and that no window cut. It is 0 for calls that
     return before anything has moved.
     """
 
@@ -207,7 +207,7 @@ class MpiNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSummary:
-    """The first numbers of a job, as `summarize` returns them and `nsys2prv-ng summary` prints them."""
+    """The summary of a job, as `summarize` returns it and `nsys2prv-ng summary` prints it."""
 
     reports: int
     nodes: int
@@ -226,27 +226,27 @@ class JobSummary:
     nccl: list[NcclNumbers]
     mpi: list[MpiNumbers]
     absent: list[str]
-    """What the reports hold nothing of, or the chosen part of them."""
+    """What the reports, or the chosen part of them, do not contain."""
     chosen: list[str] = field(default_factory=list)
     """What the user restricted: time, ranks, GPUs."""
     skipped: list[SkippedReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     waits: WaitNumbers | None = None
-    """None where no operation goes over ranks, and in summaries of versions that did not look for waits."""
+    """None if no operation is over ranks, and in summaries of older versions."""
     critical_path: PathNumbers | None = None
-    """None where the reports show neither calls nor operations, and where nothing is derived."""
+    """None if the reports show neither calls nor operations, and if nothing is derived."""
 
     efficiency: EfficiencyNumbers | None = None
-    """None where the reports have neither GPUs nor main threads."""
+    """None if the reports have neither GPUs nor main threads."""
     steps: StepNumbers | None = None
-    """None where no steps of the program were found."""
+    """None if no steps of the program were found."""
     facts: JobFacts | None = None
-    """None in summaries of versions that did not collect them."""
+    """None in summaries of older versions."""
     gpu_time_ns: tuple[int, int] | None = None
-    """Begin of the first and end of the last operation of any GPU, from time 0 of the trace. None without any, and in
-    summaries of versions that did not look for them."""
+    """Start of the first and end of the last operation of any GPU, from time 0 of the trace. None without operations,
+    and in summaries of older versions."""
     gpu_metrics: list[GpuMetricNumbers] = field(default_factory=list)
-    """By GPU, then by metric and unit; empty where nsys sampled none, and in summaries of versions without them."""
+    """By GPU, then by metric and unit; empty if nsys sampled none, and in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:
@@ -259,19 +259,19 @@ class JobSummary:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> JobSummary:
-        """Return the summary that `to_dict` made these fields of. Raises ValueError for anything else."""
+        """Return the summary from which `to_dict` made these fields. Raises ValueError for anything else."""
         version = fields.get("version")
         if version != SUMMARY_VERSION:
             raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {version})")
         return build_dataclass(cls, fields)
 
     def save(self, path: str | Path) -> None:
-        """Write the summary as JSON. Raises TranslationError where the file cannot be written."""
+        """Write the summary as JSON. Raises TranslationError if the file cannot be written."""
         write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
 
     def save_talp(self, folder: str | Path) -> Path:
         """Write the efficiencies for TALP-Pages into a folder; return the file. Raises TranslationError."""
-        # The same for every choice of time: one run keeps its name.
+        # The start is the same for every choice of time, so that one run keeps its file name.
         known = None if self.facts is None else self.facts.begin_utc_ns
         return write_talp(self.efficiency, self.start_utc_ns if known is None else known, folder)
 

@@ -1,4 +1,4 @@
-"""Rows on late tasks: what made them late, by reason and NVTX range, and the main reason of each."""
+"""Groups what made tasks late by reason and NVTX range, and finds the main reason of each task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
 
 
 class LateRow(NamedTuple):
-    """One task, reason and NVTX range: what others waited for longest in it, how often, and how long (ns)."""
+    """One task, reason and NVTX range: what cost others most in it, how often, and how long (ns) they waited."""
 
     rank: int | None
     task: str
@@ -21,26 +21,26 @@ class LateRow(NamedTuple):
     what: str
     """The call of the late thread, or the operation that ended late; empty for none."""
     what_ns: int
-    """The part of `ns` that is due to it."""
+    """The part of `ns` that `what` cost."""
     origins: list[str]
-    """Tasks that delayed it, by name; those that cost most first."""
+    """Names of the tasks that delayed this one, the most expensive first."""
     times: int
-    """Late kernels and calls of which this is the main reason."""
+    """Number of late kernels and calls whose main reason this is."""
     ns: int
 
     @property
     def range_label(self) -> str:
-        """The range for a column; on the host, where there is none, that it is none."""
+        """The range for a column; without one, NO_RANGE if the host was late."""
         return self.range or (NO_RANGE if self.reason in ON_HOST else "-")
 
     @property
     def what_label(self) -> str:
-        """The call or operation for a column; on the host, where there is none, that it is own code."""
+        """The call or operation for a column; without one, NO_CALL if the host was late."""
         return self.what or (NO_CALL if self.reason in ON_HOST else "-")
 
 
 class MainReason(NamedTuple):
-    """The reason of a task for which others waited longest: that time (ns), and its largest row."""
+    """The reason that cost others most for one task: the cost (ns), and the row with most of it."""
 
     reason: str
     ns: int
@@ -48,14 +48,14 @@ class MainReason(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What made the task late, for a column: on the host the range, else the call; the operation on the GPU."""
+        """What made the task late, for a column: for the host the range, else the call; for a GPU the operation."""
         if self.reason in ON_HOST:
             return self.row.range or self.row.what or NO_CALL
         return self.row.what or f"({self.reason})"
 
 
 class Straggler(NamedTuple):
-    """A task, the time of all tasks that others waited for it (ns), and why; None if nobody waited for it."""
+    """A task, the total time (ns) that others waited for it, and why; None if nobody waited for it."""
 
     rank: RankWaits
     ns: int
@@ -63,14 +63,14 @@ class Straggler(NamedTuple):
 
 
 def list_stragglers(waits: WaitNumbers) -> list[Straggler]:
-    """Return all tasks, those first for which the others waited longest in NCCL and in MPI."""
+    """Return all tasks, by how long others waited for them in NCCL and MPI, the longest first."""
     main = find_main_reasons(group_costs(waits.costs, waits.culprits))
     rows = [Straggler(rank, rank.all_caused_ns, main.get(rank.task)) for rank in waits.ranks]
     return sorted(rows, key=lambda row: -row.ns)
 
 
 def group_costs(costs: Sequence[LateCost], culprits: Sequence[Culprit]) -> list[LateRow]:
-    """Return the rows of all tasks, the longest waiting first."""
+    """Return the rows of all tasks, the most expensive first."""
     parts: dict[tuple[str, str, str], list[LateCost]] = defaultdict(list)
     for cost in costs:
         parts[cost.task, cost.reason, cost.range].append(cost)

@@ -16,27 +16,27 @@ class PathOfRank:
 
 @dataclass(frozen=True, kw_only=True)
 class PathPart:
-    """Time of the critical path in one thing: a class, and the name of the operation or call ("": host code).
+    """Time of the critical path in one class and one operation or call ("": host code).
 
-    `range` is the innermost NVTX range of the host thread; "" for operations, and outside of all ranges.
+    `range` is the innermost NVTX range of the host thread; "" for operations, and outside all ranges.
     """
 
     path_class: str
     name: str
     range: str
     count: int
-    """Operations and calls; stretches of host code."""
+    """The number of operations, calls, or stretches of host code."""
     ns: int
     ranks: list[PathOfRank]
-    """The tasks on which the path was in it, with most time first."""
+    """The tasks with this part of the path, the longest time first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PathName:
     """Operations of one name on the critical path, and their imbalance (CriticalPath.pattern of Scalasca 2.5).
 
-    `imbalance_ns`: time on the path less the mean time of such operations over the GPUs, 0 if that is more. It is what
-    would be won if all GPUs had the mean.
+    `imbalance_ns`: time on the path less the mean time of such operations over the GPUs, at least 0. It is the time
+    that the job would gain if all GPUs took the mean time.
     """
 
     path_class: str
@@ -48,7 +48,7 @@ class PathName:
 
 @dataclass(frozen=True, kw_only=True)
 class PathRange:
-    """Time of the critical path in one NVTX range, or outside of all ("")."""
+    """Time of the critical path in one NVTX range, or outside all ranges ("")."""
 
     range: str
     ns: int
@@ -56,7 +56,7 @@ class PathRange:
 
 @dataclass(frozen=True, kw_only=True)
 class PathStep:
-    """A step of the program on the critical path: its time and the classes of that."""
+    """A step of the program on the critical path: its time, and its time by class."""
 
     number: int
     ns: int
@@ -67,14 +67,14 @@ class PathStep:
 class PathNumbers:
     """The critical path: what must get faster for the job to get faster. All times add up to `window_ns`.
 
-    What a class or a name has on the path is a bound of what the job can gain by it: another path may then be longer.
+    The time of a class or a name on the path bounds what the job can gain by it: another path may then be longer.
     """
 
     window_ns: int
     windows_ns: list[tuple[int, int]]
-    """Begin and end of each window, from time 0 of the trace."""
+    """Start and end of each window, from time 0 of the trace."""
     step_name: str | None
-    """NVTX range of the steps in the window; None where the user chose the time, or no steps were found."""
+    """NVTX range of the steps in the window; None if the user chose the time, or no steps were found."""
     steps: list[PathStep]
     classes: dict[str, int]
     ranks: list[PathOfRank]
@@ -84,6 +84,6 @@ class PathNumbers:
     switches: int
     """How often the path changes tasks."""
     followed: int
-    """Waits for other ranks, within kernels of NCCL, that the path follows to the last one."""
+    """Waits for other ranks, within NCCL kernels, that the path follows to the last rank."""
     unsure: int
-    """How many of these follow the rank that seems to be the last, within the uncertainty of the clocks."""
+    """How many of these waits follow a rank that may not be the last, within the uncertainty of the clocks."""

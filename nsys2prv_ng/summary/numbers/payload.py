@@ -1,4 +1,4 @@
-"""Describes what is not known without the payload of NCCL calls."""
+"""Describes what is not known if NCCL calls lack payload."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nsys2prv_ng.text.formatting import count_noun
 
 
 def describe_missing_payload(waits: WaitNumbers | None, reports: int) -> list[str]:
-    """Return what is not known if some of the reports lack payload, and the remedy; nothing if none does."""
+    """Return what is not known if some of the reports lack payload, and the remedy; [] if no report does."""
     if waits is None or not waits.reports_without_payload:
         return []
     remedy = waits.payload_remedy or describe_payload_remedy([])

@@ -1,7 +1,7 @@
-"""What a page draws of a job, and no table of a summary holds: quantities over time, by row. Times are ns.
+"""What a page draws of a job in addition to the tables of a summary: quantities over time, by row. Times are ns.
 
-Times count from the first record of all time, as the option `time` takes them. Rows are GPUs or tasks, in the order of
-the trace; names in them come from reports. Of what is not known, values are NaN, and bytes 0.
+Times count from the first record of all time, as in the option `time`. Rows are GPUs or tasks, in the order of the
+trace; their names come from reports. What is not known is NaN in floats, and 0 in bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class HeatMap:
     """A quantity over time: its mean, sum or maximum in each of b bins of equal length, for each of r rows."""
 
     key: str
-    """Names it: "busy", "computing", "whole_graph", "moving", "waiting", "not_split", "lateness", "sm", "dram" or
+    """One of "busy", "computing", "whole_graph", "moving", "waiting", "not_split", "lateness", "sm", "dram" and
     "memory"."""
     title: str
     about: str
@@ -26,16 +26,16 @@ class HeatMap:
     """"%", "ns", "B" or the unit of a metric."""
     rows: list[str]
     values: FloatArray
-    """(r, b); NaN where nothing is known."""
+    """(r, b); NaN if nothing is known."""
     highest: float | None = None
-    """Top of the scale, where it is fixed: 100 for percentages; None: the largest value."""
+    """Top of the scale: 100 for percentages; None: the largest value."""
     preset: str = ""
-    """The preset that shows the same, as `analysis/lateness`; empty where there is none."""
+    """The preset that shows the same, such as `analysis/lateness`; empty without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """A kind of what a row does at a time. `key` names its colour: see ACTIVITIES in paraver/palette.py."""
+    """A kind of activity of a row. `key` names its colour: see ACTIVITIES in paraver/palette.py."""
 
     key: str
     label: str
@@ -43,7 +43,7 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True)
 class RangeBar:
-    """An NVTX push/pop range of a main thread in the typical step, cut to it; depth 0 is the outermost there."""
+    """An NVTX push/pop range of a main thread, cut to the typical step; depth 0 is the outermost in the step."""
 
     depth: int
     begin_ns: int
@@ -58,62 +58,63 @@ class RangesOfTask:
     label: str
     bars: list[RangeBar]
     hidden: int
-    """Ranges that are not here, as they are too short or too deep to be seen."""
+    """The number of ranges that are left out because they are too short or too deep to be seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TypicalStep:
-    """One step with all rows: that whose length is nearest to the median of the steps without the warm-up.
+    """One step with all rows: the step whose length is nearest to the median of the steps after the warm-up.
 
-    Where long and short ones of these take turns, it is the median of the long ones.
-
-    Of the b bins of a row, each has the activity that has most time in it.
+    If long and short steps alternate, it is the median of the long steps. Each of the b bins of a row shows the
+    activity with most time in it.
     """
 
     name: str
-    """As the steps are named: "step 12"."""
+    """Name and number of the step: "step 12"."""
     begin_ns: int
-    """First begin of the step of any task."""
+    """Start of the step on the task that starts first."""
     end_ns: int
-    """Last end."""
+    """End of the step on the task that ends last."""
     ns: int
     """Its length on the task on which it is longest."""
     rows: list[str]
     activities: list[Activity]
     values: ByteArray
-    """(r, b): one more than the index in `activities`; 0 where nothing is known."""
+    """(r, b): one more than the index in `activities`; 0 if nothing is known."""
     ranges: list[RangesOfTask]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How long each step took on each of t tasks, for m steps with those that warm up."""
+    """How long each of m steps, warm-up steps included, took on each of t tasks."""
 
     name: str
     tasks: list[str]
     numbers: IntArray
     """Number of each step (m)."""
     warmup: int
-    """How many of the first steps warm up."""
+    """How many of the m steps are warm-up steps; they are the first."""
     ns: IntArray
     """(t, m)."""
     count: int
-    """How many steps do not warm up, drawn or not."""
+    """How many steps follow the warm-up, whether they are among the m steps or not."""
     median_ns: FloatArray
-    """Of these, on each task (t)."""
+    """Median time of these `count` steps on each task (t)."""
     least_ns: IntArray
+    """Shortest time of these steps on each task (t)."""
     most_ns: IntArray
+    """Longest time of these steps on each task (t)."""
     begin_ns: IntArray
-    """First begin of each step (m)."""
+    """First start of each step (m) on any task."""
     end_ns: IntArray
-    """Last end of each step (m)."""
+    """Last end of each step (m) on any task."""
     every: int = 1
-    """Each of these is the slowest of so many consecutive steps; 1: these are all steps."""
+    """Each of the m steps is the slowest of so many consecutive steps; 1: they are all steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelDurations:
-    """How long the kernels of one name took: counts between `edges_ns` (one more than counts), equal in logarithm."""
+    """How long the kernels of one name took: counts in bins of equal width on a logarithmic scale, n + 1 `edges_ns`."""
 
     name: str
     kernel_class: str
@@ -123,16 +124,16 @@ class KernelDurations:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeClockLine:
-    """How the clock of a node was aligned; None for what is not known."""
+    """How the clock of a node was aligned."""
 
     node: str
     reference: str
     offset_ns: float
     drift_ppm: float
     bound_ns: float | None
-    """Limit of the error against the reference, 95 times out of 100."""
+    """The error against the reference is below this limit with 95 % probability; None if it is not known."""
     operations: int
-    """Collectives and messages that were compared."""
+    """The number of collectives and messages that were compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,15 +141,15 @@ class Pictures:
     """What a page draws of a job."""
 
     begin_ns: int
-    """Begin of the first bin of all heat maps."""
+    """Start of the first bin of all heat maps."""
     end_ns: int
-    """End of the last one."""
+    """End of the last bin of all heat maps."""
     heat_maps: list[HeatMap] = field(default_factory=list)
     step: TypicalStep | None = None
-    """None where no steps were found."""
+    """None if no steps were found."""
     pace: Pace | None = None
     kernels: list[KernelDurations] = field(default_factory=list)
-    """Those with most time first."""
+    """The longest time first."""
     shift_ns: int = 0
     """Time 0 of a trace of the chosen time, from which the times of a summary count."""
     alignment: str = ""
@@ -156,5 +157,5 @@ class Pictures:
     clocks: list[NodeClockLine] = field(default_factory=list)
 
     def format_window(self, begin: int, end: int) -> str:
-        """Return a window of the summary (ns, from time 0 of its trace) as the option `time` takes it."""
+        """Return a window of the summary (ns, from time 0 of its trace) in the form of the option `time`."""
         return format_window(begin + self.shift_ns, end + self.shift_ns)

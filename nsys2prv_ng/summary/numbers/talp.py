@@ -1,8 +1,8 @@
-"""Writes the efficiencies of a job as DLB's TALP writes those that it measures, for TALP-Pages.
+"""Writes the efficiencies of a job for TALP-Pages, in the form in which DLB's TALP writes its measurements.
 
-Keys and layout are those that TALP-Pages 3.8 reads from files of DLB 3.8. Times are ns, rates are from 0 to 1; a rate
-of what a region does not have is 0, as in TALP. NCCL is useful, as in TALP. The counters of TALP are not in reports:
-`cycles` and `instructions` are the useful time, whose ratio between runs is POP's computation scalability.
+TALP-Pages 3.8 reads these keys and this layout from files of DLB 3.8. Times are ns, and rates are from 0 to 1. A rate
+that does not apply to a region is 0, and NCCL is useful, both as in TALP. Reports do not contain TALP's counters:
+`cycles` and `instructions` are the useful time instead. Its ratio between runs is POP's computation scalability.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from nsys2prv_ng.summary.numbers.efficiency import (
 from nsys2prv_ng.version import __version__
 
 GLOBAL, STEPS = "Global", "steps"
-"""Regions of every file: the whole window, and the steps without the warm-up."""
+"""Names of the regions for the whole window, and for the steps after the warm-up."""
 _LAYOUT = "3.8"
 _UNSAFE = re.compile(r"[^\w .,:;/+=#@()\[\]-]")
-"""What a region name must not have: TALP-Pages puts it into HTML as it is."""
+"""Characters that a region name must not contain: TALP-Pages puts the name into HTML as it is."""
 _LONGEST_NAME = 100
 _FIRST, _LAST = 0, 4102444800 * 10**9
-"""UTC (ns) between which a run is taken to begin: 1970 to 2100."""
+"""Limits (UTC, ns) of a plausible start of a run: 1970 to 2100."""
 
 _NO_HOST = HostEfficiency(
     parallel=0.0,
@@ -48,12 +48,12 @@ _NO_DEVICE = DeviceEfficiency(parallel=0.0, load_balance=0.0, communication=0.0,
 
 
 def write_talp(efficiency: EfficiencyNumbers | None, start_utc_ns: int, folder: str | Path) -> Path:
-    """Write a file with the efficiencies of a job into a folder, which is made; return its path.
+    """Write a file with the efficiencies of a job into a folder; create the folder if needed; return the path.
 
-    `start_utc_ns`: UTC at which the run started. The file name has the numbers of processes and GPUs and this time, so
-    that runs do not replace each other. A file with the same numbers stays as it is, with the metadata that
-    `talp metadata` added to it. Raises TranslationError if a file has other numbers, if nothing can be written, or if
-    the job has no efficiencies.
+    `start_utc_ns`: UTC at which the run started. The file name contains this time and the numbers of processes and
+    GPUs, so that runs do not replace each other. An existing file with the same numbers stays as it is, with the
+    metadata that `talp metadata` added to it. Raises TranslationError if an existing file has other numbers, if nothing
+    can be written, or if the job has no efficiencies.
     """
     if efficiency is None or not efficiency.window_ns:
         raise TranslationError("no efficiencies for TALP-Pages: the reports show neither GPUs nor main threads at work")
@@ -79,7 +79,7 @@ def write_talp(efficiency: EfficiencyNumbers | None, start_utc_ns: int, folder: 
 
 
 def _has_same_numbers(kept: str, document: dict[str, Any]) -> bool:
-    """Return whether the text of a file has the numbers of a document."""
+    """Return whether the text of a file contains the numbers of a document."""
     try:
         other = json.loads(kept)
     except (ValueError, RecursionError):
@@ -88,7 +88,7 @@ def _has_same_numbers(kept: str, document: dict[str, Any]) -> bool:
 
 
 def make_document(efficiency: EfficiencyNumbers, start_utc_ns: int) -> dict[str, Any]:
-    """Return the content of a file of TALP for a job with these efficiencies."""
+    """Return the content of a TALP file for a job with these efficiencies."""
     windows: dict[str, WindowEfficiency] = {GLOBAL: efficiency}
     if efficiency.in_steps is not None:
         windows[STEPS] = efficiency.in_steps
@@ -98,7 +98,7 @@ def make_document(efficiency: EfficiencyNumbers, start_utc_ns: int) -> dict[str,
     return {
         "dlbVersion": _LAYOUT,
         "generator": f"nsys2prv-ng {__version__}",
-        # Without a zone, as the times of commits that `talp metadata` adds: TALP-Pages cannot sort both kinds.
+        # Without a time zone, like the commit times that `talp metadata` adds: TALP-Pages cannot sort a mix of both.
         **({"timestamp": start.isoformat(timespec="microseconds")} if start else {}),
         "resources": {key: regions[GLOBAL][key] for key in ("numCpus", "numMpiRanks", "numGpus")},
         "Application": regions,
@@ -106,7 +106,7 @@ def make_document(efficiency: EfficiencyNumbers, start_utc_ns: int) -> dict[str,
 
 
 def check_folder(folder: str | Path) -> None:
-    """Raise TranslationError for what cannot be a folder, before long work."""
+    """Raise TranslationError for a path that cannot be a folder. Call this before long work."""
     for path in (Path(folder), *Path(folder).parents):
         if path.exists():
             if not path.is_dir():
@@ -115,12 +115,12 @@ def check_folder(folder: str | Path) -> None:
 
 
 def _find_start(utc: int) -> datetime | None:
-    """Return when a run started; None if damage puts the time (UTC, ns) beyond all runs."""
+    """Return when a run started; None if the time (UTC, ns) is damaged and beyond all runs."""
     return datetime(1970, 1, 1) + timedelta(microseconds=utc // 1000) if _FIRST < utc < _LAST else None
 
 
 def _describe(window: WindowEfficiency) -> dict[str, Any]:
-    """Return the keys of a region. Each process counts as a rank of MPI with one CPU, its main thread."""
+    """Return the keys of a region. Each process counts as an MPI rank with one CPU, its main thread."""
     trees, devices = window.nccl_as_useful, 0 if window.losses is None else window.losses.devices
     host = trees.host or _NO_HOST
     device = trees.device or _NO_DEVICE
@@ -149,9 +149,9 @@ def _describe(window: WindowEfficiency) -> dict[str, Any]:
 
 
 def _name_ranges(ranges: Sequence[RangeEfficiency]) -> dict[str, RangeEfficiency]:
-    """Return ranges by names that are safe in HTML and distinct: equal ones are numbered in the order of their own."""
+    """Return ranges by distinct names that are safe in HTML. Equal names get numbers, by domain and full name."""
     named: dict[str, RangeEfficiency] = {}
-    for window in sorted(ranges, key=lambda own: (own.domain, own.name)):
+    for window in sorted(ranges, key=lambda each: (each.domain, each.name)):
         full = f"{window.domain}:{window.name}" if window.domain else window.name
         safe = _UNSAFE.sub("_", full)[:_LONGEST_NAME].strip() or "_"
         name, number = safe, 1

@@ -1,4 +1,4 @@
-"""Why tasks were late, in the words of the trace: the labels of event type 63000412."""
+"""Reasons why tasks were late: the labels of event type 63000412 in the trace."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ DEPENDENCY = types.LATE_REASONS[types.LATE_DEPENDENCY]
 CALL = types.LATE_REASONS[types.LATE_CALL]
 UNKNOWN = types.LATE_REASONS[types.LATE_UNKNOWN]
 NOT_SELECTED = "not selected"
-"""What shows why is on ranks or in time that the user did not choose. A trace says that it is unknown."""
+"""The reason is on ranks, or in time, that the user did not choose. The trace shows it as unknown."""
 
 ON_HOST = LAUNCH, CALL

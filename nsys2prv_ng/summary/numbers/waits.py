@@ -1,4 +1,4 @@
-"""Numbers on who waits for whom. Times are ns, sizes bytes, both integers."""
+"""Numbers that show who waits for whom. Times are ns, sizes bytes, both integers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class MpiWaits:
-    """MPI calls of a task that carry out collectives and messages: their time, and its parts, as in RankWaits."""
+    """MPI calls of a task that carry out collectives and messages: their time and its parts, as in RankWaits."""
 
     mpi_ns: int
     wait_ns: int
@@ -21,49 +21,50 @@ class MpiWaits:
 
 @dataclass(frozen=True, kw_only=True)
 class LongestWait:
-    """The stretch of time in which others waited for a task without a break, of which they waited longest."""
+    """The uninterrupted stretch of time in which others waited longest for a task."""
 
     ns: int
-    """Waiting of all others in it."""
+    """Sum of the waits of all others in it."""
     from_ns: int
-    """Its limits as the option `time` takes them: from the start of the trace of all time."""
+    """Its start, in the time of the option `time`: from the start of the trace of all time."""
     to_ns: int
+    """Its end, in the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankWaits:
-    """Time of a task in NCCL kernels: waiting, moving and not split add up to it."""
+    """Time of a task in NCCL kernels, the sum of its waiting, moving and unsplit time."""
 
     rank: int | None
     task: str
     nccl_ns: int
     wait_ns: int
     exposed_wait_ns: int | None
-    """Waiting while its GPU computes nothing; None where the activity of GPUs was not read."""
+    """Waiting while its GPU computes nothing; None if GPU activity was not read."""
     transfer_ns: int
     unsplit_ns: int
     collectives: int
-    """Collectives that it takes part in."""
+    """Collectives in which the task takes part."""
     last: int
-    """Collectives in which others waited for it."""
+    """Collectives in which others waited for the task."""
     caused_wait_ns: int
-    """Time that others waited for it."""
+    """Time that others waited for the task."""
     caused_in_messages_ns: int
-    """The part of it in sends and receives."""
+    """The part of `caused_wait_ns` in sends and receives."""
     reason: str | None
-    """Why it was late, by what cost most; None if nobody waited for it."""
+    """The reason for its lateness that cost most; None if nobody waited for it."""
     longest_wait: LongestWait | None
     """In NCCL and in MPI; None if nobody waited for it."""
     mpi: MpiWaits | None
 
     @property
     def all_caused_ns(self) -> int:
-        """Time that others waited for it, in NCCL and in MPI."""
+        """Time that others waited for the task, in NCCL and in MPI."""
         return self.caused_wait_ns + (self.mpi.caused_wait_ns if self.mpi is not None else 0)
 
     @property
     def all_caused_in_messages_ns(self) -> int:
-        """The part of it in sends and receives."""
+        """The part of `all_caused_ns` in sends and receives."""
         return self.caused_in_messages_ns + (self.mpi.caused_in_messages_ns if self.mpi is not None else 0)
 
 
@@ -71,9 +72,10 @@ class RankWaits:
 class Culprit:
     """Why a task was late, how often, and how long others waited for it.
 
-    `range` and `call` are what its thread was in for most of the time, or where it launched what was late. `operation`
-    is what ended late on the GPU. They are empty where there is none. `origin_task` is the task that delayed it:
-    for which it had waited itself, directly or through others. It is empty where there is none or it is not known.
+    `range` and `call` are what its thread was in for most of the time, or what it was in when it launched the late
+    operation. `operation` is what ended late on the GPU. They are empty without one. `origin_task` is the task that
+    delayed this one: the task that it had waited for itself, directly or through others. It is empty if there is no
+    such task, or if it is not known.
     """
 
     rank: int | None
@@ -90,9 +92,9 @@ class Culprit:
 
 @dataclass(frozen=True, kw_only=True)
 class LateCost:
-    """How long others waited for what a task was in at each time: as Culprit, but each part of a wait by itself.
+    """How long others waited for a task, by what the task was in at each time. The fields are those of Culprit.
 
-    The costs of a task add up to the time that others waited for it.
+    Each part of a wait counts by itself. The costs of a task add up to the time that others waited for it.
     """
 
     rank: int | None
@@ -106,7 +108,7 @@ class LateCost:
 
 @dataclass(frozen=True, kw_only=True)
 class Bandwidth:
-    """Collectives of one size in a communicator; rates by the time `ns` in which they moved data."""
+    """Collectives of one function and size in a communicator; `ns` is the time in which they moved data."""
 
     function: str
     communicator: str
@@ -120,7 +122,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitNumbers:
-    """Who waits for whom. `split`, `below_uncertainty` and `not_split`, by reason, count kernels and calls."""
+    """Who waits for whom. `split`, `below_uncertainty` and `not_split` (by reason) count kernels and calls."""
 
     operations: int
     """Collectives and messages between ranks."""
@@ -128,13 +130,13 @@ class WaitNumbers:
     mpi_collectives: int
     split: int
     below_uncertainty: int
-    """Their wait is below the uncertainty of the clocks: all of them counts as moving."""
+    """Kernels and calls whose wait is below the uncertainty of the clocks: all their time counts as moving."""
     not_split: dict[str, int]
     reports_without_payload: int
-    """Reports in which calls of NCCL have no payload."""
+    """The number of reports in which NCCL calls have no payload."""
     ranks: list[RankWaits]
     culprits: list[Culprit]
     costs: list[LateCost]
     bandwidth: list[Bandwidth]
     payload_remedy: str = ""
-    """How to export the reports without payload with it; empty if there are none."""
+    """How to export reports with payload; empty if no report lacks it."""

@@ -1,1 +1,1 @@
-"""Says in sentences what limits a job."""
+"""Describes in sentences what limits a job."""

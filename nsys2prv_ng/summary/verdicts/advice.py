@@ -1,8 +1,8 @@
-"""The verdict on what to look at first: the largest loss, where it is as far as that is certain, and who shows it.
+"""Describes what to look at first: the largest loss, its cause as far as that is certain, and the preset that shows it.
 
-The numbers on ranks, calls and kernels are of all the time that the user chose, but the loss is that of a window in it:
-the steps, or the time in which GPUs work. So a thing is named only if all others together, in all that time, cannot
-make up half of the loss. Then it has at least half of it, whatever the others do outside of the window.
+The numbers of ranks, calls and kernels cover all the time that the user chose, while the loss is that of a window in
+it: the steps, or the time in which GPUs work. So a cause is named only if all other causes together, in all that time,
+make up at most half of the loss. Then it causes at least half of the loss, whatever the others do outside the window.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from nsys2prv_ng.text.formatting import count_noun, format_percent
 from nsys2prv_ng.text.names import clean_name, describe_place, name_task
 
 _LEAST_SHARE = 0.05
-"""Part of the time of all GPUs, or main threads, from which a loss is worth a look."""
+"""Least share of the time of all GPUs, or main threads, at which a loss is worth a look."""
 _COMPUTES = 0.8
-"""Part of the time of all GPUs from which kernels are what to look at."""
+"""Least share of compute in the time of all GPUs at which kernels are what to look at."""
 _HALF = 0.5
-"""Part of a loss from which one thing is most of it: all others together then have this part at most."""
+"""Share of a loss. A cause is named if all others together make up this share at most."""
 _EXPOSED = ("communication that no compute hides", "analysis/exposed_communication")
 _PLACES = {
     "waiting_ns": ("waiting for other ranks", "analysis/waited_for"),
@@ -43,13 +43,13 @@ _PLACES = {
     "unknown_ns": ("gaps of GPUs", "analysis/gpu-gaps"),
     "outside_ns": ("the length of the ranges", "basics/nvtx"),
 }
-"""What to look at for each part of the time, and the preset that shows it ("": none)."""
+"""What to look at for each part of the time, and the preset that shows it."""
 _LIMITS_OF_CAPTURE = ("cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns")
-"""Parts that say where the capture or the chosen time ends, and nothing of the program."""
+"""Parts that depend on the limits of the capture or the chosen time, not on the program."""
 
 
 def advise(summary: JobSummary) -> str:
-    """Return what to look at first, in a sentence; "" if no loss is large."""
+    """Return a sentence on what to look at first; "" if no loss is large."""
     if summary.efficiency is None:
         return ""
     window = choose_window(summary.efficiency, summary.steps)
@@ -59,7 +59,7 @@ def advise(summary: JobSummary) -> str:
 
 
 def _may_lose_more(losses: Losses | None) -> bool:
-    """Return whether more may be lost in graphs as a whole than in anything else."""
+    """Return whether graphs that were traced as a whole may lose more than anything else."""
     return losses is not None and losses.whole_graph_ns > max((part.ns for part in list_losses(losses)), default=0)
 
 
@@ -77,7 +77,7 @@ def _describe_largest_loss(summary: JobSummary, window: NamedWindow) -> str:
 
 
 def _describe_compute(losses: Losses, whole: int, window: NamedWindow) -> str:
-    """Return that the GPUs compute most of the time, and the class of kernels that has most of it."""
+    """Return the share of time in which the GPUs compute, and the kernel class with most of that time."""
     verb = "computes" if losses.devices == 1 else "compute"
     share = format_percent(losses.compute_ns, whole)
     text = f"kernels: {count_noun(losses.devices, 'GPU')} {verb} {share} of {window.name}"
@@ -89,7 +89,7 @@ def _describe_compute(losses: Losses, whole: int, window: NamedWindow) -> str:
 
 
 def _describe_loss(summary: JobSummary, part: PartOfTime, whole: int, window: NamedWindow) -> str:
-    """Return what a part of the time is lost for, how much that is, and what has most of it."""
+    """Return how much of the time is lost, in what, and what causes most of the loss."""
     losses, waits = window.numbers.losses, summary.waits
     assert losses is not None
     where, more = "", ""
@@ -114,7 +114,7 @@ def _name_preset(preset: str) -> str:
 
 
 def _describe_range(losses: Losses, whole: int) -> str:
-    """Return the range in which the host was for most of the loss, and the share of that."""
+    """Return the range that the host was in for most of the loss, and its share of the time."""
     idle = find_main_range(losses)
     if idle is None:
         return ""
@@ -122,7 +122,7 @@ def _describe_range(losses: Losses, whole: int) -> str:
 
 
 def _describe_moving(summary: JobSummary, lost: int) -> str:
-    """Return the function that moves most, and that short waits may be part of it."""
+    """Return the function with most of the data transfer, and whether short waits may be part of the loss."""
     waits, function = summary.waits, _find_most({nccl.function: nccl.kernel_ns for nccl in summary.nccl}, lost)
     more = f", most of it in {clean_name(function)}" if function else ""
     if waits is not None and waits.below_uncertainty > _HALF * (waits.split + waits.below_uncertainty):
@@ -138,7 +138,7 @@ def _describe_not_split(waits: WaitNumbers | None) -> str:
 
 
 def _find_most(times: Mapping[str, int], lost: int) -> str:
-    """Return what has at least half of a loss for certain: the times (ns) of all others are less; "" for none."""
+    """Return the name whose time (ns) is at least half of a loss for certain; "" if there is none."""
     largest = max(times, key=lambda name: times[name], default="")
     return largest if sum(times.values()) - times.get(largest, 0) <= _HALF * lost else ""
 
@@ -147,7 +147,7 @@ def _find_most(times: Mapping[str, int], lost: int) -> str:
 
 
 def _find_limits(summary: JobSummary) -> tuple[int, int] | None:
-    """Return begin and end of the window if it is that of the steps; None if all waits of GPUs are in it."""
+    """Return start and end of the window if it is the steps; None if all GPU waits are in the window."""
     efficiency = summary.efficiency
     if efficiency is None or efficiency.is_chosen or efficiency.in_steps is None or summary.steps is None:
         return None
@@ -155,7 +155,7 @@ def _find_limits(summary: JobSummary) -> tuple[int, int] | None:
 
 
 def _describe_late(waits: WaitNumbers, lost: int, limits: tuple[int, int] | None) -> tuple[str, str]:
-    """Return the rank that has most of the waiting for certain, and the rest of the sentence, with its main reason."""
+    """Return (the rank that causes most of the waiting for certain, the rest of the sentence, with its main reason)."""
     all_of_it = sum(rank.wait_ns for rank in waits.ranks)
     for rank, _, main in list_stragglers(waits):
         outside = sum(_find_outside(other, limits) for other in waits.ranks if other is not rank)
@@ -167,7 +167,7 @@ def _describe_late(waits: WaitNumbers, lost: int, limits: tuple[int, int] | None
 
 
 def _find_outside(rank: RankWaits, limits: tuple[int, int] | None) -> int:
-    """Return time that others waited for a rank and that is outside of the window for certain."""
+    """Return how long (ns) others waited for a rank in time that is certainly outside the window."""
     longest = rank.longest_wait
     if limits is None or longest is None or (rank.mpi is not None and rank.mpi.caused_wait_ns):
         return 0
@@ -175,7 +175,7 @@ def _find_outside(rank: RankWaits, limits: tuple[int, int] | None) -> int:
 
 
 def _describe_reason(rank: RankWaits, main: MainReason | None, others: int, lost: int) -> str:
-    """Return why the rank is late and in what, as far as that stands for most of the loss."""
+    """Return why the rank is late, and in which range, if that causes most of the loss."""
     if main is None or main.reason in (UNKNOWN, NOT_SELECTED):
         return ""
     if others + rank.all_caused_ns - main.ns > _HALF * lost:
@@ -190,7 +190,7 @@ def _describe_reason(rank: RankWaits, main: MainReason | None, others: int, lost
 
 
 def _describe_host(host: HostEfficiency, window: NamedWindow) -> str:
-    """Return which of load balance and communication costs the main threads more; "" if neither costs much."""
+    """Return whether load balance or communication costs the main threads more; "" if neither costs much."""
     balance, communication = host.mpi_load_balance, host.mpi_communication
     if 1 - min(balance, communication) < _LEAST_SHARE or balance == communication:
         return ""

@@ -1,4 +1,4 @@
-"""Sentences on efficiencies: what GPUs do with their time, and how long steps take."""
+"""Describes efficiencies in sentences: what GPUs do with their time, and how long steps take."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nsys2prv_ng.text.names import describe_place, name_task
 
 _MOST_LOSSES = 3
 _LEAST_SHARE = 0.05
-"""Part of the time of all GPUs from which a loss is worth a word."""
+"""Least share of the time of all GPUs at which a loss is worth a word."""
 _LEAST_SHOWN = 0.0005
-"""Part that is not shown as 0.0%."""
+"""Least share that is not printed as 0.0%."""
 
 
 def describe_whole_graphs(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> str:
-    """Return how much time is in opaque CUDA graphs, which may be compute or not; "" without any."""
+    """Return a sentence on the time in opaque CUDA graphs, which may be compute or not; "" without any."""
     if efficiency is None:
         return ""
     for window in [choose_window(efficiency, steps), *list_windows(efficiency, steps)]:
@@ -41,7 +41,7 @@ def describe_whole_graphs(efficiency: EfficiencyNumbers | None, steps: StepNumbe
 
 
 def describe_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> str:
-    """Return what GPUs do with their time, in a sentence; without GPUs, what main threads do."""
+    """Return a sentence on what GPUs do with their time; without GPUs, on what main threads do."""
     if efficiency is None:
         return ""
     window = choose_window(efficiency, steps)
@@ -69,7 +69,7 @@ def _count(number: int, noun: str, one: str, several: str) -> str:
 
 
 def _describe_losses(losses: Losses, window: int) -> str:
-    """Return the largest losses as the rest of a sentence; nothing if all are small."""
+    """Return the largest losses as the rest of a sentence; "" if all losses are small."""
     whole = losses.devices * window
     large = [part for part in list_losses(losses) if part.ns >= _LEAST_SHARE * whole][:_MOST_LOSSES]
     clauses: list[str] = []
@@ -81,7 +81,7 @@ def _describe_losses(losses: Losses, window: int) -> str:
 
 
 def _describe_range(losses: Losses) -> str:
-    """Return the range with most of the time in which the host did not launch."""
+    """Return the range with most of the host-bound time."""
     idle = find_main_range(losses)
     return "" if idle is None else f" (mostly {describe_place(idle.range)})"
 
@@ -90,7 +90,7 @@ def _describe_range(losses: Losses) -> str:
 
 
 def describe_parts(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> str:
-    """Return where the time of all GPUs goes, in a sentence; what is shown as nothing is missing. "" without GPUs."""
+    """Return a sentence on where the time of all GPUs goes, without shares that round to 0.0%; "" without GPUs."""
     window = choose_window(efficiency, steps)
     losses = window.numbers.losses
     if losses is None or not window.numbers.window_ns:
@@ -102,7 +102,7 @@ def describe_parts(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> 
 
 
 def describe_steps(steps: StepNumbers) -> str:
-    """Return how long steps take, how they differ, and which ranks need longest and shortest for themselves."""
+    """Return how long steps take, how they differ, and which ranks are fastest and slowest without waiting."""
     times = f"{name_steps(steps)}: median {format_time(steps.median_ns)}"
     if steps.count > 1:
         if steps.turns_ns is not None:

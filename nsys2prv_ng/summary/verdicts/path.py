@@ -1,4 +1,4 @@
-"""Sentences on the critical path: what it is in, and on which tasks."""
+"""Describes the critical path in sentences: what is on it, and on which tasks it is."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nsys2prv_ng.text.names import name_task, quote_name
 
 _MOST_CLASSES = 3
 _BEFORE = [PATH_KINDS[kind] for kind in (PATH_LAUNCH, PATH_GAP)]
-"""Classes of what is before an operation."""
+"""Classes of time that precedes an operation."""
 _LEAST_SHARE = 0.05
-"""Part of the path from which a class is worth a word."""
+"""Least share of the path at which a class is worth a word."""
 
 
 def describe_path(path: PathNumbers | None, tasks: int) -> str:
-    """Return what the critical path of a job of some tasks is in, in a sentence; "" without a path."""
+    """Return a sentence on what is on the critical path. `tasks`: number of tasks of the job. "" without a path."""
     if path is None or not path.window_ns:
         return ""
     shares = [
@@ -38,7 +38,7 @@ def describe_path(path: PathNumbers | None, tasks: int) -> str:
 
 
 def _lower(name: str) -> str:
-    """Return the name of a class within a sentence."""
+    """Return the name of a class as it is written within a sentence."""
     return name if name[1].isupper() else name[0].lower() + name[1:]
 
 
@@ -60,7 +60,7 @@ def _name_part(part: PathPart) -> str:
 
 
 def describe_tasks(path: PathNumbers) -> str:
-    """Return how the path divides between tasks, in a sentence; "" if it stays on one."""
+    """Return a sentence on the shares of tasks in the path; "" if it stays on one task."""
     if len(path.ranks) < 2:
         return ""
     shares = [

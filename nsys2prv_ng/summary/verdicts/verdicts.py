@@ -1,4 +1,4 @@
-"""The sentences on top of a summary: what limits the job, in order."""
+"""Lists the sentences at the top of a summary: what limits the job, in order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nsys2prv_ng.text.layout import wrap
 About = Literal["payload", "graphs", "efficiency", "waits", "critical path", "advice"]
 
 NOTES: tuple[About, ...] = ("payload", "graphs")
-"""Those on what is not known."""
+"""The parts whose verdicts are notes on what is not known."""
 
 
 class Verdict(NamedTuple):
-    """A sentence that is not wrapped, the lines below it, and the part of a summary that has the numbers for it.
+    """A sentence, not wrapped, the lines below it, and the part of a summary with the numbers for it.
 
     Names from reports are in `backquotes`, on one line and printable.
     """
@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
 
 
 def list_verdicts(summary: JobSummary) -> list[Verdict]:
-    """Return a summary in sentences: what is not known, where the time goes, and what to look at first."""
+    """Return the sentences on a summary: what is not known, where the time goes, and what to look at first."""
     efficiency, steps = summary.efficiency, summary.steps
     verdicts = [
         *(Verdict(text, [], "payload") for text in describe_missing_payload(summary.waits, summary.reports)),
@@ -45,7 +45,7 @@ def list_verdicts(summary: JobSummary) -> list[Verdict]:
 
 
 def format_verdicts(verdicts: Sequence[Verdict], width: int) -> list[list[str]]:
-    """Return the paragraphs of verdicts, each as its lines: notes on what is not known, and all others."""
+    """Return two paragraphs as lists of lines: notes on what is not known, and all other verdicts."""
     notes: list[str] = []
     others: list[str] = []
     for text, details, about in verdicts:

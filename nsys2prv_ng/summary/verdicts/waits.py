@@ -1,4 +1,4 @@
-"""Verdicts on late tasks: which the others wait for, and why."""
+"""Describes in sentences which tasks others wait for, and why these are late."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nsys2prv_ng.text.names import describe_place, name_task, quote_name
 
 _MOST_VERDICTS = 3
 _LEAST_SHARE = 0.01
-"""Part of the time of all tasks that others must wait for one before it is worth a verdict."""
+"""Least waiting for a task that is worth a verdict, as a share of the time of all tasks."""
 _ALL = 0.95
-"""Part of the waiting for a task from which something stands for all of it."""
+"""Least share of the waiting for a task at which something stands for all of it."""
 _MOST = 0.5
-"""Part from which one reason, or one wait, is most of it."""
+"""Least share at which one reason, or one wait, is most of it."""
 _SOME = 0.1
-"""Part of the waiting for a task from which it is worth a word that it waited for another one itself."""
+"""Least share of the waiting for a task, due to its own waiting for another task, that is worth a word."""
 _CLAUSES = {
     LAUNCH: f"as it was {LAUNCH}",
     CALL: f"as it was {CALL}",
@@ -30,7 +30,7 @@ _CLAUSES = {
 
 
 def describe_waits(summary: JobSummary) -> list[tuple[str, list[str]]]:
-    """Return what limits the job by waiting: for each task that does, a sentence and lines on it."""
+    """Return a sentence and more lines for each task that limits the job because others wait for it."""
     waits = summary.waits
     if waits is None or len(waits.ranks) < 2:
         return []
@@ -45,7 +45,7 @@ def describe_waits(summary: JobSummary) -> list[tuple[str, list[str]]]:
 
 
 def _describe_hidden(waits: WaitNumbers, least: float) -> list[tuple[str, list[str]]]:
-    """Return for which of the tasks that are not selected the others wait most, if that is worth a verdict."""
+    """Return a verdict on the unselected task that others wait for most, if that is worth a verdict."""
     shown = {rank.task for rank in waits.ranks}
     sums: Counter[tuple[int | None, str]] = Counter()
     for cost in waits.costs:
@@ -59,7 +59,7 @@ def _describe_hidden(waits: WaitNumbers, least: float) -> list[tuple[str, list[s
 
 
 def _describe_rank(rank: RankWaits, waits: WaitNumbers) -> str:
-    """Return how often a task is last, and how long the others wait for it."""
+    """Return how often a task is the last, and how long the others wait for it."""
     mpi = rank.mpi
     lasts = [(rank.last, rank.collectives, "NCCL "), (mpi.last, mpi.collectives, "MPI ") if mpi else (0, 0, "")]
     has_both = waits.nccl_collectives > 0 and waits.mpi_collectives > 0
@@ -78,7 +78,7 @@ def _describe_rank(rank: RankWaits, waits: WaitNumbers) -> str:
 
 
 def _describe_reason(rank: RankWaits, main: MainReason | None) -> str:
-    """Return the main reason as the end of a sentence; nothing if it is not known."""
+    """Return the main reason as the end of a sentence; "" if it is not known."""
     if main is None or main.reason == UNKNOWN:
         return ""
     row, caused = main.row, rank.all_caused_ns
@@ -98,7 +98,7 @@ def _describe_part(ns: int, caused: int) -> str:
 
 
 def _describe_origin(rank: RankWaits, waits: WaitNumbers) -> str:
-    """Return for whom a task had waited itself before others waited for it; nothing if that is little."""
+    """Return the task that a task had waited for before others waited for it; "" if that caused little."""
     sums: Counter[tuple[int | None, str]] = Counter()
     for culprit in waits.culprits:
         if culprit.task == rank.task and culprit.origin_task:
@@ -113,7 +113,7 @@ def _describe_origin(rank: RankWaits, waits: WaitNumbers) -> str:
 
 
 def _describe_longest(rank: RankWaits) -> str:
-    """Return when the longest wait was and what is left without it; nothing if it is less than half of all."""
+    """Return when the longest wait was, and what is left without it; "" if it is at most half of all waiting."""
     longest, caused = rank.longest_wait, rank.all_caused_ns
     if longest is None or longest.ns <= _MOST * caused:
         return ""
@@ -146,7 +146,7 @@ def describe_limits(waits: WaitNumbers) -> list[str]:
 
 
 def _count_kernels(waits: WaitNumbers) -> str:
-    """Return the number of kernels and calls over ranks."""
+    """Return the number of kernels and calls over ranks, with their nouns."""
     kernels, calls = any(rank.nccl_ns for rank in waits.ranks), any(rank.mpi for rank in waits.ranks)
     nouns = [noun for noun, is_any in (("kernels", kernels or not calls), ("calls", calls)) if is_any]
     return f"{waits.split + waits.below_uncertainty + sum(waits.not_split.values()):,} {' and '.join(nouns)}"
