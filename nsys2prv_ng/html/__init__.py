@@ -1,4 +1,4 @@
-"""Pages that people send each other: a summary or a comparison as one HTML file that needs nothing else.
+"""Writes self-contained HTML pages of summaries and comparisons, as people send them to each other.
 
-`charts/` makes pictures of numbers and knows no job; templates/ holds the text around them.
+`charts/` draws numbers and depends on no job; `templates/` contains the text around the charts.
 """

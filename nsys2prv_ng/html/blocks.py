@@ -1,4 +1,4 @@
-"""What sections of a page are made of. The templates show each kind of block in one way."""
+"""The blocks that sections of a page are made of. The templates show each kind of block in the same way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nsys2prv_ng.html.tables import Table
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A sentence or more; names stand between `backquotes`."""
+    """One or more sentences; names are in `backquotes`."""
 
     text: str
 
@@ -21,21 +21,21 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Map:
-    """An image of rows over time, with its numbers as a table."""
+    """An image of rows over time, and its numbers as a table."""
 
     title: str
     about: str
     figure: MapFigure
     table: Table | None = None
     group: str = "job"
-    """Maps of one group show the same time: to zoom one zooms all."""
+    """Maps of one group show the same time: zooming one zooms all."""
 
     kind = "map"
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A plot, with its numbers as a table."""
+    """A plot, and its numbers as a table."""
 
     title: str
     about: str
@@ -48,7 +48,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Folded:
-    """A table that readers unfold."""
+    """A table that is folded until the reader opens it."""
 
     title: str
     table: Table
@@ -61,23 +61,23 @@ Block = Table | Paragraph | Map | Chart | Folded
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page, and where Paraver shows the same."""
+    """A section of a page, and the presets that show the same in Paraver."""
 
     key: str
     title: str
     lead: str
-    """What to read here, in a sentence."""
+    """What the section shows, in a sentence."""
     blocks: Sequence[Block]
     presets: Sequence[str] = ()
     window: str = ""
-    """The time as the option --time takes it; empty for all of it."""
+    """The time in the form of the option --time; empty for all time."""
     traces: str = ""
-    """Of which traces, in words, where the page is on several; names stand between `backquotes`."""
+    """The traces to open, in words, if the page covers several; names are in `backquotes`."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the verdict at the top of a page, and the section on it."""
+    """A line of the verdict at the top of a page, and the section with its numbers."""
 
     text: str
     details: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Colours of a page: those that the presets give to the same things."""
+"""The colours of pages: the same as in the presets for Paraver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HUES = {
     "dram": palette.MEMORY,
     "memory": palette.MEMORY,
 }
-"""Hues of heat maps, by their key. What the presets show pale is dark here: the value makes it pale."""
+"""Hues of heat maps, by their key. Colours that are pale in the presets are dark here: the value makes them pale."""
 LINES = (
     palette.BLUE,
     palette.ORANGE,
@@ -29,14 +29,14 @@ LINES = (
     palette.SKY_BLUE,
     palette.GREY,
 )
-"""Hues of lines that are told apart by their legend."""
+"""Hues of lines; a legend tells which is which."""
 
 
 STRIPS: dict[str, Colour] = {key: (*hue, 255) for key, hue in palette.ACTIVITIES.items()} | {
     "idle": (*palette.GREY, 100)
 }
-"""Colours of strips, by the key of an Activity. Idle time is grey, and not the brightest on a dark ground."""
-_HUES_OF_CELLS = {
+"""Colours of strips, by the key of an Activity. Idle time is translucent grey: it must not be bright on dark pages."""
+_CELL_HUES = {
     "compute_ns": palette.COMPUTE,
     "whole_graph_ns": palette.WHOLE_GRAPH,
     "waiting_ns": palette.WAITING,
@@ -62,6 +62,6 @@ _HUES_OF_CELLS = {
 """Hues of the bars in tables, by their key: the fields of Losses, and the classes of the critical path."""
 
 
-def get_css_of_cell(hue: str) -> str:
+def get_cell_css(hue: str) -> str:
     """Return the hue of a bar in a table as CSS."""
-    return format_colour(_HUES_OF_CELLS[hue])
+    return format_colour(_CELL_HUES[hue])

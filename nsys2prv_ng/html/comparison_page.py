@@ -1,4 +1,4 @@
-"""The page of a comparison."""
+"""Renders the page of a comparison."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from nsys2prv_ng.text.formatting import count_noun
 
 _DIFFERENCE, _TABLES = "difference", "tables"
 _MOST_LABELS = 4
-"""Runs that the line below the title names."""
+"""Most runs that the line below the title names."""
 
 
 def render_comparison(comparison: Comparison, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> str:
-    """Return the page of a comparison of `sides`, with what `summary/compute/pictures.py` collected of each.
+    """Return the page of a comparison of `sides`.
 
-    `pictures`: None for a side that is a saved summary.
+    `pictures`: what `summary/compute/pictures.py` collected for each side; None for a side that is a saved summary.
     """
     return render_page(
         "page.html.j2",
@@ -63,21 +63,21 @@ def _describe_sizes(comparison: Comparison) -> str:
 
 
 def list_lines(comparison: Comparison) -> list[Line]:
-    """Return what keeps the runs from being compared, the verdict on each pair, how they scale, and what to know."""
+    """Return the lines at the top: warnings, the verdict on each pair, how runs scale, their traces, and notes."""
     findings = comparison.comparability.findings
-    lines = [_state(own) for own in findings if own.severity == WARNING]
+    lines = [_state(finding) for finding in findings if finding.severity == WARNING]
     count = len(comparison.pairs)
     for number, pair in enumerate(comparison.pairs, 1):
-        said = describe_sides(pair, quote)
-        details = [f"{text}." for text in (said.causes, *(f"Note: {note}" for note in pair.notes)) if text]
-        lines.append(Line(f"{said.verdict}.", details, make_key(_DIFFERENCE, number, count)))
+        sentences = describe_sides(pair, quote)
+        details = [f"{text}." for text in (sentences.causes, *(f"Note: {note}" for note in pair.notes)) if text]
+        lines.append(Line(f"{sentences.verdict}.", details, make_key(_DIFFERENCE, number, count)))
     if comparison.scaling is not None:
         lines.append(Line(f"{describe_scaling(comparison.scaling, quote)}.", [], SCALING))
     if comparison.traces is not None:
         files = [quote(file) for file in comparison.traces.files]
         text = f"{describe_traces(comparison.traces).rstrip(':')}."
         lines.append(Line(text, files, make_key(_DIFFERENCE, 1, count)))
-    return [*lines, *(_state(own) for own in findings if own.severity != WARNING)]
+    return [*lines, *(_state(finding) for finding in findings if finding.severity != WARNING)]
 
 
 def _state(finding: Finding) -> Line:
@@ -88,7 +88,7 @@ def _state(finding: Finding) -> Line:
 
 
 def list_sections(comparison: Comparison, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> list[Section]:
-    """Return the sections on all runs and those on each pair, in the order in which they are to be read."""
+    """Return the sections on all runs and on each pair, in reading order."""
     everywhere = _describe_side_traces(sides, range(len(sides)), comparison.traces)
     count, scaling = len(comparison.pairs), comparison.scaling
     steps = make_steps_section(sides, pictures)
@@ -107,7 +107,7 @@ def list_sections(comparison: Comparison, sides: Sequence[Side], pictures: Seque
 
 
 def _describe_side_traces(sides: Sequence[Side], numbers: Sequence[int], traces: SideTraces | None) -> str:
-    """Return the traces of some sides, given by their numbers: their files, or how to make them."""
+    """Return where to see some sides, given by their indices: their trace files, or how to make traces."""
     if traces is not None:
         return f"on {' and '.join(quote(traces.files[number]) for number in numbers)}"
     chosen = [sides[number] for number in numbers]

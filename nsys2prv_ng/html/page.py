@@ -1,4 +1,4 @@
-"""Renders a page of templates: escapes all that comes from reports, and puts style and script into the file itself."""
+"""Renders a page from templates: escapes all that comes from reports, and includes style and script in the file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nsys2prv_ng.version import __version__
 
 
 def render_page(template: str, **values: Any) -> str:
-    """Return a template with values, of which none can become markup or script.
+    """Return a template with values, none of which can become markup or script.
 
-    The page forbids itself every request, and every script but its own.
+    The policy of the page forbids all requests, and all scripts except its own.
     """
     script, style = _read("page.js"), _read("style.css")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -51,7 +51,7 @@ def _load_templates() -> Environment:
 
 
 def _finalize(value: Any) -> Any:
-    """Return what a template prints of a value; markup is that of the program."""
+    """Return what a template prints for a value; only the program makes markup, so markup stays as it is."""
     return show_unseen(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -60,6 +60,6 @@ def _read(name: str) -> str:
 
 
 def _dump(value: Any) -> Markup:
-    """Return a value as JSON for a script element, which no name in it can end."""
+    """Return a value as JSON for a script element; no name in it can end the element."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

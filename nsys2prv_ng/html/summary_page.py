@@ -1,4 +1,4 @@
-"""The page of a summary."""
+"""Renders the page of a summary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nsys2prv_ng.html.summary_sections import contents, efficiency, over_time, w
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.verdicts.verdicts import NOTES, About, list_verdicts
-from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_time, join_first
 
 _SECTIONS: dict[About, str] = {
     "payload": "quality",
@@ -18,8 +18,8 @@ _SECTIONS: dict[About, str] = {
     "critical path": "critical-path",
     "advice": "efficiency",
 }
-"""The section that has the numbers of a verdict."""
-_SECTIONS_OF_PRESETS = {
+"""The section with the numbers of a verdict."""
+_SECTION_OF_PRESET = {
     "analysis/gpu-gaps": "gaps",
     "analysis/queue_delay": "gaps",
     "analysis/waited_for": "waits",
@@ -27,12 +27,12 @@ _SECTIONS_OF_PRESETS = {
     "basics/memory_operations": "operations",
     "basics/mpi": "operations",
 }
-"""The section for the advice that names a preset."""
+"""The section with the numbers of an advice, by the preset that the advice names."""
 _MOST_PROGRAMS = 3
 
 
 def render_summary(summary: JobSummary, pictures: Pictures) -> str:
-    """Return the page of a summary, with what `summary/compute/pictures.py` collected of the same job."""
+    """Return the page of a summary. `pictures`: what `summary/compute/pictures.py` collected for the same job."""
     sections = list_sections(summary, pictures)
     return render_page(
         "page.html.j2",
@@ -45,7 +45,7 @@ def render_summary(summary: JobSummary, pictures: Pictures) -> str:
 
 
 def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
-    """Return the sections for which a job has anything to show, in their order."""
+    """Return the sections that a job has anything to show in, in reading order."""
     sections = [
         contents.make_facts_section(summary, pictures),
         over_time.make_pace_section(summary, pictures),
@@ -65,11 +65,11 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
 
 
 def list_lines(summary: JobSummary, sections: list[Section]) -> list[Line]:
-    """Return the verdicts, each with the section that has its numbers, if the page has it."""
+    """Return the verdicts, each with the section with its numbers, if the page contains that section."""
     known = {section.key for section in sections}
     lines = []
     for text, details, about in list_verdicts(summary):
-        named = [section for preset, section in _SECTIONS_OF_PRESETS.items() if preset in text]
+        named = [section for preset, section in _SECTION_OF_PRESET.items() if preset in text]
         section = named[0] if about == "advice" and named else _SECTIONS[about]
         note = "Note: " if about in NOTES else ""
         lines.append(Line(note + text, details, section if section in known else ""))
@@ -78,9 +78,8 @@ def list_lines(summary: JobSummary, sections: list[Section]) -> list[Line]:
 
 def _make_title(summary: JobSummary) -> str:
     programs = summary.facts.programs if summary.facts is not None else []
-    more = ", ..." if len(programs) > _MOST_PROGRAMS else ""
     size = count_noun(len(summary.gpus), "GPU") if summary.gpus else count_noun(summary.tasks, "task")
-    return f"{', '.join(programs[:_MOST_PROGRAMS]) or 'Job'}{more} on {size}"
+    return f"{join_first(programs, _MOST_PROGRAMS) or 'Job'} on {size}"
 
 
 def _describe_job(summary: JobSummary) -> str:

@@ -1,4 +1,4 @@
-"""Shows tables of typed cells on a page: bars, histograms and shades are drawn, all else is text."""
+"""Shows tables of typed cells on a page: draws bars, histograms and shades, and shows other cells as text."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import numpy as np
 
 from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.charts.plots import draw_histogram
-from nsys2prv_ng.html.colours import get_css_of_cell
+from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.grid import Bar, Cell, Grid, Histogram, Interval, Score, Term
 
 MOST_ROWS, MOST_RANKS = 12, 24
-"""Rows of a table, and of one with a row for each rank or GPU; of more, the first are shown."""
+"""Most rows of a table, and of a table with a row for each rank or GPU."""
 WHOLE = "Of all the time that was read, warm-up included."
-"""Says what the numbers of a section are of."""
+"""The time that the numbers of a section cover."""
 _LEAST = 1e-4
-"""Part of a bar from which a segment is drawn."""
+"""Least share of a bar at which a segment is drawn."""
 _LIMITS = ((0.9, 0.0), (0.8, 0.25), (0.7, 0.5), (0.5, 0.75))
-"""Least efficiency of each shade, and how bad it is; below the last one it is 1."""
+"""Least efficiency of each shade, and its badness; below the last limit, the badness is 1."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a bar, in percent of the width of its cell."""
+    """A part of a bar, in percent of the width of the cell."""
 
     left: float
     width: float
     css: str
     text: str = ""
-    """What it is, for pointers and screen readers."""
+    """What the part is, for tooltips and screen readers."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DrawnHistogram:
 
 @dataclass(frozen=True)
 class ShadedCell:
-    """A number on a ground that is the stronger the worse it is (0: good, 1: bad)."""
+    """A number on a coloured ground, which is the stronger the worse the number is (0: good, 1: bad)."""
 
     text: str
     badness: float
@@ -63,14 +63,14 @@ DrawnCell = str | DrawnBar | DrawnHistogram | Term | ShadedCell
 
 @dataclass(frozen=True)
 class Table:
-    """A grid as the templates show it: `show_grid` alone makes it."""
+    """A grid as the templates show it. Only `show_grid` makes tables."""
 
     caption: str
     titles: list[str]
     names: int
     rows: list[list[DrawnCell]]
     sums: int
-    """Rows at the end that are sums."""
+    """The number of rows at the end that are sums."""
     below: str
     legend: list[Swatch]
 
@@ -78,14 +78,14 @@ class Table:
 
 
 def show_grid(grid: Grid, most: int = MOST_ROWS) -> Table:
-    """Return a table with room for `most` rows and all columns."""
+    """Return a table of a grid, with room for `most` rows and for all columns."""
     shown = grid.list_shown(most)
     rows = [*shown, *grid.footer]
     numbers = grid.list_columns(rows, wide=True)
     columns = [grid.columns[number] for number in numbers]
     hidden = len(grid.rows) - len(shown)
     below = [*grid.below, *([f"And {hidden:,} more {grid.more}".rstrip()] if hidden else [])]
-    legend = [Swatch(get_css_of_cell(hue), text) for hue, text in grid.legend]
+    legend = [Swatch(get_cell_css(hue), text) for hue, text in grid.legend]
     is_shaded = any(isinstance(cell, Score) for row in rows for cell in row)
     return Table(
         caption=grid.caption,
@@ -111,41 +111,41 @@ def _show_cell(cell: Cell) -> DrawnCell:
 
 
 def _draw_bar(bar: Bar) -> DrawnBar:
-    """Return the parts one after the other, as far as they can be seen."""
+    """Return the parts of a bar one after the other, without parts that are too small to be seen."""
     segments, left = [], 0.0
     for part in bar.parts:
         share = part.amount / bar.whole if bar.whole else 0.0
         if share >= _LEAST:
             text = f"{part.text}: {format_time(part.amount)}"
-            segments.append(Segment(100 * left, 100 * share, get_css_of_cell(part.hue), text))
+            segments.append(Segment(100 * left, 100 * share, get_cell_css(part.hue), text))
         left += share
     return DrawnBar(segments)
 
 
 def _draw_interval(cell: Interval) -> DrawnBar:
-    """Return a bar between two values; it is striped if it goes back."""
+    """Return a bar between two values; it is striped if it goes backwards."""
     ends = sorted((cell.begin, cell.end))
     left, right = (100 * (max(value, cell.low) - cell.low) / (cell.high - cell.low) for value in ends)
-    css = get_css_of_cell(cell.hue)
+    css = get_cell_css(cell.hue)
     return DrawnBar([Segment(left, right - left, stripe(css) if cell.end < cell.begin else css, cell.text)])
 
 
 def stripe(css: str) -> str:
-    """Return the ground of a bar that goes back: who sees no colour tells it from others by that."""
+    """Return the ground of a bar that goes backwards; stripes distinguish it without colour."""
     return f"repeating-linear-gradient(135deg, {css} 0 4px, color-mix(in srgb, {css} 35%, transparent) 4px 8px)"
 
 
 def _draw_histogram(cell: Histogram) -> DrawnHistogram:
     fullest = int(np.argmax(cell.counts))
     text = f"most take {format_time(cell.edges_ns[fullest])} to {format_time(cell.edges_ns[fullest + 1])}"
-    return DrawnHistogram(draw_histogram(cell.counts), get_css_of_cell("compute_ns"), text)
+    return DrawnHistogram(draw_histogram(cell.counts), get_cell_css("compute_ns"), text)
 
 
 # ---- shades ----------------------------------------------------------------------------------------------------------
 
 
 def _find_badness(efficiency: float) -> float:
-    """Return how bad an efficiency is (0: good, 1: bad); it is 0 to 1, or more if it is against another run."""
+    """Return the badness (0: good, 1: bad) of an efficiency, which may exceed 1 if it is relative to another run."""
     return next((bad for least, bad in _LIMITS if efficiency >= least), 1.0)
 
 

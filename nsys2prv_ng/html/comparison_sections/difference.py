@@ -21,7 +21,7 @@ from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.side_traces import list_presets
 from nsys2prv_ng.html.blocks import Block, Folded, Paragraph, Section
 from nsys2prv_ng.html.charts.maps import Swatch
-from nsys2prv_ng.html.colours import get_css_of_cell
+from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.tables import Table, show_grid, stripe
 from nsys2prv_ng.summary.tables.efficiency import PARTS
@@ -108,7 +108,7 @@ def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
     axis = f"from {format_signed(low)} to {format_signed(high)}"
     columns = [grid.columns[0], Column(axis), *grid.columns[1:], Column("beyond noise")]
     waterfall = Grid(caption=drop_quotes(grid.caption), columns=columns, rows=rows, footer=[last])
-    grey = get_css_of_cell("")
+    grey = get_cell_css("")
     legend = [Swatch(grey, "B takes longer (+)"), Swatch(stripe(grey), "B takes less (-)")]
     return replace(show_grid(waterfall, len(rows)), legend=legend)
 
