@@ -1,1 +1,1 @@
-"""Two runs beside each other: which is faster, where, and whether that is real."""
+"""Compares runs: which is faster, where, and whether the difference is significant."""

@@ -1,8 +1,8 @@
 """Divides the difference of two steps into parts that add up to it, to the ns.
 
-The time of all GPUs in a step is what they did in it (Losses in summary/numbers/efficiency.py), so that the mean of
-each part over GPUs and steps adds up to the mean step. One more row, the median less the mean, makes the median of it.
-Without GPUs the parts are those of main threads. Without steps the whole captures are divided.
+The parts are what all GPUs did in a step (Losses in summary/numbers/efficiency.py): their means over GPUs and steps add
+up to the mean step. One more row, the median less the mean, completes the sum to the median step. Without GPUs, the
+parts are what main threads did. Without steps, the whole captures are divided.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ REST = "median less mean of the steps"
 NOT_DIVIDED = "not divided into parts"
 OUTSIDE_CALLS, IN_CUDA, IN_MPI = "outside MPI and CUDA", "in CUDA", "in MPI, or after the own step"
 LEAST = 0.005
-"""Part of the step from which a difference is worth a row."""
+"""Least share of the step at which a difference is worth a row."""
 _MOST = 0.5
-"""Part of the difference from which one range is most of it."""
+"""Least share of the difference at which one range is most of it."""
 
 
 class Windows(NamedTuple):
-    """Windows of one side: its steps, or all of its time as a single one."""
+    """Windows of one side: its steps, or all its time as a single window."""
 
     ns: list[int]
     """Time of each (n)."""
     unit: str
-    """What the parts are times of: "GPU", "main thread", "" if there are none."""
+    """What the parts are times of: "GPU", "main thread", or "" without parts."""
     units: int
-    """Number of these."""
+    """The number of GPUs or main threads that the parts cover."""
     parts: list[dict[str, int]]
     """Time of all units in each window (n), by part. They add up to `ns` times `units`."""
 
@@ -49,7 +49,7 @@ def list_windows(summary: JobSummary, *, by_step: bool) -> Windows:
     ns = [window.window_ns for window in windows]
     losses = [window.losses for window in windows if window.losses is not None]
     if len(losses) == len(windows) and losses[0].devices:
-        return Windows(ns, "GPU", losses[0].devices, [_divide_gpu(own) for own in losses])
+        return Windows(ns, "GPU", losses[0].devices, [_divide_gpu(window_losses) for window_losses in losses])
     if all(window.nccl_as_communication.host is not None for window in windows):
         return Windows(ns, "main thread", 1, [_divide_thread(window) for window in windows])
     return Windows(ns, "", 1, [{} for _ in ns])
@@ -62,7 +62,7 @@ def _divide_gpu(losses: Losses) -> dict[str, int]:
 
 
 def _divide_thread(window: WindowEfficiency) -> dict[str, int]:
-    """Return the parts of a mean main thread: the efficiencies are shares of the window."""
+    """Return the parts of the mean main thread; its efficiencies are shares of the window."""
     host = window.nccl_as_communication.host
     assert host is not None
     outside_mpi, useful = (round(part * window.window_ns) for part in (host.mpi_parallel, host.parallel))
@@ -70,7 +70,7 @@ def _divide_thread(window: WindowEfficiency) -> dict[str, int]:
 
 
 def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
-    """Return the parts of both sides, those first that differ most, and the median less the mean as the last."""
+    """Return the parts of both sides, the largest difference first, and the median less the mean as the last row."""
     if a.unit != b.unit:
         a, b = (side._replace(parts=[{} for _ in side.ns]) for side in (a, b))
     a, b = _join_compute(a, b)
@@ -86,7 +86,7 @@ def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
 
 
 def _join_compute(a: Windows, b: Windows) -> tuple[Windows, Windows]:
-    """Return the sides with compute as one part where it is not divided into classes on both."""
+    """Return the sides, with compute as one part unless both sides divide it into classes."""
     are_divided = [not any(COMPUTE in part for part in side.parts) for side in (a, b)]
     if all(are_divided):
         return a, b
@@ -106,9 +106,9 @@ def _list_times(side: Windows, name: str) -> list[int]:
 
 
 def _make_row(name: str, a_ns: list[int], b_ns: list[int], a: Windows, b: Windows, median: int) -> BudgetRow:
-    """Return a row; it differs if a rank test over steps finds so and it is worth a row.
+    """Return a row. It differs if a rank test over steps is significant and the difference is worth a row.
 
-    With too few steps for a test it must be as large as what two captures of a program differ by.
+    With too few steps for a test, the difference must exceed the noise between two captures of a program.
     """
     mean_a, mean_b = round(sum(a_ns) / (len(a_ns) * a.units)), round(sum(b_ns) / (len(b_ns) * b.units))
     change = mean_b - mean_a
@@ -119,7 +119,7 @@ def _make_row(name: str, a_ns: list[int], b_ns: list[int], a: Windows, b: Window
 
 
 def find_cause(a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_step: bool) -> str:
-    """Return the NVTX range with most of the difference of the time in which the host was late; "" if none has."""
+    """Return the NVTX range with most of the difference in host-bound time; "" if no range has most of it."""
     late = next((row.difference_ns for row in rows if row.name == HOST_LATE), 0)
     if not late:
         return ""
@@ -130,7 +130,7 @@ def find_cause(a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_st
 
 
 def _list_ranges(summary: JobSummary, *, by_step: bool) -> dict[str, float]:
-    """Return the time by NVTX range in which hosts were late, for each step and GPU."""
+    """Return the host-bound time of each NVTX range, per step and GPU."""
     efficiency = summary.efficiency
     window = None if efficiency is None else efficiency.in_steps if by_step else efficiency
     if window is None or window.losses is None or efficiency is None:

@@ -1,9 +1,9 @@
-"""Finds what makes runs not comparable: different machines, sizes, programs, and different ways of tracing them.
+"""Finds what makes runs incomparable: different machines, sizes or programs, and different ways of tracing them.
 
-A finding names the values and the sides that have them. It prevents tables whose rows or sums do not mean the same on
-all sides; everything else can be compared. Tables have the keys that they have in a comparison (`kernels`, `copies`,
-...); beside these there are `steps` (times of steps), `gpus` and `ranks` (rows by GPU or by rank), and `scaling`. Facts
-that a summary of an older version lacks are not checked, which is a finding itself.
+A finding names the values, and the sides with each value. It prevents the tables whose rows or sums have another
+meaning on some sides; everything else can be compared. Tables are named by their keys in a comparison (`kernels`,
+`copies`, ...). Further keys are `steps` (times of steps), `gpus` and `ranks` (rows by GPU or by rank), and `scaling`.
+Facts that a summary of an older version lacks are not checked; this is a finding as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nsys2prv_ng.text.names import to_one_line
 from nsys2prv_ng.text.tables import cut_middle
 
 WARNING, NOTE = "warning", "note"
-"""Severities: numbers may differ for this reason alone; or it is worth knowing."""
+"""Severities: a warning may be the only reason why numbers differ; a note is worth knowing."""
 
 _BY_PLACE = frozenset(("gpus", "ranks"))
 """Tables with a row for each GPU or rank."""
@@ -51,17 +51,17 @@ _TRACED: Mapping[str, tuple[str, frozenset[str]]] = {
     source_names.SCHEDULING: ("Threads on cores", frozenset()),
     source_names.CPU_SAMPLES: ("CPU samples", frozenset()),
 }
-"""Sources that users choose when they trace: their titles, and what needs them on all sides.
+"""Sources that users choose when they trace: their titles, and the tables that need them on all sides.
 
-Those that follow from others and those of the node are not among them.
+Sources that are derived from others, and sources of the node, are not listed.
 """
 _LONGEST = 60
-"""Characters of a name in a finding."""
+"""Most characters of a name in a finding."""
 _MOST_NAMES = 4
 
 
 def check_comparability(sides: Sequence[Side]) -> Comparability:
-    """Return what differs between sides (and what hinders a comparison on one alone)."""
+    """Return what differs between sides, and what prevents comparisons with a single side."""
     known = [(side, side.summary.facts) for side in sides if side.summary.facts is not None]
     gpus = [(side, count_gpus(side.summary)) for side in sides]
     processes = [(side, count_processes(side.summary)) for side in sides]
@@ -98,7 +98,9 @@ def check_comparability(sides: Sequence[Side]) -> Comparability:
 def format_comparability(comparability: Comparability, width: int) -> list[str]:
     """Return the lines of the findings."""
     return [
-        line for own in comparability.findings for line in wrap(f"{own.severity}: {own.text}", width, indent=(0, 2))
+        line
+        for finding in comparability.findings
+        for line in wrap(f"{finding.severity}: {finding.text}", width, indent=(0, 2))
     ]
 
 
@@ -125,9 +127,9 @@ def _find_same_captures(sides: Sequence[Side]) -> Iterator[Finding]:
 
 
 def _list_captures(summary: JobSummary) -> dict[object, int]:
-    """Return what tells the captures of a job from others, and the number of reports with it.
+    """Return the number of reports by what identifies their capture.
 
-    Without facts these are the numbers of the job as a whole: equal ones are of the same reports.
+    Without facts, numbers of the whole job identify it: equal numbers mean the same reports.
     """
     if summary.facts is not None:
         return dict.fromkeys(summary.facts.captures, 1)
@@ -144,14 +146,14 @@ def _find_other_machines(sides: Sequence[Side]) -> Iterator[Finding]:
 
 
 def count_gpus(summary: JobSummary) -> int:
-    """Return the number of GPUs that ran an operation, as far as efficiencies are known."""
+    """Return the number of GPUs that ran an operation; without efficiencies, the number of all GPUs."""
     if summary.efficiency is None or summary.efficiency.losses is None:
         return len(summary.gpus)
     return summary.efficiency.losses.devices
 
 
 def count_processes(summary: JobSummary) -> int:
-    """Return the number of ranks, or of main threads where no process has a rank."""
+    """Return the number of ranks; if no process has a rank, the number of main threads."""
     threads = 0 if summary.efficiency is None else summary.efficiency.threads
     return summary.ranks or threads or summary.tasks
 
@@ -176,11 +178,11 @@ def _find_other_choices(sides: Sequence[Side]) -> Iterator[Finding]:
 
 def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
     steps = [(side, side.summary.steps) for side in sides]
-    names = [(side, "" if own is None else to_one_line(own.name)) for side, own in steps]
+    names = [(side, "" if numbers is None else to_one_line(numbers.name)) for side, numbers in steps]
     findings = list(_compare("steps", names, WARNING, frozenset(("steps",)), nothing="none"))
     yield from findings
     if not findings:
-        counts = [(side, own.count) for side, own in steps if own is not None]
+        counts = [(side, numbers.count) for side, numbers in steps if numbers is not None]
         yield from _compare("number of steps", counts, NOTE)
 
 
@@ -188,7 +190,7 @@ def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
 
 
 def _find_other_sources(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
-    """Yield a finding for each source with events on some sides only: not traced on the others, or not used."""
+    """Yield a finding for each source that has events on some sides only."""
     for name, (title, prevents) in _TRACED.items():
         having = [side.label for side, facts in known if name in facts.sources]
         lacking = [side.label for side, facts in known if name not in facts.sources]
@@ -198,7 +200,7 @@ def _find_other_sources(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Find
 
 
 def _find_mixed_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
-    """Yield a finding for each side of which some reports have graphs by node and others as a whole."""
+    """Yield a finding for each side with some CUDA graphs traced by node and others traced as a whole."""
     for side, facts in known:
         if len(facts.graphs) > 1:
             how = " and ".join(facts.graphs)
@@ -206,9 +208,9 @@ def _find_mixed_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Findi
 
 
 def _find_whole_graphs(sides: Sequence[Side]) -> Iterator[Finding]:
-    """Yield a finding if it is not known how long the GPUs of some sides compute."""
-    numbers = [(side, side.summary.efficiency) for side in sides]
-    hidden = [side for side, own in numbers if own is not None and find_most_compute(own) is not None]
+    """Yield a finding if the compute time of the GPUs of some sides is not known."""
+    efficiencies = [(side, side.summary.efficiency) for side in sides]
+    hidden = [side for side, numbers in efficiencies if numbers is not None and find_most_compute(numbers) is not None]
     if hidden:
         labels = _list_labels(side.label for side in hidden)
         text = f"NCCL may be in CUDA graphs of {labels} that were traced as a whole: efficiencies count them as "
@@ -242,12 +244,12 @@ def _compare(
     prevents: frozenset[str] = frozenset(),
     nothing: str = "",
 ) -> Iterator[Finding]:
-    """Yield a finding if sides have different values; `nothing` stands for an empty one."""
-    labels_of: dict[Any, list[str]] = {}
+    """Yield a finding if sides have different values. `nothing`: shown for an empty value."""
+    labels_of_value: dict[Any, list[str]] = {}
     for side, value in values:
-        labels_of.setdefault(value, []).append(side.label)
-    if len(labels_of) > 1:
-        listed = (f"{_show(value) or nothing} ({_list_labels(labels)})" for value, labels in labels_of.items())
+        labels_of_value.setdefault(value, []).append(side.label)
+    if len(labels_of_value) > 1:
+        listed = (f"{_show(value) or nothing} ({_list_labels(labels)})" for value, labels in labels_of_value.items())
         yield Finding(severity, f"{what}: {'; '.join(listed)}", prevents)
 
 
@@ -258,7 +260,7 @@ def _show(value: Any) -> str:
 
 
 def _list_labels(labels: Iterable[str]) -> str:
-    """Return names in one line, each short, and not too many."""
+    """Return the first labels in one line, each shortened."""
     every = list(labels)
     more = [f"{len(every) - _MOST_NAMES:,} more"] if len(every) > _MOST_NAMES else []
     return ", ".join([*map(_shorten, every[:_MOST_NAMES]), *more])

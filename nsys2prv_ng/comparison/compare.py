@@ -1,4 +1,4 @@
-"""Compares runs by their summaries: the steps first, then where their difference is, then all tables."""
+"""Compares runs by their summaries: the steps first, then the parts of their difference, then all tables."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from nsys2prv_ng.text.formatting import format_time
 
 
 def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparison:
-    """Return the comparison of each later side with the first; there are at least two.
+    """Return the comparison of each later side with the first. There are at least two sides.
 
     `scaling`: "strong" or "weak", if the user knows. Raises UsageError for another word.
     """
     first, *others = sides
-    of_all = check_comparability(sides)
-    of_pairs = [of_all] if len(others) == 1 else [check_comparability([first, other]) for other in others]
-    pairs = [_compare_pair(first, other, own.prevented) for other, own in zip(others, of_pairs, strict=True)]
-    return Comparison(of_all, pairs, make_scaling(sides, of_all, scaling))
+    comparability = check_comparability(sides)
+    pairs = [_compare_pair(first, other, check_comparability([first, other]).prevented) for other in others]
+    return Comparison(comparability, pairs, make_scaling(sides, comparability, scaling))
 
 
 def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
-    """Compare two sides, without the tables that are prevented."""
+    """Compare two sides, without the prevented tables."""
     by_step = _has_steps(a.summary) and _has_steps(b.summary) and "steps" not in prevented
     before, after = (list_windows(side.summary, by_step=by_step) for side in (a, b))
     verdict = _decide(before, after, by_step=by_step)
     per_step = covers_its_steps(a.summary), covers_its_steps(b.summary)
-    if not by_step and any(per_step):  # all of a run, or other steps, beside the steps of one
+    if not by_step and any(per_step):  # one side covers its steps, the other all its time or other steps
         before, after = (side._replace(parts=[{} for _ in side.ns]) for side in (before, after))
     rows = make_budget(before, after)
     tables = make_tables(a.summary, b.summary, totals=per_step[0] == per_step[1])
@@ -50,7 +49,7 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
 
 
 def _list_prevented(tables: Sequence[Table], prevented: frozenset[str]) -> list[str]:
-    """Return which tables are missing, as their rows do not mean the same on both sides."""
+    """Return a note on the tables that are missing because their rows mean something else on each side."""
     names = [table.key.replace("_", " ") for table in tables if table.key in prevented]
     return [f"no tables of {', '.join(names)}, as the sides are not traced alike"] if names else []
 
@@ -97,7 +96,7 @@ def _decide(a: Windows, b: Windows, *, by_step: bool) -> Verdict:
 
 
 def _list_notes(a: Side, b: Side, per_step: tuple[bool, bool]) -> list[str]:
-    """Return what is missing or says little, and why. Labels are not in it, as they may hold anything."""
+    """Return notes on what is missing or means little, and why. They contain no labels, which may be any text."""
     lacking = [name for name, side in (("A", a), ("B", b)) if not _has_steps(side.summary)]
     notes = [f"no steps were found in {' and '.join(lacking)}"] if lacking else []
     for name, side in (("A", a), ("B", b)):

@@ -1,4 +1,4 @@
-"""Sentences and tables of a comparison; text.py, markdown.py and pages lay them out."""
+"""Makes the sentences and tables of a comparison; text.py, markdown.py and pages lay them out."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from nsys2prv_ng.text.layout import MOST_ROWS
 from nsys2prv_ng.text.tables import cut_names
 
 Quote = Callable[[str], str]
-"""Makes a name from a report part of a sentence."""
+"""A function that makes a name from a report part of a sentence."""
 _MOST_CAUSES = 3
 _ALL_THE_SAME = "Parts that differ all the same"
 _MOST = 0.5
-"""Part of the difference from which some rows are most of it."""
+"""Least share of the difference at which some rows are most of it."""
 MOST_NAMES = 3
-"""Names that a list in a sentence has."""
+"""Most names of a list in a sentence."""
 _FACTOR = 10
-"""Change above which a ratio is easier to read than a percentage."""
+"""Least change at which a factor is easier to read than a percentage."""
 _LABEL = 14
-"""Characters of a label at the head of a column."""
+"""Most characters of a label at the head of a column."""
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """What a comparison of two sides says in words, without the dots at the ends; empty where there is nothing."""
+    """The sentences of a comparison of two sides, without full stops; "" for a sentence that does not apply."""
 
     verdict: str
     sides: str
@@ -37,9 +37,9 @@ class Sentences:
 
 
 def describe_pair(pair: Pair, quote: Quote, *, shows_all: bool) -> tuple[list[str], list[Grid]]:
-    """Return the paragraphs and the tables of two sides. `shows_all`: also the rows that differ by noise only."""
-    said = describe_sides(pair, quote)
-    paragraphs = [said.verdict, said.sides, said.causes, *(f"Note: {note}" for note in pair.notes)]
+    """Return the paragraphs and the tables of two sides. `shows_all`: with the rows that differ by noise only."""
+    sentences = describe_sides(pair, quote)
+    paragraphs = [sentences.verdict, sentences.sides, sentences.causes, *(f"Note: {note}" for note in pair.notes)]
     labels = cut_names([pair.a.label, pair.b.label], _LABEL)
     grids = [lay_out_parts(pair, labels, shows_all=shows_all)] if pair.rows[:-1] else []
     grids += [_lay_out_some(table, pair, quote, shows_all=shows_all) for table in pair.tables]
@@ -52,14 +52,14 @@ def describe_sides(pair: Pair, quote: Quote) -> Sentences:
 
 
 def has_times(pair: Pair) -> bool:
-    """Return whether the times of both sides are of the same: steps, or all that was read."""
+    """Return whether the times of both sides cover the same: steps, or all the time that was read."""
     return pair.verdict.measure == "step" or not (pair.a.per_step or pair.b.per_step)
 
 
 def list_parts(pair: Pair, *, shows_all: bool) -> list[BudgetRow]:
-    """Return what adds up to the difference: parts that differ, the sum of the smaller ones, the rest; then the total.
+    """Return the rows that add up to the difference, then the total: larger parts, the sum of smaller ones, the rest.
 
-    `shows_all`: all parts instead of a sum.
+    `shows_all`: with all parts instead of a sum of the smaller ones.
     """
     *parts, rest = pair.rows
     rows = [row for row in parts if shows_all or _is_shown(row, pair)]
@@ -83,7 +83,7 @@ def _state_verdict(pair: Pair, quote: Quote) -> str:
     a, b = quote(pair.a.label), quote(pair.b.label)
     what = "the time that was read"
     if not has_times(pair):
-        return f"Inconclusive, {_say_what_lacks(pair)}: no times can be compared"
+        return f"Inconclusive, {_explain_doubt(pair)}: no times can be compared"
     if verdict.measure == "step":
         what = quote(pair.a.step_name or "step")
     times = f"{what} takes {format_time(verdict.b_ns)} instead of {format_time(verdict.a_ns)}"
@@ -96,10 +96,10 @@ def _state_verdict(pair: Pair, quote: Quote) -> str:
         return f"{b} and {a} hardly differ: {times}, which is below {limit} and may be noise between captures"
     if verdict.kind == "no difference":
         return f"No significant difference between {a} and {b} within these captures: {times}"
-    return f"Inconclusive, {_say_what_lacks(pair)}: {times}"
+    return f"Inconclusive, {_explain_doubt(pair)}: {times}"
 
 
-def _say_what_lacks(pair: Pair) -> str:
+def _explain_doubt(pair: Pair) -> str:
     if pair.verdict.measure == "capture" and pair.a.step_ns and pair.b.step_ns:
         return "as the steps of the runs are not the same"
     if pair.verdict.measure == "capture":
@@ -109,7 +109,7 @@ def _say_what_lacks(pair: Pair) -> str:
 
 
 def _describe_sides(pair: Pair, quote: Quote) -> str:
-    """Return what A and B are, with the limits of their medians."""
+    """Return a sentence on what A and B are, with the confidence limits of their medians."""
     sides = ", ".join(
         f"{letter} is {_describe_side(side, quote)}" for letter, side in zip("AB", (pair.a, pair.b), strict=True)
     )
@@ -127,10 +127,11 @@ def _describe_side(side: SideNumbers, quote: Quote) -> str:
 
 
 def _state_causes(pair: Pair, quote: Quote) -> str:
-    """Return the parts that make the difference what it is; without one, those that differ all the same."""
+    """Return a sentence on the largest parts of the difference, or on the parts that differ if the sides do not."""
     if pair.verdict.kind == "no difference":
         rows, text = [row for row in pair.rows[:-1] if row.differs], _ALL_THE_SAME
-        rows = [row for row in rows if abs(row.difference_ns) >= NOISE * pair.verdict.a_ns]  # of many, some by chance
+        # Some of many parts differ by chance.
+        rows = [row for row in rows if abs(row.difference_ns) >= NOISE * pair.verdict.a_ns]
     else:
         rows = [row for row in pair.rows[:-1] if _is_shown(row, pair) and row.difference_ns * pair.difference_ns > 0]
         listed = sum(row.difference_ns for row in rows[:_MOST_CAUSES])
@@ -153,7 +154,7 @@ def _describe_part(row: BudgetRow, pair: Pair, quote: Quote) -> str:
 
 
 def _quote_class(name: str, quote: Quote) -> str:
-    """Return the name of a part: the class of a kernel in it may come from a file of other people."""
+    """Return the name of a part, with its kernel class quoted: class names may come from files of others."""
     part, colon, kind = name.partition(": ")
     return f"{part}: {quote(kind)}" if colon else part
 
@@ -162,7 +163,7 @@ def _quote_class(name: str, quote: Quote) -> str:
 
 
 def lay_out_parts(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Grid:
-    """Return where the difference is: a row for each of `list_parts`, of which those that are shown add up."""
+    """Return the parts of the difference: the rows of `list_parts`, which add up."""
     is_step = pair.verdict.measure == "step"
     rows = [_lay_out_part(row, pair.verdict.a_ns) for row in list_parts(pair, shows_all=shows_all)]
     caption = "Where the difference is"
@@ -178,7 +179,7 @@ def lay_out_parts(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Grid
 
 
 def _is_shown(row: BudgetRow, pair: Pair) -> bool:
-    """Return whether a part differs, or is so large that readers must see it, together with its p."""
+    """Return whether a part differs, or is so large that readers must see it and its p."""
     return row.differs or abs(row.difference_ns) >= NOISE * pair.verdict.a_ns
 
 
@@ -195,7 +196,7 @@ def _lay_out_part(row: BudgetRow, whole: int) -> list[Cell]:
 
 
 def _lay_out_some(table: Table, pair: Pair, quote: Quote, *, shows_all: bool) -> Grid:
-    """Return a table with the first rows that differ. `shows_all`: with all rows and all names."""
+    """Return the grid of a table with its first rows that differ. `shows_all`: with all rows and all names."""
     rows = [row for row in table.rows if row.differs or shows_all]
     if shows_all:
         return lay_out_table(table, rows, pair, quote)
@@ -207,9 +208,9 @@ def _lay_out_some(table: Table, pair: Pair, quote: Quote, *, shows_all: bool) ->
 def lay_out_table(
     table: Table, shown: Sequence[TableRow], pair: Pair, quote: Quote, most_names: int | None = None
 ) -> Grid:
-    """Return some rows of a table with the columns that any of them fills.
+    """Return the grid of some rows of a table, with the columns that these rows fill.
 
-    `most_names`: most names of a side on the rows that only one side has; None: all.
+    `most_names`: most names that are listed of the names that only one side has; None: all names.
     """
     titles: list[str | Column] = ["", Column("class", optional=True), "A", "B", "difference"]
     titles += [] if table.unit == "ratio" else ["change"]
@@ -239,7 +240,7 @@ def _lay_out_values(row: TableRow, unit: str) -> list[str]:
 
 
 def _list_names(row: TableRow, pair: Pair, quote: Quote, most_names: int | None) -> list[str]:
-    """Return which names a row sums that only one side has."""
+    """Return a sentence for each side that lists the names in a row that only this side has."""
     texts = []
     for label, names in ((pair.a.label, row.only_a), (pair.b.label, row.only_b)):
         most = len(names) if most_names is None else most_names
@@ -252,17 +253,17 @@ def _list_names(row: TableRow, pair: Pair, quote: Quote, most_names: int | None)
 
 
 def format_difference(ns: float) -> str:
-    """Return a time with its sign."""
+    """Return a time (ns) with its sign."""
     return f"{'+' if ns > 0 else ''}{format_signed(ns)}"
 
 
 def format_signed(ns: float) -> str:
-    """Return a time, with its sign if it is below 0."""
+    """Return a time (ns), with its sign if it is negative."""
     return f"-{format_time(-ns)}" if ns < 0 else format_time(ns)
 
 
 def format_change(change: float | None) -> str:
-    """Return a part as a signed percentage, or as a ratio where it is large; a dash for None."""
+    """Return a relative change as a signed percentage, or as a factor if it is large; a dash for None."""
     if change is None:
         return "-"
     return f"{100 * change:+.1f}%" if change < _FACTOR else f"x {change + 1:,.0f}"
@@ -291,5 +292,5 @@ def format_value(value: float | None, unit: str) -> str:
 
 
 def format_count(count: float | None) -> str:
-    """Return a count, with a digit where it is no integer; a dash for None."""
+    """Return a count, with one decimal if it is not an integer; a dash for None."""
     return "-" if count is None else f"{count:,.0f}" if abs(count - round(count)) < 0.05 else f"{count:,.1f}"

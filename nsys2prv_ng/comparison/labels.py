@@ -11,11 +11,11 @@ from pathlib import Path
 from nsys2prv_ng.report.formats import get_report_name
 
 _RANK = re.compile(r"[._-]*((rank|task|proc|report|node)[._-]*\d*)?[._-]*$", re.IGNORECASE)
-"""What only counts the files of a side."""
+"""The end of a file name that only numbers the files of a side."""
 
 
 def label_sides(sides: Sequence[Sequence[Path]]) -> list[str]:
-    """Return different names for sides: what the names of their files begin with, or their folders, or A, B, C."""
+    """Return distinct names for sides: the common start of their file names, or their folders, or A, B, C."""
     for names in ([_find_beginning(paths) for paths in sides], _find_folders(sides)):
         if all(names) and len(set(names)) == len(sides):
             return names
@@ -23,7 +23,7 @@ def label_sides(sides: Sequence[Sequence[Path]]) -> list[str]:
 
 
 def _find_beginning(paths: Sequence[Path]) -> str:
-    """Return what all names of files begin with, without the word for their numbers."""
+    """Return the common start of the file names, without a word that only numbers them, such as "rank"."""
     names = sorted(get_report_name(path).removesuffix(".json") for path in paths)
     if not names:
         return ""
@@ -32,7 +32,7 @@ def _find_beginning(paths: Sequence[Path]) -> str:
 
 
 def _find_folders(sides: Sequence[Sequence[Path]]) -> list[str]:
-    """Return the names of the innermost folders that all differ; empty names where there are none."""
+    """Return the names of the innermost folders that are all different; [""] if there are none."""
     folders = [
         Path(os.path.commonpath([path.absolute().parent for path in paths])) if paths else Path() for paths in sides
     ]

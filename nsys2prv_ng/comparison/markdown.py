@@ -1,4 +1,4 @@
-"""Formats a comparison as Markdown, for a merge request. Names in reports are text in it, and nothing else."""
+"""Formats a comparison as Markdown, for a merge request. Names from reports cannot become markup in it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SPECIAL = re.compile(r"[^\w .,:;/%+=?-]")
 
 
 def format_markdown(comparison: Comparison, *, shows_all: bool = False) -> str:
-    """Return the paragraphs and tables of all pairs. `shows_all`: also rows that differ by noise only."""
+    """Return the paragraphs and tables of all pairs. `shows_all`: with rows that differ by noise only."""
     findings = comparison.comparability.findings
-    blocks = ["\n".join(f"- {own.severity}: {_quote(own.text)}" for own in findings)] if findings else []
+    blocks = ["\n".join(f"- {finding.severity}: {_quote(finding.text)}" for finding in findings)] if findings else []
     for pair in comparison.pairs:
         paragraphs, grids = describe_pair(pair, _quote, shows_all=shows_all)
         blocks += [f"**{paragraphs[0]}**", *paragraphs[1:]]
@@ -32,12 +32,12 @@ def format_markdown(comparison: Comparison, *, shows_all: bool = False) -> str:
 
 
 def _quote(name: str) -> str:
-    """Return a name as code: people whom it mentions and links in it are none there."""
+    """Return a name as code, in which mentions of people and links have no effect."""
     return f"<code>{_escape(clean_name(name))}</code>" if name else ""
 
 
 def _escape(text: str) -> str:
-    """Return a text with all characters as entities that mean something to Markdown or HTML."""
+    """Return a text in which entities replace all characters with a meaning in Markdown or HTML."""
     return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", text).replace("_", "&#95;")
 
 

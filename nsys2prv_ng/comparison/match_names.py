@@ -1,4 +1,4 @@
-"""Matches kernels of both sides by name: exactly, then without template arguments, then by class."""
+"""Matches the kernels of both sides by name: by the exact name, then without template arguments, then by class."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from typing import NamedTuple
 
 
 class Match(NamedTuple):
-    """Names of both sides that are one row."""
+    """Names of both sides that form one row."""
 
     name: str
     a: list[str]
     b: list[str]
     by_class: bool
-    """Whether only their class is the same."""
+    """Whether the names have only their class in common."""
 
 
 def match_names(a: Mapping[str, str], b: Mapping[str, str]) -> list[Match]:
-    """Return all names as rows; those of one side only have an empty list on the other. `a` and `b`: class by name."""
+    """Return all names as rows; a name of one side only has an empty list on the other side.
+
+    `a` and `b`: the class of each name of a side.
+    """
     matches = [Match(name, [name], [name], False) for name in a if name in b]
     left_a, left_b = ([name for name in side if not (name in a and name in b)] for side in (a, b))
-    for text, (own_a, own_b) in _group(left_a, left_b, strip_arguments).items():
-        if own_a and own_b:
-            matches.append(Match(text, own_a, own_b, False))
+    for text, (names_a, names_b) in _group(left_a, left_b, strip_arguments).items():
+        if names_a and names_b:
+            matches.append(Match(text, names_a, names_b, False))
     matched = {name for match in matches for name in (*match.a, *match.b)}
     left_a, left_b = ([name for name in side if name not in matched] for side in (left_a, left_b))
     classes = {**a, **b}
-    for kind, (own_a, own_b) in _group(left_a, left_b, lambda name: _find_family(classes[name])).items():
-        if own_a and own_b:
-            matches.append(Match(kind, own_a, own_b, True))
+    for kind, (names_a, names_b) in _group(left_a, left_b, lambda name: _find_family(classes[name])).items():
+        if names_a and names_b:
+            matches.append(Match(kind, names_a, names_b, True))
         else:
-            matches += [Match(name, [name], [], False) for name in own_a]
-            matches += [Match(name, [], [name], False) for name in own_b]
+            matches += [Match(name, [name], [], False) for name in names_a]
+            matches += [Match(name, [], [name], False) for name in names_b]
     return matches
 
 
 def _find_family(kind: str) -> str:
-    """Return the class without the type of its numbers, which two runs may differ in: GEMM for GEMM FP32."""
+    """Return the class without its number type, in which two runs may differ: GEMM for GEMM FP32."""
     return kind.partition(" ")[0] if kind.startswith("GEMM ") else kind
 
 
 def _group(a: Iterable[str], b: Iterable[str], key: Callable[[str], str]) -> dict[str, tuple[list[str], list[str]]]:
-    """Return the names of both sides by a key of them."""
+    """Return the names of both sides, grouped by a key of the name."""
     groups: dict[str, tuple[list[str], list[str]]] = {}
     for side, names in enumerate((a, b)):
         for name in names:
@@ -50,9 +53,9 @@ def _group(a: Iterable[str], b: Iterable[str], key: Callable[[str], str]) -> dic
 
 
 def strip_arguments(name: str) -> str:
-    """Return the name of a function without template arguments, parameters and what it returns.
+    """Return the name of a function without template arguments, parameters and return type.
 
-    A name whose brackets do not match stays as it is.
+    A name with unbalanced brackets stays as it is.
     """
     kept: list[str] = []
     depth, until = 0, None
@@ -66,6 +69,6 @@ def strip_arguments(name: str) -> str:
         elif not depth:
             kept.append(character)
         if character == "(" and depth == 1 and "".join(kept).strip():
-            until = len(kept)  # what follows the parameters, like [clone .x], is no part of the name
+            until = len(kept)  # text after the parameters, such as [clone .x], is not part of the name
     words = "".join(kept[:until]).split()
     return words[-1] if words and not depth else name

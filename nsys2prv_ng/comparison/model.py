@@ -1,7 +1,7 @@
 """The sides of a comparison, and what it finds, for programs and for the text. Times are ns, sizes bytes.
 
-The fields are the keys of the JSON that `nsys2prv-ng compare --json` prints. Programs rely on them: a key that changes,
-or its meaning, needs another COMPARISON_VERSION.
+The fields are the keys of the JSON that `nsys2prv-ng compare --json` prints. Programs rely on them: to change a key, or
+its meaning, increase COMPARISON_VERSION.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STRONG, WEAK = "strong", "weak"
 
 
 class Side(NamedTuple):
-    """A side of a comparison: a run."""
+    """A side of a comparison: a run and its label."""
 
     label: str
     summary: JobSummary
@@ -26,24 +26,25 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class SideNumbers:
-    """What was measured on a side. A step takes as long as the longest range of any rank."""
+    """Measurements of a side. A step takes as long as its longest range on any rank."""
 
     label: str
     reports: int
     ranks: int
     gpus: int
     step_name: str | None
-    """None where no steps were found."""
+    """None if no steps were found."""
     step_ns: list[int]
-    """Time of each step, without the warm-up."""
+    """Time of each step after the warm-up."""
     step_median_ns: int | None
     step_median_low_ns: int | None
-    """Limits of the median with 95 % confidence; None for less than six steps."""
+    """Lower limit of the median with 95 % confidence; None for less than six steps."""
     step_median_high_ns: int | None
+    """Upper limit of the median with 95 % confidence; None for less than six steps."""
     window_ns: int
     """Time that the tables of this side cover."""
     per_step: bool
-    """Whether that is the time of its steps, so that totals can be divided by their number."""
+    """Whether the window is the time of the steps, so that totals can be divided by the number of steps."""
 
 
 Kind = Literal["faster", "slower", "no difference", "below noise", "inconclusive"]
@@ -53,47 +54,47 @@ Kind = Literal["faster", "slower", "no difference", "below noise", "inconclusive
 class Verdict:
     """Whether b is faster than a, within these captures.
 
-    `kind`: "faster" and "slower" are significant (p < 0.05) and at least 2 %; "below noise" is significant and less;
-    "no difference" is not significant; "inconclusive": too few steps to know, or none.
+    `kind`: "faster" and "slower" are significant (p < 0.05) and at least 2 %. "below noise" is significant, but less.
+    "no difference" is not significant. "inconclusive": too few steps to decide, or none.
     """
 
     kind: Kind
     measure: Literal["step", "capture"]
-    """What the times are: the medians of the steps, or without steps the captures."""
+    """What the times are: the medians of the steps, or the captures if there are no steps."""
     a_ns: int
     b_ns: int
     difference_ns: int
     change: float | None
-    """difference_ns / a_ns; None where a took no time."""
+    """difference_ns / a_ns; None if a took no time."""
     p: float | None
-    """Of the rank test over steps; None for less than four steps a side."""
+    """p of the rank test over steps; None for less than four steps a side."""
 
     @property
     def is_significant(self) -> bool:
         return self.kind in ("faster", "slower", "below noise")
 
     def is_slower_by(self, limit: float) -> bool:
-        """Return whether b is significantly slower by more than a part of a."""
+        """Return whether b is significantly slower, by more than `limit` as a share of the time of a."""
         return self.is_significant and self.change is not None and self.change > limit
 
 
 @dataclass(frozen=True)
 class BudgetRow:
-    """A part of the step, or of the capture: the mean over steps and over GPUs."""
+    """A part of the step, or of the capture: its mean over steps and over GPUs."""
 
     name: str
     a_ns: int
     b_ns: int
     difference_ns: int
     p: float | None
-    """Of the rank test over steps; None for less than four steps a side, and for what is no time of single steps."""
+    """p of the rank test over steps; None for less than four steps a side, and for rows that single steps lack."""
     differs: bool
-    """Whether it differs by more than noise."""
+    """Whether the part differs by more than noise."""
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """One quantity on both sides; None where a side has nothing of it. `count_*` and `bytes_*` belong to it."""
+    """One quantity on both sides, with its count and bytes; None if a side does not have it."""
 
     name: str
     detail: str
@@ -105,13 +106,14 @@ class TableRow:
     bytes_a: float | None = None
     bytes_b: float | None = None
     only_a: tuple[str, ...] = ()
-    """Names that stand on one side only and were matched by their class."""
+    """Names that only side a has, and that were matched by their class."""
     only_b: tuple[str, ...] = ()
+    """Names that only side b has, and that were matched by their class."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Quantities of one kind: `unit` is "ns", "bytes", "ratio" or another unit of a, b."""
+    """Quantities of one kind. `unit`: the unit of a and b, "ns", "bytes", "ratio" or another one."""
 
     key: str
     title: str
@@ -127,13 +129,13 @@ class Pair:
     a: SideNumbers
     b: SideNumbers
     difference_ns: int
-    """Of the medians of the steps, or without steps of the captures: b - a."""
+    """b - a, of the medians of the steps, or of the captures if there are no steps."""
     unit: str
-    """What the rows are times of: "GPU", "main thread", or "" where there are none."""
+    """What the rows are times of: "GPU", "main thread", or "" without rows."""
     rows: list[BudgetRow]
-    """They add up to the times of the verdict, and to the difference."""
+    """The parts, which add up to the times of the verdict, and to the difference."""
     cause: str
-    """NVTX range with most of the difference of the row "host late"; "" if none has."""
+    """NVTX range with most of the difference of the row "host late"; "" if no range has most of it."""
     tables: list[Table]
     notes: list[str]
     """What is missing, and why."""
@@ -141,7 +143,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class ScalingRun:
-    """A run and its rates; None where a rate does not apply. Rates against the first run can be more than 1."""
+    """A run and its rates; None for a rate that does not apply. Rates relative to the first run may exceed 1."""
 
     label: str
     nodes: int
@@ -150,7 +152,7 @@ class ScalingRun:
     time_ns: int
     """Median time of a step, or the length of the window."""
     useful_ns: int | None
-    """Useful time of all GPUs, or of all main threads where no run has GPUs: of a step on average, or in the window."""
+    """Useful time of all GPUs, or of all main threads if no run has GPUs, in a mean step, or in the window."""
     speedup: float | None
     efficiency: float | None
     """speedup / growth of the GPUs (or main threads) from the first run."""
@@ -158,23 +160,23 @@ class ScalingRun:
     """parallel x computation_scalability."""
     computation_scalability: float | None
     parallel: float | None
-    """That of `device`, or of `host` where no run has GPUs."""
+    """Parallel efficiency of `device`, or of `host` if no run has GPUs."""
     device: DeviceEfficiency | None
     host: HostEfficiency | None
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Runs by their number of GPUs, then of processes; the first is the reference of the others."""
+    """Runs by number of GPUs, then of processes; the first run is the reference of the others."""
 
     kind: str | None
-    """STRONG or WEAK; None where it cannot be found."""
+    """STRONG or WEAK; None if it cannot be determined."""
     is_chosen: bool
-    """Whether the user said so."""
+    """Whether the user chose the kind."""
     rule: str
-    """How the kind was found, in words."""
+    """How the kind was determined, in words."""
     step_name: str | None
-    """NVTX range of the steps that times are of; None where they are of whole windows."""
+    """NVTX range of the steps that are timed; None if whole windows are timed."""
     runs: list[ScalingRun]
     notes: list[str]
 
@@ -185,7 +187,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Finding:
-    """What differs between sides, and the tables that cannot be compared because of it."""
+    """A difference between sides, and the tables that cannot be compared because of it."""
 
     severity: str
     text: str
@@ -194,20 +196,21 @@ class Finding:
 
 @dataclass(frozen=True)
 class Comparability:
-    """What differs between sides, warnings first."""
+    """The differences between sides, warnings first."""
 
     findings: list[Finding]
 
     @property
     def prevented(self) -> frozenset[str]:
-        """All tables to skip."""
+        """Keys of all tables to omit."""
         return frozenset().union(*(finding.prevents for finding in self.findings))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the findings as `json.dumps` takes them."""
         return {
             "findings": [
-                {"severity": own.severity, "text": own.text, "prevents": sorted(own.prevents)} for own in self.findings
+                {"severity": finding.severity, "text": finding.text, "prevents": sorted(finding.prevents)}
+                for finding in self.findings
             ]
         }
 
@@ -218,24 +221,24 @@ class SideTraces:
 
     files: list[str]
     steps: tuple[int, int] | None
-    """First and last step in them; None for all time, where the sides have no steps in common."""
+    """First and last step in the traces; None for all time, if the sides have no steps in common."""
     presets: list[str]
-    """Those that show what differs."""
+    """The presets that show what differs."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs compared: each later one with the first."""
+    """A comparison of runs: each later run with the first."""
 
     comparability: Comparability
     pairs: list[Pair]
     scaling: Scaling | None
-    """None for runs of one size."""
+    """None for runs of the same size."""
     traces: SideTraces | None = None
-    """None unless they were wanted."""
+    """None unless the user wants traces."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as `json.dumps` takes it: that of the first two runs, and all as `comparisons`."""
+        """Return the comparison as `json.dumps` takes it: the first pair at the top, and all pairs as `comparisons`."""
         pairs = [asdict(pair) for pair in self.pairs]
         return {
             "version": COMPARISON_VERSION,

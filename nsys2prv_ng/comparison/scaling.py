@@ -1,24 +1,24 @@
-"""Compares runs of different sizes as POP does: speedup, efficiency, and the factors that it is made of.
+"""Compares runs of different sizes as POP does: speedup, efficiency, and the factors of the efficiency.
 
-Runs are ordered by their GPUs D, then by their processes; the first is the reference. T is the median time of a step
-and U the useful time of all GPUs in the steps / the number of steps, if all runs have steps of one name; otherwise T
-is the length of the window and U the useful time in it. NCCL is communication. With g = D_n / D_ref:
+Runs are ordered by their number of GPUs D, then of processes; the first run is the reference. If all runs have steps of
+the same name, T is the median time of a step, and U the useful time of all GPUs in the steps / the number of steps.
+Otherwise T is the length of the window, and U the useful time in it. NCCL is communication. With g = D_n / D_ref:
 
 - Strong scaling (the same work in all): speedup = T_ref / T_n, computation scalability = U_ref / U_n.
-- Weak scaling (work that grows like D): both times g. So the speedup is that of the work, and g is ideal.
+- Weak scaling (work that grows with D): both are multiplied by g. So the speedup refers to the work, and g is ideal.
 - efficiency = speedup / g; global efficiency = parallel efficiency x computation scalability.
 
-Parallel efficiency is of the time from the first step to the last, not of the median step: efficiency is the ratio of
-global efficiencies only as far as steps are alike and follow each other closely.
+Parallel efficiency covers the time from the first step to the last, not the median step. So efficiency equals the
+ratio of global efficiencies only if steps are alike and follow each other closely.
 
-Scaling is weak if U of the largest run is more than sqrt(g) times that of the reference: ideal is 1 for strong and g
-for weak scaling, and sqrt(g) is halfway between them, as a factor. For g = 2 that is close to the limit of TALP-Pages
-(strong if U_n / U_ref / g < 0.75, with instructions for U), and unlike that it holds for every g. Where only some runs
-have steps, or others, it is not to be found: their windows hold different work.
+Scaling is weak if U of the largest run is more than sqrt(g) times U of the reference: ideal is 1 for strong and g for
+weak scaling, and sqrt(g) is the geometric mean of both. For g = 2 this is close to the limit of TALP-Pages
+(strong if U_n / U_ref / g < 0.75, with instructions for U), but it applies to every g. If only some runs have steps, or
+their steps differ, the kind cannot be determined, because the windows contain different work.
 
-Where no run has GPUs, main threads stand for them. Runs with GPUs and without, or with different numbers of GPUs for
-each process, are of different programming models: unless the user says what scales, the rates that compare work do not
-apply (as in BasicAnalysis).
+If no run has GPUs, main threads replace GPUs. Runs with and without GPUs, or with different numbers of GPUs for each
+process, follow different programming models: unless the user chooses the kind of scaling, the rates that compare work
+do not apply (as in BasicAnalysis).
 Sources: POP; BasicAnalysis 2026.10 (scaling, comparison of programming models); TALP-Pages 3.6.
 """
 
@@ -41,7 +41,7 @@ _UNKNOWN = "whether it is strong or weak does not show, say which"
 
 
 class _Measured(NamedTuple):
-    """What is measured of a run. `units`: GPUs, or main threads where no run has GPUs; `useful` time of all (ns)."""
+    """Measurements of a run. `units`: GPUs, or main threads if no run has GPUs. `useful`: useful time of all (ns)."""
 
     side: Side
     processes: int
@@ -54,7 +54,7 @@ class _Measured(NamedTuple):
 
 
 def make_scaling(sides: Sequence[Side], comparability: Comparability, scaling: str | None = None) -> Scaling | None:
-    """Return how runs scale; None if all are of one size, or if something in their comparability prevents it.
+    """Return how runs scale; None if all have the same size, or if a finding on their comparability prevents it.
 
     `scaling`: "strong" or "weak", if the user knows. Raises UsageError for another word.
     """
@@ -100,7 +100,7 @@ def _get_size(summary: JobSummary) -> tuple[int, int]:
 
 
 def _find_common_steps(sides: Sequence[Side]) -> str | None:
-    """Return the name of the steps of all sides; None if one has none, or others."""
+    """Return the name of the steps of all sides; None if a side has no steps, or steps of another name."""
     names = {None if _has_no_steps(side.summary) else getattr(side.summary.steps, "name", None) for side in sides}
     return names.pop() if len(names) == 1 else None
 
@@ -110,7 +110,7 @@ def _has_no_steps(summary: JobSummary) -> bool:
 
 
 def _has_whole_graphs(summary: JobSummary, *, by_step: bool) -> bool:
-    """Return whether it is not known how long the GPUs compute."""
+    """Return whether the compute time of the GPUs is not known."""
     window: WindowEfficiency | None = summary.efficiency
     if by_step and summary.efficiency is not None:
         window = summary.efficiency.in_steps
@@ -142,7 +142,7 @@ def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
 
 
 def _has_one_model(runs: Sequence[_Measured]) -> bool:
-    """Return whether all runs have the same number of GPUs for each process."""
+    """Return whether all runs have the same number of GPUs per process."""
     first = runs[0]
     return all(run.gpus * first.processes == first.gpus * run.processes for run in runs)
 
@@ -151,7 +151,7 @@ def _has_one_model(runs: Sequence[_Measured]) -> bool:
 
 
 def _detect(first: _Measured, last: _Measured, unit: str) -> tuple[str | None, str]:
-    """Return whether scaling is strong or weak, and why; None where that cannot be found."""
+    """Return (kind of scaling, why); (None, why not) if the kind cannot be determined."""
     if not first.useful or not last.useful or last.units <= first.units:
         return None, _UNKNOWN
     growth, work = Fraction(last.units, first.units), last.useful / first.useful

@@ -1,4 +1,4 @@
-"""The text on a scaling run: a table with a column for each run, as in POP's reports."""
+"""Formats the scaling of runs: a table with a column for each run, as in POP's reports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nsys2prv_ng.text.names import quote_name, to_one_line
 from nsys2prv_ng.text.tables import cut_names
 
 _LONGEST = 16
-"""Characters of a run's label in the terminal."""
+"""Most characters of a run's label on the terminal."""
 _GAP = 2
 
 
 def tabulate_scaling(scaling: Scaling, quote: Callable[[str], str]) -> Grid:
     """Return a row for each quantity that applies to any run, with a column for each run.
 
-    `quote` makes a name a part of the caption. A cell is empty if a rate does not apply to a run.
+    `quote`: makes a name part of the caption. A cell is empty if a rate does not apply to a run.
     """
     runs = scaling.runs
     on_gpus = any(run.gpus for run in runs)
@@ -60,7 +60,7 @@ def _lower(terms: Mapping[str, Term]) -> dict[str, Term]:
 
 
 def format_scaling(scaling: Scaling, width: int) -> list[str]:
-    """Return the lines of a scaling run: what it is, the table (in parts if there are many runs), and notes."""
+    """Return the lines on scaling: what is compared, the table (in parts if there are many runs), and notes."""
     grid = tabulate_scaling(scaling, quote_name)
     labels = cut_names([column.title for column in grid.columns[1:]], _LONGEST)
     titles = [Column(""), *map(Column, labels)]
@@ -79,7 +79,7 @@ def format_scaling(scaling: Scaling, width: int) -> list[str]:
 
 
 def describe_scaling(scaling: Scaling, quote: Callable[[str], str]) -> str:
-    """Return what is compared, in a sentence without its end; `quote` makes a name part of it."""
+    """Return what is compared, in a sentence without a full stop. `quote`: makes a name part of the sentence."""
     kind = "Scaling" if scaling.kind is None else f"{scaling.kind.capitalize()} scaling"
     kind += " (as chosen)" if scaling.is_chosen else ""
     span = "by windows" if scaling.step_name is None else f"by steps {quote(scaling.step_name)}"
@@ -95,7 +95,7 @@ def _find_host(key: str, run: ScalingRun) -> float | None:
 
 
 def _split_columns(grid: Grid, labels: Sequence[str], width: int) -> list[list[int]]:
-    """Return the numbers of the columns of runs in groups that fit the width, each with one at least."""
+    """Return the indices of the columns of runs, in groups of at least one that fit the width."""
     texts = [["", *labels], *([str(cell) for cell in row] for row in grid.rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     groups: list[list[int]] = []

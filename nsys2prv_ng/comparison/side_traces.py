@@ -1,4 +1,4 @@
-"""Plans the traces of the sides of a comparison: their files, the steps that all have, and what to look at."""
+"""Plans the traces of the sides of a comparison: their files, their common steps, and what to look at."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _PRESETS = {
     "in MPI, or after the own step": "basics/mpi",
     "outside MPI and CUDA": "basics/nvtx",
 }
-"""Preset that shows a part of the step, by the first words of its row."""
+"""Preset that shows a part of the step, by the name of its row up to a colon."""
 _EVERYTHING = "views/per_gpu_waits"
 _MOST_PRESETS = 3
 
 
 def name_traces(labels: Sequence[str]) -> list[str]:
-    """Return a file name for the trace of each side: distinct, and of letters that every file system takes."""
+    """Return a distinct file name for the trace of each side, with characters that every file system accepts."""
     safe = [_UNSAFE.sub("_", label).strip("._")[:_LONGEST_NAME] or "run" for label in labels]
     return [f"{name}.prv" for name in make_unique(safe)]
 
 
 def choose_common_steps(sides: Sequence[Side]) -> tuple[int, int] | None:
-    """Return the first and last number of the steps that every side has after its warm-up; None without such steps."""
+    """Return the first and last number of the steps after the warm-up that all sides have; None without such steps."""
     names, numbers = set(), []
     for side in sides:
         steps, efficiency = side.summary.steps, side.summary.efficiency
@@ -49,14 +49,14 @@ def choose_common_steps(sides: Sequence[Side]) -> tuple[int, int] | None:
 
 
 def list_presets(pairs: Sequence[Pair]) -> list[str]:
-    """Return the presets that show what differs most, to be opened on all traces; at most three."""
+    """Return at most three presets that show what differs most, to be opened on all traces."""
     rows = sorted((row for pair in pairs for row in pair.rows if row.differs), key=lambda row: -abs(row.difference_ns))
     found = [_PRESETS.get(row.name.split(":")[0]) for row in rows]
     return list(dict.fromkeys([*(preset for preset in found if preset), _EVERYTHING]))[:_MOST_PRESETS]
 
 
 def describe_traces(traces: SideTraces) -> str:
-    """Return where the traces are, and what to open, in sentences. The files are not quoted for any layout."""
+    """Return a text on the steps of the traces and the presets to open; the caller lists the files after it."""
     first, last = traces.steps or (None, None)
     steps = f"step {first}" if first == last else f"steps {first} to {last}"
     span = "all time, as the runs have no steps in common" if traces.steps is None else f"{steps} of each run"

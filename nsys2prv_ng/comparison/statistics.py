@@ -1,7 +1,7 @@
-"""Statistics of few values, as in benchstat: a rank test and limits of a median, which expect no distribution.
+"""Computes statistics of few values, as in benchstat: a rank test and limits of a median, for any distribution.
 
-The values are steps of one run, which follow each other and are not quite independent: a test takes them for more
-evidence than they are. So `NOISE` is the least difference that counts.
+The values are consecutive steps of one run and so not quite independent: a test overestimates their evidence. So
+`NOISE` is the least difference that counts.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from math import comb, erfc, sqrt
 import numpy as np
 
 LEVEL = 0.05
-"""Probability of a chance below which a difference is significant; the limits of a median leave as much out."""
+"""Level of significance, and probability that a median is outside its limits."""
 FEWEST = 4
-"""Values a side with which a rank test can find anything at this level: of 3 and 3, the least probability is 0.1."""
+"""Fewest values a side for a rank test: with 3 and 3 values, the least possible p, 0.1, exceeds LEVEL."""
 NOISE = 0.02
-"""Part of a time by which two captures of the same program differ."""
+"""Share of a time by which two captures of the same program differ."""
 _MOST_EXACT = 60
-"""Values of both sides together up to which the distribution is counted out."""
+"""Most values of both sides together for an exact distribution."""
 _MOST_COINS = 400
-"""Values up to which the limits of a median are counted out; for more, the normal approximation of coins."""
+"""Most values for exact limits of a median; for more values, the normal approximation of coins is used."""
 _HALF_WIDTH = 0.98
-"""Half of the 97.5 % quantile of the normal distribution: the deviation of n coins is half the root of n."""
+"""Half the 97.5 % quantile of the normal distribution: the standard deviation of n coins is sqrt(n) / 2."""
 
 
 def find_median(values: Sequence[int]) -> int:
@@ -31,10 +31,10 @@ def find_median(values: Sequence[int]) -> int:
 
 
 def bound_median(values: Sequence[int]) -> tuple[int, int] | None:
-    """Return the 95 % confidence interval of the median: two of the values. None for less than six of them.
+    """Return the 95 % confidence interval of the median, whose limits are two of the values; None for less than six.
 
-    The k-th smallest and the k-th largest of n values have the median between them unless less than k of n coins show
-    one side.
+    The median is between the k-th smallest and the k-th largest of n values, unless less than k of n coins show heads,
+    or less than k show tails.
     """
     n = len(values)
     k = _count_tail(n) if n <= _MOST_COINS else int(n / 2 - sqrt(n) * _HALF_WIDTH)
@@ -43,7 +43,7 @@ def bound_median(values: Sequence[int]) -> tuple[int, int] | None:
 
 
 def _count_tail(n: int) -> int:
-    """Return the largest k for which less than k of n coins show one side, or the other, as rarely as the level."""
+    """Return the largest k for which less than k of n coins show heads, or tails, with probability LEVEL at most."""
     tail, k = 0, 0
     while k < n and 2 * (tail + comb(n, k)) <= LEVEL * 2**n:
         tail += comb(n, k)
@@ -54,30 +54,30 @@ def _count_tail(n: int) -> int:
 def compare_ranks(a: Sequence[float], b: Sequence[float]) -> float:
     """Return the two-sided p of the Mann-Whitney U test: the probability that chance alone separates a and b as far.
 
-    It is exact for up to 60 values, ties included; for more, the normal approximation with the corrections for ties
-    and for continuity.
+    It is exact for up to 60 values, also with ties. For more values it is the normal approximation, corrected for ties
+    and continuity.
     """
     ranks = _rank_twice(np.concatenate([a, b]).astype(np.float64))
     n, total = len(a), ranks.size
-    mean = n * (total + 1)  # of twice the sum of the ranks of a
+    mean = n * (total + 1)  # mean of twice the sum of the ranks of a
     away = abs(int(ranks[:n].sum()) - mean)
     if total <= _MOST_EXACT:
         return _count_out(ranks, n, mean, away)
     variance = n * (total - n) / (total * (total - 1)) * float(((ranks - (total + 1)) ** 2).sum())
-    # Sums of ranks differ by 1, doubled ones by 2: half of that corrects for continuity.
+    # Possible sums of ranks are 1 apart, doubled sums 2 apart: the continuity correction is half of that.
     return erfc(max(0.0, away - 1) / sqrt(2 * variance)) if variance else 1.0
 
 
 def _rank_twice(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return twice the rank of each value from 1; equal values share the mean of their ranks."""
+    """Return twice the rank (from 1) of each value; equal values share the mean of their ranks."""
     ordered = np.sort(values)
     below, until = np.searchsorted(ordered, values, "left"), np.searchsorted(ordered, values, "right")
     return (below + until + 1).astype(np.int64)
 
 
 def _count_out(ranks: np.ndarray[tuple[int], np.dtype[np.int64]], n: int, mean: int, away: int) -> float:
-    """Return which part of all choices of n ranks has a sum at least that far from the mean."""
-    choices = np.zeros((n + 1, int(ranks.sum()) + 1))  # ways to choose so many of the ranks with this sum
+    """Return the share of all choices of n ranks whose sum is at least `away` from the mean."""
+    choices = np.zeros((n + 1, int(ranks.sum()) + 1))  # ways to choose (number of ranks, sum of these)
     choices[0, 0] = 1
     for rank in ranks.tolist():
         choices[1:, rank:] += choices[:-1, :-rank].copy()

@@ -1,8 +1,8 @@
-"""Compares what summaries have tables of: kernels, ranges, NCCL, copies, memory, efficiencies, the critical path.
+"""Compares the tables of summaries: kernels, ranges, NCCL, copies, memory, efficiencies, the critical path.
 
-Totals are for each step and GPU where both summaries are restricted to their steps; otherwise they are of all the time
-of the summary, and the titles say so. A row differs by more than noise if its change is 2 % of it and half a percent
-of the step, or if one side has nothing of it.
+If both summaries are restricted to their steps, totals are for each step and GPU. Otherwise they cover all the time of
+the summary, as the titles state. A row differs by more than noise if its change is at least 2 % of its value and half a
+percent of the step, or if one side does not have it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _Sums = tuple[int, int, int]
 
 
 class Scaled(NamedTuple):
-    """A summary, and what its totals are divided by."""
+    """A summary, and the divisors of its totals."""
 
     summary: JobSummary
     steps: int
-    """Number of steps that it is restricted to; 1 where it is not."""
+    """Number of steps that the summary is restricted to; 1 if it is not restricted to steps."""
     span: float
-    """Length (ns) of one of these."""
+    """Length (ns) of a step; of all time if the summary is not restricted to steps."""
 
     @property
     def gpus(self) -> int:
@@ -41,14 +41,14 @@ class Scaled(NamedTuple):
 
 
 def covers_its_steps(summary: JobSummary) -> bool:
-    """Return whether the chosen time of a summary is that of its steps: totals can then be divided by their number."""
+    """Return whether the chosen time of a summary is its steps: then totals can be divided by the number of steps."""
     if summary.steps is None or summary.efficiency is None:
         return False
     return are_steps(summary.windows_ns, summary.efficiency.steps_ns)
 
 
 def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:
-    """Return the tables that have rows. `totals`: whether those of both cover comparable times."""
+    """Return the tables that have rows. `totals`: whether the totals of both sides cover comparable times."""
     one, other = _scale(a), _scale(b)
     makers: list[Callable[[Scaled, Scaled], Table]] = [_compare_efficiencies]
     if totals:
@@ -72,14 +72,14 @@ def _scale(summary: JobSummary) -> Scaled:
 
 
 def _per(a: Scaled, what: str) -> str:
-    """Return what times are of, for a title."""
+    """Return the time that totals cover, for a title."""
     if covers_its_steps(a.summary):
         return f"for each step and {what}" if what else "for each step"
     return f"in all of the time, for each {what}" if what else "in all of the time"
 
 
 def _differ(a: float | None, b: float | None, least: float) -> bool:
-    """Return whether two numbers differ by more than noise, and by at least so much."""
+    """Return whether two numbers differ by more than noise, and by at least `least`."""
     if a is None or b is None:
         return a != b
     return abs(a - b) >= NOISE * max(abs(a), abs(b)) and abs(a - b) >= least and a != b
@@ -91,7 +91,7 @@ def _sort(rows: Sequence[TableRow]) -> list[TableRow]:
 
 
 def _compare_values(before: Mapping[str, float], after: Mapping[str, float], least: float) -> list[TableRow]:
-    """Return a row for each name, those of the first side first."""
+    """Return a row for each name, names of the first side first."""
     names = dict.fromkeys([*before, *after])
     values = [(name, before.get(name), after.get(name)) for name in names]
     return [TableRow(name, "", a, b, _differ(a, b, least)) for name, a, b in values]
@@ -101,7 +101,7 @@ def _compare_values(before: Mapping[str, float], after: Mapping[str, float], lea
 
 
 def _sum_all(side: Scaled, numbers: Sequence[_Numbers]) -> tuple[float | None, float | None, float | None]:
-    """Return the sum, by step and GPU; counts and bytes are by step, over all GPUs. None for nothing."""
+    """Return (time by step and GPU, count by step, bytes by step); None for what there is nothing of."""
     if not numbers:
         return None, None, None
     sizes = [size for _, _, size in numbers if size is not None]
@@ -118,7 +118,7 @@ def _make_total(
 
 
 def _compare_activity(a: Scaled, b: Scaled) -> Table:
-    """Compare what GPUs do from their first operation to their last; time of two kinds at once counts for both."""
+    """Compare what GPUs do from their first operation to their last; time with two kinds of activity counts twice."""
     rows = []
     if a.summary.gpus and b.summary.gpus:
         rows = _compare_values(_sum_activity(a), _sum_activity(b), LEAST * a.span)
@@ -140,7 +140,7 @@ def _sum_activity(side: Scaled) -> dict[str, float]:
 
 
 def _compare_kernels(a: Scaled, b: Scaled) -> Table:
-    """Compare kernels by name. Names that only one side has are summed with those of their class on the other."""
+    """Compare kernels by name. Names that only one side has are compared by class, as sums."""
     sides = []
     for side in (a, b):
         by_name: dict[str, list[_Numbers]] = {}
@@ -204,7 +204,7 @@ def _sum_ranges(side: Scaled) -> dict[str, _Sums]:
 
 
 def _compare_transfers(a: Scaled, b: Scaled) -> Table:
-    """Compare collectives by function, size and ranks of the communicator: the mean time in which they moved data."""
+    """Compare collectives by function, size and number of ranks: the mean time in which they moved data."""
     rows = _compare_means(a, b, _sum_transfers(a), _sum_transfers(b))
     return Table("collectives", f"Collectives of NCCL: mean time moving data; count {_per(a, '')}", "ns", rows)
 
@@ -227,7 +227,7 @@ def _compare_mpi(a: Scaled, b: Scaled) -> Table:
 
 
 def _compare_means(a: Scaled, b: Scaled, in_a: Mapping[str, _Sums], in_b: Mapping[str, _Sums]) -> list[TableRow]:
-    """Return the rows of means, sorted. The totals by step and task decide what is noise."""
+    """Return sorted rows of means. The totals by step and task decide what is noise."""
     rows = []
     for name in dict.fromkeys([*in_a, *in_b]):
         (mean_a, total_a, count_a), (mean_b, total_b, count_b) = (
@@ -261,7 +261,7 @@ def _compare_memory(a: Scaled, b: Scaled) -> Table:
 
 
 def _compare_gpu_metrics(a: Scaled, b: Scaled) -> Table:
-    """Compare the means of GPU metrics over all GPUs, in the units that their names end with."""
+    """Compare the means of GPU metrics over all GPUs. The names end with the units."""
     before, after = _mean_metrics(a), _mean_metrics(b)
     rows = _compare_values(before, after, 0) if before and after else []
     return Table("gpu_metrics", "GPU metrics: means over all GPUs", "", rows)
@@ -276,11 +276,11 @@ def _mean_metrics(side: Scaled) -> dict[str, float]:
 
 
 def _compare_path(a: Scaled, b: Scaled) -> Table:
-    """Compare the time of the critical path by class; for each step if both paths are those of steps."""
+    """Compare the time of the critical path by class; for each step if both paths cover steps."""
     paths = [(side, side.summary.critical_path) for side in (a, b)]
     known = [(path, side.steps if side.steps > 1 else len(path.steps)) for side, path in paths if path is not None]
     by_step = all(steps for _, steps in known)
-    if len(known) < 2 or (not by_step and any(steps for _, steps in known)):  # one path is of steps, the other is not
+    if len(known) < 2 or (not by_step and any(steps for _, steps in known)):  # only one path covers steps
         return Table("critical_path", "", "ns", [])
     title = "Critical path by class, " + ("for each step" if by_step else "in all of the time")
     names = dict.fromkeys(name for path, _ in known for name in path.classes)
@@ -291,7 +291,7 @@ def _compare_path(a: Scaled, b: Scaled) -> Table:
 
 
 def _compare_efficiencies(a: Scaled, b: Scaled) -> Table:
-    """Compare the efficiencies in steps if both sides have them, otherwise those in all of their time."""
+    """Compare the efficiencies in steps, if both sides have them, otherwise the efficiencies in all their time."""
     both = [side.summary.efficiency for side in (a, b)]
     in_steps = [None if efficiency is None else efficiency.in_steps for efficiency in both]
     before, after = (
@@ -303,7 +303,7 @@ def _compare_efficiencies(a: Scaled, b: Scaled) -> Table:
 
 
 def _list_efficiencies(window: WindowEfficiency) -> dict[str, float]:
-    """Return the efficiencies of GPUs in both conventions, and those of main threads, by what the text calls them."""
+    """Return the efficiencies of GPUs in both conventions, and of main threads, by the names in the table."""
     named: dict[str, float] = {}
     conventions = (("NCCL as communication", window.nccl_as_communication), ("NCCL as useful", window.nccl_as_useful))
     for convention, trees in conventions:

@@ -1,4 +1,4 @@
-"""Formats a comparison for people: text that fits a terminal and a job's log."""
+"""Formats a comparison for people: text that fits a terminal and a job log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nsys2prv_ng.text.names import clean_name, quote_name
 def format_comparison(comparison: Comparison, width: int | None = None, *, shows_all: bool = False) -> str:
     """Return the text of all pairs, at most `width` columns wide; None: as wide as the terminal.
 
-    `shows_all`: also rows that differ by noise only.
+    `shows_all`: with rows that differ by noise only.
     """
     width = choose_width() if width is None else width
     sections = ["\n".join(format_comparability(comparison.comparability, width))]

@@ -1,1 +1,1 @@
-"""The first numbers of a job, as text and as JSON."""
+"""Summarizes a job: its bottleneck, stragglers, efficiencies and tables, as text and as JSON."""

@@ -1,4 +1,4 @@
-"""Formats a summary for people: tables that fit a terminal and a job's log."""
+"""Formats a summary for people: tables that fit a terminal and a job log."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Charts as SVG, as tables with bars, and as images. They know numbers, names and colours, but no job."""
+"""Draws charts as SVG and as images, from numbers, names and colours only."""

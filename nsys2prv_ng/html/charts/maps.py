@@ -1,6 +1,7 @@
-"""Images of rows over time: heat maps of a quantity, and strips of what each row does.
+"""Draws images of rows over time: heat maps of a quantity, and strips of what each row does.
 
-An image is also the data of its own readout: index 0 of its palette is what is not known, the others are values.
+The script of the page reads values from the image itself: index 0 of its palette means not known, other indexes are
+values.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from nsys2prv_ng.paraver.palette import GREY
 from nsys2prv_ng.paraver.palette import Colour as Hue
 
 _LEVELS = 255
-"""Indexes of values; 0 is not known."""
+"""The number of indexes for values; index 0 means not known."""
 _UNKNOWN: Colour = (*GREY, 56)
 _NOTHING: Colour = (*GREY, 0)
 _FAINTEST = 0.04
-"""Opacity of the least value, that it may be told from the page."""
+"""Opacity of the least value: it must be visible on the page."""
 _ROW, _LEAST_HEIGHT, _HEIGHT = 18, 24, 420
-"""Height (pixels) of a row where there are few, and of images."""
+"""Height (pixels) of a row if there are few rows, and least and largest height of an image."""
 _MOST_LABELS = 24
 
 
 class Swatch(NamedTuple):
-    """A colour of a legend, as CSS, and what it stands for."""
+    """A colour of a legend, as CSS, and its meaning."""
 
     css: str
     text: str
 
 
 class Bar(NamedTuple):
-    """A bar over an image, in percent of its width; `lane` from 0, at the top."""
+    """A bar above an image, in percent of the width of the image; lane 0 is at the top."""
 
     left: float
     width: float
@@ -53,21 +54,21 @@ class Lane(NamedTuple):
 
 
 class MapFigure(NamedTuple):
-    """An image of rows over time, as the template shows it, and what the script needs to know of it."""
+    """An image of rows over time, as the template shows it, with the data that the script needs."""
 
     key: str
     image: str
     """A data URL."""
     height: int
     smooth: bool
-    """Whether several rows share a pixel."""
+    """Whether rows share a pixel."""
     labels: list[tuple[float, str]]
     """Place (percent from the top) and text."""
     ticks: list[Tick]
     legend: list[Swatch]
     lanes: list[Lane]
     script: dict[str, Any]
-    """Rows, limits of time (ns), and how an index is read."""
+    """The rows, the limits of time (ns), and the meaning of indexes."""
 
 
 def format_colour(colour: Hue | Colour) -> str:
@@ -94,9 +95,9 @@ def make_heat_map(
 ) -> MapFigure:
     """Return a heat map of values (rows, bins) between two times (ns).
 
-    A value has an opacity, so that nothing is the colour of the page. Where the scale has no fixed top, it is that of
-    square roots: few large values do not hide the small ones. `absent`: what NaN means, if that is known; it
-    has no colour then.
+    Opacity shows the value, so that 0 has nearly the colour of the page. Without `highest`, the top of the scale, the
+    scale is of square roots: a few large values do not hide the small ones. `absent`: what NaN means, if that is known;
+    NaN has no colour then.
     """
     top = highest if highest is not None else float(np.nanmax(values, initial=0.0))
     root = highest is None
@@ -116,7 +117,7 @@ def make_strips(
     kinds: Sequence[tuple[str, Colour]],
     lanes: Sequence[Lane] = (),
 ) -> MapFigure:
-    """Return strips of what each row does: values (rows, bins) are 0, or one more than the index of a kind."""
+    """Return strips of what each row does: values (rows, bins) are one more than the index of a kind, or 0."""
     palette: list[Colour] = [_NOTHING, *(colour for _, colour in kinds)]
     used = np.unique(values)
     legend = [Swatch(format_colour(colour), text) for n, (text, colour) in enumerate(kinds, 1) if n in used]
@@ -126,7 +127,7 @@ def make_strips(
 
 
 def make_scale(hue: Hue, texts: Sequence[str], *, root: bool) -> list[Swatch]:
-    """Return the legend of a heat map: one colour for each text, in equal steps of the value, from 0 to the top."""
+    """Return the legend of a heat map: a colour for each text, in equal steps of the value, from 0 to the top."""
     steps = len(texts) - 1
     shares = [n / steps for n in range(steps + 1)]
     return [

@@ -1,6 +1,6 @@
-"""Plots of lines, areas and points as SVG that stretches; the texts of its axes stand beside it.
+"""Draws lines, areas and points as stretchable SVG, without the texts of the axes.
 
-So texts keep their size on narrow screens. The drawing is SIDE by SIDE units, whatever its size on the screen.
+So the texts keep their size on narrow screens. A drawing has SIDE x SIDE units, whatever its size on the screen.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from nsys2prv_ng.html.charts.axes import Tick, format_times
 
 SIDE = 1000
 _MOST_POINTS = 1500
-"""Points of a line that a screen shows; of more, the least and the largest of each stretch are drawn."""
-
-
+"""Points of a line that a screen can show; of more, the least and the largest of each stretch are drawn."""
 _FEW_POWERS = 3
 
 
 class Shape(NamedTuple):
-    """A part of a plot: what it is ("line", "area", "points"), its colour as CSS, its name, and its SVG path."""
+    """A part of a plot: its kind ("line", "area", "points"), its colour as CSS, its name, and its SVG path."""
 
     kind: str
     css: str
@@ -42,7 +40,7 @@ class Plot(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """The limits of an axis; `log`: equal distances are equal ratios."""
+    """The limits of an axis. `log`: the axis is logarithmic."""
 
     low: float
     high: float
@@ -56,7 +54,7 @@ class Axis(NamedTuple):
 
 
 def draw_line(x: FloatArray, y: FloatArray) -> str:
-    """Return the path of a line through points (places from 0 to 1); it breaks where y is NaN."""
+    """Return the path of a line through points (places from 0 to 1), with a gap where y is NaN."""
     x, y = _thin(x, y)
     parts, draws = [], False
     for left, top in zip(x.tolist(), y.tolist(), strict=True):
@@ -78,7 +76,7 @@ def draw_area(x: FloatArray, low: FloatArray, high: FloatArray) -> str:
 
 
 def draw_points(x: FloatArray, y: FloatArray) -> str:
-    """Return the path of points: lines without length, which round caps make dots of any size."""
+    """Return the path of points: lines of length 0, which round caps turn into dots of any size."""
     return "".join(f"M{_format(left)} {_format(1 - top)}h0" for left, top in zip(x.tolist(), y.tolist(), strict=True))
 
 
@@ -97,7 +95,7 @@ def make_time_axis(axis: Axis, times: Sequence[float]) -> list[Tick]:
 
 
 def make_log_ticks(axis: Axis) -> list[float]:
-    """Return the powers of ten within an axis; with their double and fivefold where these are few."""
+    """Return the powers of ten within an axis; if these are few, also 2 and 5 times each power."""
     powers = range(math.floor(math.log10(axis.low) + 1e-9), math.floor(math.log10(axis.high) + 1e-9) + 1)
     steps = (1, 2, 5) if len(powers) <= _FEW_POWERS else (1,)
     values = [step * 10.0**power for power in powers for step in steps]
@@ -105,7 +103,7 @@ def make_log_ticks(axis: Axis) -> list[float]:
 
 
 def _thin(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the points of a line, or where there are too many, the least and largest of each stretch of them."""
+    """Return the points of a line; if there are too many, the least and the largest of each stretch."""
     if x.size <= _MOST_POINTS:
         return x, y
     keep = [0, x.size - 1]

@@ -1,6 +1,6 @@
 """Writes images with a palette as PNG (W3C's PNG specification, third edition).
 
-The rows are not filtered, so that the script of the page reads the indexes of its pixels from the image itself.
+The rows are not filtered, so that the script of the page can read the index of each pixel from the image itself.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy.typing as npt
 Colour = tuple[int, int, int, int]
 """Red, green, blue and opacity, from 0 to 255."""
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_PALETTE_OF_BYTES = 8, 3, 0, 0, 0
-"""Bits of an index, colour type, compression, filter method, no interlacing."""
+_HEADER = 8, 3, 0, 0, 0
+"""Bits of an index, colour type (palette), compression, filter method, interlacing (none)."""
 
 
 def encode_png(indexes: npt.NDArray[np.uint8], palette: Sequence[Colour]) -> bytes:
     """Return an image of (rows, columns) indexes into a palette of at most 256 colours."""
     rows, columns = indexes.shape
-    lines = np.zeros((rows, columns + 1), np.uint8)  # each begins with its filter: none
+    lines = np.zeros((rows, columns + 1), np.uint8)  # each starts with its filter: none
     lines[:, 1:] = indexes
     parts = [
-        (b"IHDR", struct.pack(">IIBBBBB", columns, rows, *_PALETTE_OF_BYTES)),
+        (b"IHDR", struct.pack(">IIBBBBB", columns, rows, *_HEADER)),
         (b"PLTE", bytes(part for colour in palette for part in colour[:3])),
         (b"tRNS", bytes(colour[3] for colour in palette)),
         (b"IDAT", zlib.compress(lines.tobytes(), 9)),
@@ -36,7 +36,7 @@ def encode_png(indexes: npt.NDArray[np.uint8], palette: Sequence[Colour]) -> byt
 
 
 def make_data_url(png: bytes) -> str:
-    """Return an image as a URL that holds all of it."""
+    """Return an image as a data URL."""
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 

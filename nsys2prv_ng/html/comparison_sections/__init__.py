@@ -1,1 +1,1 @@
-"""Sections of the page of a comparison."""
+"""Makes the sections of the page of a comparison."""

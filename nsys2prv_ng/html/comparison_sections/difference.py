@@ -1,4 +1,4 @@
-"""Sections on where the difference of two runs is: a waterfall that adds up, and the tables in which they differ."""
+"""Makes the sections on where two runs differ: a waterfall that adds up, and the tables that differ."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _HUES = {
     IN_CUDA: "cuda",
     IN_MPI: "mpi",
 }
-"""Hue of a part of the step, by the first words of its row; sums and rests are grey."""
+"""Hue of a part of the step, by the name of the row up to its colon; sums and rests are grey."""
 _LABEL = 30
-"""Characters of a run at the head of a column, and in the title of a section."""
+"""Most characters of the name of a run at the head of a column, and in the title of a section."""
 _NEAR = 4
-"""The axis begins above 0 if the bars of the parts reach over less than one part in so many of it."""
+"""The axis starts above 0 if the bars of the parts would cover less than 1 / _NEAR of it."""
 _MOST_ROWS = 300
-"""Rows of a table on the page of one pair; the JSON has all."""
+"""Most rows of a table on the page of one pair; the JSON has all."""
 _FEWEST_ROWS = 25
 _ALL_NAMES = 25
-"""Names of each row in the table of all rows."""
+"""Most names of a row in the table of all rows."""
 _PRESETS = {
     "efficiencies": "model/gpu_efficiency",
     "activity": "analysis/overlap-communication-compute-2dh-timeline",
@@ -61,11 +61,11 @@ _PRESETS = {
 }
 """Preset that shows the quantities of a table, by its key."""
 _ON_HOSTS = {"model/gpu_efficiency": "model/host_efficiency"}
-"""What shows the same of runs without GPUs."""
+"""The preset that shows the same for runs without GPUs."""
 
 
 def make_key(section: str, number: int, count: int) -> str:
-    """Return the key of a section on a pair: of several pairs, with the number of the pair from 1."""
+    """Return the key of a section on a pair; with several pairs, it ends with the number of the pair, from 1."""
     return section if count == 1 else f"{section}-{number}"
 
 
@@ -73,20 +73,20 @@ def make_key(section: str, number: int, count: int) -> str:
 
 
 def make_difference_section(pair: Pair, key: str, *, names_run: bool, traces: str) -> Section:
-    """Return the difference as parts that add up to it. `names_run`: whether the title has the name of b."""
-    said = describe_sides(pair, quote)
+    """Return the section on the parts of the difference. `names_run`: whether the title contains the name of b."""
+    sentences = describe_sides(pair, quote)
     title = _make_title("Where the difference is", pair, names_run=names_run)
     if not has_times(pair):
-        return Section(key, title, f"{said.sides}.", [Paragraph(f"{said.verdict}.")])
+        return Section(key, title, f"{sentences.sides}.", [Paragraph(f"{sentences.verdict}.")])
     some, every = (draw_waterfall(pair, shows_all=shows_all) for shows_all in (False, True))
     blocks: list[Block] = [some, *([Folded("All parts", every)] if len(every.rows) > len(some.rows) else [])]
-    return Section(key, title, f"{said.sides}.", blocks, list_presets([pair]), traces=traces)
+    return Section(key, title, f"{sentences.sides}.", blocks, list_presets([pair]), traces=traces)
 
 
 def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
-    """Return the time of a, what each part adds to it or takes from it, and the time of b.
+    """Return a table with the time of a, what each part adds to it or takes from it, and the time of b.
 
-    Each bar begins where the one above it ends.
+    Each bar starts where the bar above it ends.
     """
     labels = cut_names([clean(pair.a.label), clean(pair.b.label)], _LABEL)
     grid = lay_out_parts(pair, labels, shows_all=shows_all)
@@ -114,12 +114,12 @@ def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
 
 
 def _need_zero(ends: Sequence[int]) -> bool:
-    """Return whether the bars are large enough beside the whole times to be seen."""
+    """Return whether the bars are large enough to be seen on an axis that starts at 0."""
     return min(ends) <= 0 or _NEAR * (max(ends) - min(ends)) >= max(ends)
 
 
 def _choose_limits(ends: Sequence[int]) -> tuple[int, int]:
-    """Return the limits of the axis: those of all ends, with some room below where it does not begin at 0."""
+    """Return the limits of the axis, which cover all ends, with some room below if it does not start at 0."""
     low, high = min(ends), max(ends)
     low -= (high - low) // 10 if low > 0 else 0
     return low, max(high, low + 1)
@@ -137,7 +137,7 @@ def _make_title(title: str, pair: Pair, *, names_run: bool) -> str:
 
 
 def make_tables_section(pair: Pair, key: str, *, names_run: bool, traces: str, pairs: int) -> Section | None:
-    """Return the other tables: the rows that differ, and on demand all; None where there are no tables."""
+    """Return the section with the other tables: the rows that differ, and folded all rows; None without tables."""
     if not pair.tables:
         return None
     most = max(_FEWEST_ROWS, _MOST_ROWS // pairs)

@@ -1,4 +1,4 @@
-"""Sections on all runs beside each other: what they are, how long their steps took, a typical step of each."""
+"""Makes the sections that show all runs side by side: facts, the times of steps, a typical step of each run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, draw_points, make_time_axis
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
-from nsys2prv_ng.html.summary_sections.over_time import ALIKE, draw_step
+from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.html.tables import Table, show_grid
 from nsys2prv_ng.summary.numbers.efficiency import WindowEfficiency
 from nsys2prv_ng.summary.numbers.pictures import Pictures, RangesOfTask
@@ -27,20 +27,20 @@ from nsys2prv_ng.text.tables import cut_names
 SIDES, SCALING, STEPS = "sides", "scaling", "steps"
 """Keys of the sections."""
 _MOST_WARNINGS = 5
-"""Warnings on a run; its summary has all."""
+"""Most warnings that are shown for a run; its summary has all."""
 _HEIGHT = 190
 _MOST_POINTS = 300
-"""Steps of a side from which dots would cover each other."""
+"""Most steps of a side that are drawn as points: more would cover each other."""
 _GAP = 0.06
-"""Part of a side's room in a plot that stays empty."""
+"""Part of the room of a side in a plot that stays empty on the left and on the right."""
 _LABELS = 72
-"""Characters of all labels under a plot."""
+"""Most characters of all labels below a plot together."""
 _MOST_TASKS, _MOST_RANGES = 4, 800
-"""Tasks whose ranges all typical steps together show, and ranges: a page would be large with more."""
+"""Most tasks with ranges, and most ranges, over all typical steps: more would make the page large."""
 
 
 def make_sides_section(comparison: Comparison, sides: Sequence[Side], traces: str) -> Section:
-    """Return the facts of all runs, and the times of their steps."""
+    """Return the section on the facts of all runs and the times of their steps."""
     numbers = [comparison.pairs[0].a, *(pair.b for pair in comparison.pairs)]
     blocks: list[Block] = [_tabulate_facts(sides, numbers)]
     if any(side.step_ns for side in numbers):
@@ -56,7 +56,7 @@ def make_sides_section(comparison: Comparison, sides: Sequence[Side], traces: st
 
 
 def make_scaling_section(scaling: Scaling, traces: str) -> Section:
-    """Return the table of all runs, with a definition of each number."""
+    """Return the section with the table of all runs and a definition of each number."""
     grid = replace(tabulate_scaling(scaling, quote), caption="")
     blocks: list[Block] = [show_grid(grid, len(grid.rows))]
     blocks += [Paragraph(f"{note[0].upper()}{note[1:]}.") for note in scaling.notes]
@@ -68,13 +68,13 @@ def make_scaling_section(scaling: Scaling, traces: str) -> Section:
 
 
 def _tabulate_facts(sides: Sequence[Side], numbers: Sequence[SideNumbers]) -> Table:
-    """Return a column for each run; rows without anything are missing."""
+    """Return a table with a column for each run, without empty rows."""
     facts = [_list_facts(*pair) for pair in zip(sides, numbers, strict=True)]
-    rows: list[list[Cell]] = [[name, *(own[name] for own in facts)] for name in facts[0]]
+    rows: list[list[Cell]] = [[name, *(side[name] for side in facts)] for name in facts[0]]
     rates, in_steps = _list_efficiencies(sides)
     has_rates = [row for row in rates if any(map(str, row[1:]))]
     rows += has_rates
-    kind = ", with NCCL as communication" if any(own.gpus for own in numbers) else ""
+    kind = ", with NCCL as communication" if any(side.gpus for side in numbers) else ""
     below = f"Efficiencies are those in {'the steps' if in_steps else 'all of the time'}{kind}"
     grid = Grid(
         columns=make_columns("", *(clean(side.label) for side in numbers)),
@@ -109,11 +109,11 @@ def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
 
 
 def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
-    """Return the efficiencies of all runs, and whether they are those in the steps, which all must have for that."""
+    """Return (rows of efficiencies, whether they are in the steps: only if all runs have steps)."""
     efficiencies = [side.summary.efficiency for side in sides]
-    in_steps = all(own is not None and own.in_steps is not None for own in efficiencies)
+    in_steps = all(numbers is not None and numbers.in_steps is not None for numbers in efficiencies)
     windows: list[WindowEfficiency | None] = [
-        own.in_steps if own is not None and in_steps else own for own in efficiencies
+        numbers.in_steps if numbers is not None and in_steps else numbers for numbers in efficiencies
     ]
     trees = [None if window is None else window.nccl_as_communication for window in windows]
     devices, hosts = ([None if tree is None else getattr(tree, kind) for tree in trees] for kind in ("device", "host"))
@@ -125,10 +125,10 @@ def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
 
 
 def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
-    """Return the times of the steps of each run in its own room, one beside the other, on one axis."""
+    """Return a chart of the times of all steps on one axis, with the runs side by side."""
     times = [ns for side in numbers for ns in side.step_ns]
     least, most = min(times), max(times)
-    ticks = make_value_ticks(least if least > ALIKE * most else 0.0, most)
+    ticks = make_value_ticks(least, most)
     height = Axis(ticks[0], ticks[-1])
     shapes = [
         shape
@@ -190,19 +190,19 @@ def _tabulate_steps(numbers: Sequence[SideNumbers]) -> Table:
 
 
 def make_steps_section(sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> Section:
-    """Return a typical step of each run, all on the axis of the longest, and which runs have none."""
-    known = [own.step for own in pictures if own is not None and own.step is not None]
+    """Return the section on a typical step of each run, all on the axis of the longest; it names runs without one."""
+    known = [drawn.step for drawn in pictures if drawn is not None and drawn.step is not None]
     longest = max((step.end_ns - step.begin_ns for step in known), default=0)
     blocks: list[Block] = []
-    for side, own in zip(sides, pictures, strict=True):
-        if own is None:
+    for side, drawn in zip(sides, pictures, strict=True):
+        if drawn is None:
             blocks.append(Paragraph(f"Of {quote(side.label)} only a summary was given, which holds no pictures."))
-        elif own.step is None:
+        elif drawn.step is None:
             blocks.append(Paragraph(f"No steps were found in {quote(side.label)}."))
         else:
-            length = format_time(own.step.ns)
-            title = f"{clean(side.label)}: {clean(own.step.name)}, {length}"
-            step = replace(own.step, ranges=_choose_ranges(own.step.ranges, len(known)))
+            length = format_time(drawn.step.ns)
+            title = f"{clean(side.label)}: {clean(drawn.step.name)}, {length}"
+            step = replace(drawn.step, ranges=_choose_ranges(drawn.step.ranges, len(known)))
             blocks.append(draw_step(step, longest, STEPS, title))
     title = "A typical step of each run"
     if not known:
@@ -220,12 +220,12 @@ def make_steps_section(sides: Sequence[Side], pictures: Sequence[Pictures | None
 
 
 def _choose_ranges(ranges: Sequence[RangesOfTask], steps: int) -> list[RangesOfTask]:
-    """Return the longest ranges of the first tasks, as many as each of so many steps may show."""
+    """Return the longest ranges of the first tasks, as many as each step may show. `steps`: number of steps drawn."""
     chosen = ranges[: max(1, _MOST_TASKS // steps)]
     most = _MOST_RANGES // (steps * max(1, len(chosen)))
     kept = []
-    for own in chosen:
-        longest = sorted(own.bars, key=lambda bar: bar.begin_ns - bar.end_ns)[:most]
+    for task in chosen:
+        longest = sorted(task.bars, key=lambda bar: bar.begin_ns - bar.end_ns)[:most]
         bars = sorted(longest, key=lambda bar: (bar.begin_ns, bar.depth))
-        kept.append(RangesOfTask(label=own.label, bars=bars, hidden=own.hidden + len(own.bars) - len(bars)))
+        kept.append(replace(task, bars=bars, hidden=task.hidden + len(task.bars) - len(bars)))
     return kept

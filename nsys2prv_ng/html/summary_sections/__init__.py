@@ -1,1 +1,1 @@
-"""The sections of the page of a summary: each module makes some of them; none where a job has nothing to show there."""
+"""Makes the sections of the page of a summary. A function returns None if the job has nothing to show there."""

@@ -1,7 +1,8 @@
-"""Sections on what the job ran, and on what the reports are and lack."""
+"""Makes the sections on what the job ran, and on what the reports contain and lack."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
@@ -11,17 +12,17 @@ from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables import calls
-from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
 _MOST_WINDOWS = 3
 _MOST_LINES = 20
-"""Warnings and skipped reports of which each has a line."""
+"""Most warnings, and most skipped reports, that have a line each."""
 _MOST_PROGRAMS = 10
 
 
 def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | None:
-    """Return the kernels with most time and how long they take; None without any."""
+    """Return the section on the kernels with most time and on their durations; None without kernels."""
     if not summary.kernels:
         return None
     table = show_grid(calls.tabulate_kernels(summary, pictures.kernels), MOST_NAMES)
@@ -31,7 +32,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
 
 
 def make_operation_section(summary: JobSummary) -> Section | None:
-    """Return what the job called and copied, and its NVTX ranges; None without any."""
+    """Return the section on NVTX ranges, copies and calls; None without any."""
     tables = [
         calls.tabulate_ranges(summary),
         calls.tabulate_memory_operations(summary),
@@ -47,26 +48,22 @@ def make_operation_section(summary: JobSummary) -> Section | None:
 
 
 def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
-    """Return what the job and its reports are."""
+    """Return the section on the job and its reports."""
     facts = summary.facts
     rows: list[list[str]] = []
     if facts is not None and facts.programs:
-        more = ", ..." if len(facts.programs) > _MOST_PROGRAMS else ""
-        rows.append(["program", ", ".join(facts.programs[:_MOST_PROGRAMS]) + more])
+        rows.append(["program", join_first(facts.programs, _MOST_PROGRAMS)])
     ranks = {"rank": summary.ranks} if summary.ranks else {}
     numbers = {**ranks, "task": summary.tasks, "node": summary.nodes, "report": summary.reports}
     rows.append(["size", ", ".join(count_noun(number, noun) for noun, number in numbers.items())])
-    models: dict[str, int] = {}
-    for gpu in summary.gpus:
-        models[gpu.name or "of unknown model"] = models.get(gpu.name or "of unknown model", 0) + 1
+    models = Counter(gpu.name or "of unknown model" for gpu in summary.gpus)
     if models:
         rows.append(["GPUs", ", ".join(f"{number:,} x {name}" for name, number in models.items())])
     rows.append(["time", f"{format_time(summary.duration_ns)} from {summary.start_utc}"])
     if summary.windows_ns:
         chosen = sum(high - low for low, high in summary.windows_ns)
-        windows = [pictures.format_window(*window) for window in summary.windows_ns[:_MOST_WINDOWS]]
-        more = ", ..." if len(summary.windows_ns) > _MOST_WINDOWS else ""
-        rows.append(["chosen time", f"{format_time(chosen)}: {', '.join(windows)}{more}"])
+        windows = [pictures.format_window(*window) for window in summary.windows_ns]
+        rows.append(["chosen time", f"{format_time(chosen)}: {join_first(windows, _MOST_WINDOWS)}"])
     if others := [what for what in summary.chosen if what != "time"]:
         rows.append(["also restricted", " and ".join(others)])
     if summary.steps is not None:
@@ -84,7 +81,7 @@ def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
 
 
 def _list_sources(sources: Mapping[str, int], reports: int) -> list[list[str]]:
-    """Return the kinds of event that all reports have, and those that some have, with the number of these."""
+    """Return rows with the sources of all reports, and of some reports with their number."""
     everywhere = [name for name, number in sources.items() if number == reports]
     some = [f"{name} ({number:,})" for name, number in sources.items() if number < reports]
     title = "events" if reports == 1 else "events in all reports"
@@ -93,7 +90,7 @@ def _list_sources(sources: Mapping[str, int], reports: int) -> list[list[str]]:
 
 
 def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
-    """Return how sure the numbers are: clocks, warnings, what is missing."""
+    """Return the section on how certain the numbers are: clocks, warnings, what is missing."""
     blocks: list[Block] = []
     if pictures.clocks:
         blocks.append(_tabulate_clocks(pictures))

@@ -1,4 +1,4 @@
-"""Sections on efficiencies and on the critical path."""
+"""Makes the sections on efficiencies and on the critical path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsys2prv_ng.summary.tables.path import tabulate_path, tabulate_path_of_task
 
 
 def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section | None:
-    """Return the efficiencies with their trees, and where the time of the GPUs goes; None without any."""
+    """Return the section on efficiencies and on where GPU time goes; None without any."""
     efficiency = summary.efficiency
     if efficiency is None or not efficiency.window_ns:
         return None
@@ -29,7 +29,7 @@ def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section 
 
 
 def make_path_section(summary: JobSummary, pictures: Pictures) -> Section | None:
-    """Return the critical path by class, by rank and by what it was in; None where there is none."""
+    """Return the section on the critical path by class, rank and part; None without a path."""
     path = summary.critical_path
     if path is None or not path.window_ns:
         return None

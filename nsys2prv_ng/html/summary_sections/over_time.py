@@ -1,4 +1,4 @@
-"""Sections on what happened when: heat maps, memory, the pace of steps, one typical step."""
+"""Makes the sections on what happened when: heat maps, memory, the pace of steps, one typical step."""
 
 from __future__ import annotations
 
@@ -24,24 +24,22 @@ from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
 from nsys2prv_ng.summary.verdicts.efficiency import describe_steps
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window, join_first
 from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Share, make_columns
 
 _MOST_LINES = len(LINES)
-"""Tasks whose steps have a line each."""
+"""Most tasks whose steps have a line each."""
 _PACE_HEIGHT = 190
 _MOST_COLUMNS, _MOST_PIXELS = 20_000, 2_000_000
-"""Limits of the image of a step beside a longer one."""
+"""Limits of the image of a step that is drawn on the axis of a longer step."""
 _MOST_WARMUP = 4
-"""Steps of the warm-up whose times are listed."""
-ALIKE = 0.5
-"""Part of the longest step from which on all are so alike that the axis need not begin at 0."""
+"""Most warm-up steps whose times are listed."""
 _ABSENT = {"lateness": "no operation began"}
-"""What is known where a map has no value, by its key."""
+"""The meaning of a missing value, by the key of the map."""
 
 
 def make_heat_map_section(pictures: Pictures) -> Section | None:
-    """Return what GPUs and ranks did over time; None without any."""
+    """Return the section on what GPUs and ranks did over time; None without any."""
     maps = [_make_map(heat, pictures) for heat in pictures.heat_maps if heat.key != "memory"]
     presets = list(dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset and heat.key != "memory"))
     if not maps:
@@ -55,7 +53,7 @@ def make_heat_map_section(pictures: Pictures) -> Section | None:
 
 
 def make_memory_section(pictures: Pictures) -> Section | None:
-    """Return the memory in use over time; None where no allocations are known."""
+    """Return the section on the memory in use over time; None if no allocations are known."""
     maps = [heat for heat in pictures.heat_maps if heat.key == "memory"]
     if not maps:
         return None
@@ -63,15 +61,14 @@ def make_memory_section(pictures: Pictures) -> Section | None:
 
 
 def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None:
-    """Return how long each step took on each rank; None where no steps were found."""
+    """Return the section on how long each step took on each rank; None if no steps were found."""
     pace = pictures.pace
     if pace is None or not pace.ns.size:
         return None
     lead = f"How long each of {count_noun(pace.count, 'step')} took on each rank."
     if pace.warmup:
-        slowest = [format_time(ns) for ns in pace.ns[:, : pace.warmup].max(axis=0, initial=0).tolist()[:_MOST_WARMUP]]
-        more = ", ..." if pace.warmup > _MOST_WARMUP else ""
-        warmup = f"{count_noun(pace.warmup, 'step')}: {', '.join(slowest)}{more}"
+        slowest = [format_time(ns) for ns in pace.ns[:, : pace.warmup].max(axis=0, initial=0).tolist()]
+        warmup = f"{count_noun(pace.warmup, 'step')}: {join_first(slowest, _MOST_WARMUP)}"
         lead += f" The warm-up before them ({warmup}) is not drawn."
     if summary.steps is not None:
         lead += f" {describe_steps(summary.steps)}."
@@ -84,7 +81,7 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
 
 
 def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None:
-    """Return one typical step with all rows; None where no steps were found."""
+    """Return the section on one typical step with all rows; None if no steps were found."""
     step = pictures.step
     if step is None:
         return None
@@ -92,20 +89,17 @@ def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None
     has_turns = summary.steps is not None and summary.steps.turns_ns is not None
     whose = " of the long ones, which take turns with short ones" if has_turns else ""
     lead = f"{quote(step.name)}, the one whose length is nearest to the median{whose}: {format_time(step.ns)} on its"
-    lead += " slowest rank"
-    lead += (
-        f". From the first begin of any rank to the last end it is {whole}."
-        if step.end_ns - step.begin_ns > step.ns
-        else "."
-    )
+    lead += " slowest rank."
+    if step.end_ns - step.begin_ns > step.ns:
+        lead += f" From the first begin of any rank to the last end it is {whole}."
     window = format_window(step.begin_ns, step.end_ns)
     return Section("step", "A typical step", lead, [draw_step(step)], ["views/per_gpu_waits", "basics/nvtx"], window)
 
 
 def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: str = "") -> Map:
-    """Return a step as strips under the NVTX ranges of some tasks.
+    """Return a step as strips below the NVTX ranges of some tasks.
 
-    `span_ns`: length of the axis, where it is to be that of a longer step.
+    `span_ns`: length of the axis, if it is the axis of a longer step.
     """
     length = step.end_ns - step.begin_ns
     span = max(span_ns, length)
@@ -125,9 +119,9 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
 
 
 def _stretch(values: ByteArray, ratio: float) -> ByteArray:
-    """Return the values with nothing known behind them, so that they have 1 / ratio of the columns.
+    """Return the values followed by unknown ones, so that they take 1 / ratio of the columns.
 
-    A ratio that would make a huge image makes columns longer than the bins: each has the value at its middle.
+    If the image would be huge, columns are longer than bins: each column has the value at its middle.
     """
     rows, bins = values.shape
     columns = max(bins, min(round(bins * ratio), _MOST_COLUMNS, _MOST_PIXELS // max(1, rows)))
@@ -147,7 +141,7 @@ def _place_ranges(ranges: RangesOfTask, begin: int, span: int) -> Lane:
 
 
 def _tabulate_step(step: TypicalStep) -> Table:
-    """Return the share of each activity in each row, in percent of the step."""
+    """Return the share of each activity in the step, for each row."""
     counts = np.stack([np.count_nonzero(step.values == n + 1, axis=1) for n in range(len(step.activities))], axis=1)
     share = counts / step.values.shape[1]
     shown = [n for n in range(len(step.activities)) if counts[:, n].any()]
@@ -181,7 +175,7 @@ def _make_map(heat: HeatMap, pictures: Pictures) -> Map:
 
 
 def _tabulate_map(heat: HeatMap) -> Table:
-    """Return mean and maximum of each row; of many, those with the largest means."""
+    """Return mean and maximum of each row; of many rows, the rows with the largest means."""
     known = ~np.isnan(heat.values)
     count = known.sum(axis=1)
     total = np.where(known, heat.values, 0).sum(axis=1)
@@ -210,11 +204,11 @@ def _format_value(value: float, unit: str) -> str:
 
 
 def _draw_pace(pace: Pace) -> Chart:
-    """Return a line for each task; of many tasks, the range from the fastest to the slowest, and the slowest of all."""
+    """Return a line for each task; of many tasks, the area from the fastest to the slowest, the median, the slowest."""
     ns = pace.ns[:, pace.warmup :]
     x = _spread(ns.shape[1])
     least, most = float(ns.min()), float(ns.max())
-    ticks = make_value_ticks(least if least > ALIKE * most else 0.0, most)
+    ticks = make_value_ticks(least, most)
     height = Axis(ticks[0], ticks[-1])
     shapes, legend = [], []
     if len(pace.tasks) > _MOST_LINES:
@@ -251,7 +245,7 @@ def _label_steps(pace: Pace) -> list[Tick]:
 
 
 def _tabulate(pace: Pace) -> Table:
-    """Return median, least and most of each task, without the warm-up; of many, those of the slowest."""
+    """Return median, least and most time of each task after the warm-up; of many tasks, the slowest ones."""
     times = (pace.median_ns, pace.least_ns, pace.most_ns)
     rows: list[list[Cell]] = [[Name(task), *(Ns(float(ns[n])) for ns in times)] for n, task in enumerate(pace.tasks)]
     grid = Grid(

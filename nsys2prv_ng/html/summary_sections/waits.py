@@ -1,4 +1,4 @@
-"""Sections on who waits for whom and why, on idle GPUs, and on the bandwidth of collectives."""
+"""Makes the sections on who waits for whom and why, on idle GPUs, and on the bandwidth of collectives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_points, make_l
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.late import Straggler, list_stragglers
+from nsys2prv_ng.summary.numbers.late import list_stragglers
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
 from nsys2prv_ng.summary.tables.gpus import tabulate_causes, tabulate_gaps, tabulate_gpus
@@ -25,44 +25,36 @@ from nsys2prv_ng.summary.tables.waits import (
     tabulate_reasons,
 )
 from nsys2prv_ng.summary.verdicts.waits import describe_limits
-from nsys2prv_ng.text.formatting import (
-    format_bytes,
-    format_window,
-)
+from nsys2prv_ng.text.formatting import format_bytes, format_window
 from nsys2prv_ng.text.names import name_task
 
 _HEIGHT = 240
 
 
 def make_wait_section(summary: JobSummary) -> Section | None:
-    """Return who waits for whom and why; None where no operation goes over ranks."""
+    """Return the section on who waits for whom and why; None if no operation is over ranks."""
     waits = summary.waits
     if waits is None or not waits.operations:
         return None
-    stragglers = list_stragglers(waits)
     grids = [(tabulate_nccl_waits(waits), MOST_RANKS), (tabulate_mpi_waits(waits), MOST_RANKS)]
     grids += [(tabulate_reasons(waits), MOST_ROWS)] if waits.split else []
     blocks: list[Block] = [show_grid(grid, most) for grid, most in grids if grid.rows]
     blocks += [Paragraph(text) for text in describe_limits(waits)]
     lead = f"{WHOLE} A rank waits in a collective or message until the last rank that it needs has begun."
     lead += " The rest moves data."
-    first = stragglers[0] if stragglers else None
-    if first is not None and first.rank.longest_wait is not None:
-        window = format_window(first.rank.longest_wait.from_ns, first.rank.longest_wait.to_ns)
-        lead += f" The longest wait for {_name(first)} was at `--time {window}`."
+    for rank, _, _ in list_stragglers(waits)[:1]:
+        if rank.longest_wait is not None:
+            window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
+            lead += f" The longest wait for {name_task(rank.rank, rank.task)} was at `--time {window}`."
     presets = ["analysis/waited_for", "analysis/lateness", "analysis/nccl_waiting"]
     return Section("waits", "Who waits for whom", lead, blocks, presets)
-
-
-def _name(row: Straggler) -> str:
-    return name_task(row.rank.rank, row.rank.task)
 
 
 # ---- idle GPUs -------------------------------------------------------------------------------------------------------
 
 
 def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
-    """Return what GPUs did as a whole and the causes of their gaps; None without GPUs."""
+    """Return the section on what GPUs did and on the causes of their gaps; None without GPUs."""
     gpus = [gpu for gpu in summary.gpus if gpu.span_ns]
     if not gpus:
         return None
@@ -78,12 +70,9 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
 
 
 def make_bandwidth_section(summary: JobSummary) -> Section | None:
-    """Return the bandwidth of collectives by size; None where none is known."""
-    bandwidth = (
-        []
-        if summary.waits is None
-        else [own for own in summary.waits.bandwidth if own.bytes and own.ns and own.bus_bytes_per_s]
-    )
+    """Return the section on the bandwidth of collectives by size; None if no bandwidth is known."""
+    rated = summary.waits.bandwidth if summary.waits is not None else []
+    bandwidth = [part for part in rated if part.bytes and part.ns and part.bus_bytes_per_s]
     if not bandwidth:
         return None
     lead = f"{WHOLE} It counts from the begin of the last rank on, so that no waiting is in it."
@@ -91,15 +80,15 @@ def make_bandwidth_section(summary: JobSummary) -> Section | None:
 
 
 def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
-    """Return the bus bandwidth over the size, with logarithmic axes and a colour for each function."""
+    """Return a chart of the bus bandwidth over the size, with logarithmic axes and a colour for each function."""
     rows = list_bandwidth(bandwidth)
     sizes, rates = [row.bytes / row.operations for row in rows], [row.bus_bytes_per_s for row in rows]
     x, y = _make_axis(sizes), _make_axis(rates)
     shapes, legend = [], []
     for n, function in enumerate(sorted({row.function for row in rows})):
-        own = [k for k, row in enumerate(rows) if row.function == function]
+        points = [k for k, row in enumerate(rows) if row.function == function]
         css = format_colour(LINES[n % len(LINES)])
-        path = draw_points(x.place(np.array(sizes)[own]), y.place(np.array(rates)[own]))
+        path = draw_points(x.place(np.array(sizes)[points]), y.place(np.array(rates)[points]))
         shapes.append(Shape("points", css, function, path))
         legend.append(Swatch(css, function))
     x_ticks = [Tick(float(x.place(np.array([value]))[0]), format_bytes(value)) for value in make_log_ticks(x)]
@@ -115,7 +104,7 @@ def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
 
 
 def _make_axis(values: Sequence[float]) -> Axis:
-    """Return a logarithmic axis of whole powers of ten around values above 0."""
+    """Return a logarithmic axis from power of ten to power of ten around positive values."""
     low, high = max(1.0, min(values)), max(1.0, *values)
     return Axis(
         10.0 ** np.floor(np.log10(low)), 10.0 ** max(np.ceil(np.log10(high)), np.floor(np.log10(low)) + 1), True

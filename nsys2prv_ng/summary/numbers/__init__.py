@@ -1,1 +1,1 @@
-"""The numbers of a job, as dataclasses: their fields are the keys of the JSON."""
+"""Defines the numbers of a job as dataclasses, whose fields are the keys of the JSON."""

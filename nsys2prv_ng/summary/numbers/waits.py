@@ -92,7 +92,7 @@ class Culprit:
 
 @dataclass(frozen=True, kw_only=True)
 class LateCost:
-    """How long others waited for a task, by what the task was in at each time. The fields are those of Culprit.
+    """How long others waited for a task, by what the task was in at each time, with the fields of Culprit.
 
     Each part of a wait counts by itself. The costs of a task add up to the time that others waited for it.
     """

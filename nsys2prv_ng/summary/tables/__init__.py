@@ -1,1 +1,1 @@
-"""Lays out tables, once for the terminal, Markdown and the page."""
+"""Lays out tables once for the terminal, Markdown and pages."""

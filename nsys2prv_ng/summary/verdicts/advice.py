@@ -1,8 +1,8 @@
 """Describes what to look at first: the largest loss, its cause as far as that is certain, and the preset that shows it.
 
-The numbers of ranks, calls and kernels cover all the time that the user chose, while the loss is that of a window in
-it: the steps, or the time in which GPUs work. So a cause is named only if all other causes together, in all that time,
-make up at most half of the loss. Then it causes at least half of the loss, whatever the others do outside the window.
+The numbers of ranks, calls and kernels cover all the time that the user chose, while the loss covers a window in it:
+the steps, or the time in which GPUs work. So a cause is named only if all other causes together, in all that time, make
+up at most half of the loss. Then it causes at least half of the loss, whatever the others do outside the window.
 """
 
 from __future__ import annotations

@@ -50,3 +50,4 @@ def test_nothing_has_a_tick_at_zero() -> None:
     assert make_value_ticks(0, 0) == [0.0] and make_time_ticks(5, 5) == []
     assert make_value_ticks(0, 80) == [0, 20, 40, 60, 80]
     assert make_value_ticks(70, 80) == [70, 72, 74, 76, 78, 80]
+    assert make_value_ticks(30, 80) == [0, 20, 40, 60, 80], "too different for an axis that starts above 0"
