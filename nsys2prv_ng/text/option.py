@@ -175,11 +175,17 @@ class Integer(Option[Number | str, Number]):
 
 
 class ListOption(Option[Given, Kept]):
-    """A list. An iterator is read only once, so that errors can show its elements."""
+    """A list, typed one by one. An iterator is read only once, so that errors can show its elements."""
 
     def __set__(self, instance: object, value: Given) -> None:
         elements: Any = list(islice(value, MOST_ELEMENTS + 1)) if isinstance(value, Iterator) else value
         super().__set__(instance, elements)
+
+    def parse(self, text: str) -> Any:
+        return [text]
+
+    def spell(self, value: Any) -> list[str]:
+        return list(map(str, value))
 
 
 class Words(ListOption[str | Iterable[str] | None, tuple[str, ...] | None]):
@@ -189,17 +195,11 @@ class Words(ListOption[str | Iterable[str] | None, tuple[str, ...] | None]):
     repeats = True
     wanted = "a list of texts"
 
-    def parse(self, text: str) -> tuple[str, ...]:
-        return (text,)
-
     def check(self, value: Any) -> tuple[str, ...]:
         words = tuple(list_elements(value))
         if not all(isinstance(word, str) for word in words):
             raise TypeError
         return words
-
-    def spell(self, value: Any) -> list[str]:
-        return list(value)
 
 
 def to_integer(value: Any) -> int:

@@ -23,6 +23,7 @@ import pytest
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import export
 from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.report.formats import EXPORT_FORMATS
 from nsys2prv_ng.report.nsys import Nsys, find_nsys, read_export_help
 from nsys2prv_ng.runtime.progress import Progress
 from tests.bundled.fake_slurm import PROFILING
@@ -201,6 +202,11 @@ def _offered(nsys: Nsys) -> list[str]:
     return [kind for kind in KINDS_APART if kind in read_export_help(nsys.path)]
 
 
+def _prefer(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Let exports be of one kind."""
+    monkeypatch.setattr(export, "EXPORT_FORMATS", [format for format in EXPORT_FORMATS if format.type == kind])
+
+
 def test_best_kind_is_made_and_used_again(nsys: Nsys, profiled: Profiled, tmp_path: Path) -> None:
     reports = _copied(profiled, tmp_path / "job")
     _translate(reports, tmp_path / "out" / "trace.prv")
@@ -225,7 +231,7 @@ def test_same_trace_whatever_the_kind(
             if kind == "by hand":
                 _by_hand(nsys, report, "sqlite", report.with_suffix(".sqlite"))
             else:
-                monkeypatch.setattr(export, "KINDS", {kind: KINDS_APART[kind]})
+                _prefer(monkeypatch, kind)
                 made = export_report(report, tmp_path, nsys)
                 assert made == report.with_name(report.stem + KINDS_APART[kind])
         _translate(reports, tmp_path / f"out {kind}" / "trace.prv")
@@ -260,7 +266,7 @@ def test_folders_hold_every_cell_of_sqlite(
 ) -> None:
     if kind not in _offered(nsys):
         pytest.skip(f"nsys {nsys.version} has no {kind}")
-    monkeypatch.setattr(export, "KINDS", {kind: KINDS_APART[kind]})
+    _prefer(monkeypatch, kind)
     report = _copied(profiled, tmp_path)[1]
     folder = _cells_of_folder(export_report(report, tmp_path, nsys))
     expected = _cells_of_sqlite(_by_hand(nsys, report, "sqlite", tmp_path / "by hand.sqlite"))
@@ -418,7 +424,7 @@ def test_full_disk(
         pytest.skip(f"nsys {nsys.version} has no {kind}")
     disk = small_disk(profiled.reports[0].stat().st_size + room)
     report = Path(shutil.copy(profiled.reports[0], disk))
-    monkeypatch.setattr(export, "KINDS", {kind: KINDS_APART[kind]})
+    _prefer(monkeypatch, kind)
     try:
         made = export_report(report, tmp_path / "out", nsys)
     except TranslationError as error:

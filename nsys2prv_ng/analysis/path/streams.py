@@ -151,9 +151,10 @@ def follow_events(
     lines = np.flatnonzero(is_record | np.isin(synchronization, (_STREAM_WAIT, EVENT_SYNC, STREAM_SYNC)))
     events = read_events(syncs, lines, process_of_place)
     number = streams.find(events.process, events.context, events.stream)
-    # A stream without operations passes on what it waits for.
-    empty, _ = encode_rows(events.process, events.context, events.stream)
-    number = np.where(number >= 0, number, int(operations["stream"].max(initial=NONE)) + 1 + empty)
+    # A stream without operations passes on what it waits for, whether it has a number (its GPU is not chosen) or not.
+    numbered = max(int(operations["stream"].max(initial=NONE)), int(number.max(initial=NONE))) + 1
+    unnumbered, _ = encode_rows(events.process, events.context, events.stream)
+    number = np.where(number >= 0, number, numbered + unnumbered)
     step_of_synchronization = np.array([NONE, _ASKS, _WAITS, _ASKS_STREAM])
     kind = np.where(
         is_record[lines], _RECORDS, step_of_synchronization[np.where(is_record[lines], 0, synchronization[lines])]
@@ -173,7 +174,7 @@ def follow_events(
         last,
         operations["end"],
         operations["producer"],
-        int(operations["stream"].max(initial=NONE)) + 1 + int(empty.max(initial=NONE)) + 1,
+        numbered + int(unnumbered.max(initial=NONE)) + 1,
         int(key.max(initial=NONE)) + 1,
     )
     in_order = np.empty(order.size, np.int64)

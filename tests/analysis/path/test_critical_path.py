@@ -271,6 +271,21 @@ def test_events_that_a_stream_without_operations_passes_on(tmp_path: Path) -> No
     ]
 
 
+def test_streams_of_a_gpu_that_is_not_chosen_are_apart(tmp_path: Path) -> None:
+    """A stream without operations waits for nothing, though a stream of the other GPU waits for the first kernel."""
+    capture = Capture()
+    capture.kernel(capture.call("cudaLaunchKernel", 0, 100), 5_000, 50_000, name="first")
+    capture.record(3, 110, 120, stream=1)
+    capture.record(1, 200, 300, stream=7)
+    capture.sync("cudaStreamWaitEvent", 400, 500, STREAM_WAIT, stream=8, event=1, device=1)
+    capture.record(2, 600, 700, stream=1)
+    capture.sync("cudaStreamWaitEvent", 800, 900, STREAM_WAIT, stream=21, event=2)
+    capture.kernel(capture.call("cudaLaunchKernel", 1_000, 1_100), 65_000, 80_000, stream=21, name="last")
+    capture.kernel(capture.call("cudaLaunchKernel", 1_200, 1_300), 66_000, 70_000, stream=8, device=1)
+    path = read_path(capture, tmp_path, Selection(gpus=frozenset({0})))
+    assert (1_000, LAUNCH, "last") in path and GAP not in [kind for _, kind, _ in path]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("queued", "waits"), [(1_050, True), (900, False)])
 def test_a_launch_call_that_waits_for_a_place_in_the_queue(queued: int, waits: bool, tmp_path: Path) -> None:
