@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.names import number_lines
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
@@ -19,7 +20,6 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.metadata import PID_MASK
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 CUDA_CALL, MPI_CALL, SYSTEM_CALL = range(3)

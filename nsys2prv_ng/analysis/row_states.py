@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, load_host_calls
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
@@ -21,7 +22,6 @@ from nsys2prv_ng.objects.tree import group_reports_by_task
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import load_records
-from nsys2prv_ng.sources import source_names
 
 OWN_CODE, CUDA, MPI_WAITING, MPI_MOVING, MPI_NOT_SPLIT = range(1, 6)
 """States of main threads. MPI_NOT_SPLIT includes calls that carry out no operation over ranks."""

@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TranslateOptions
 from nsys2prv_ng.options.kinds import GPU_TIME
-from nsys2prv_ng.sources import source_names
 
 if TYPE_CHECKING:
     from nsys2prv_ng.job.open_reports import ReadOptions

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
@@ -23,7 +24,6 @@ from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.report.payload_tables import LINKS, PREFIX
 from nsys2prv_ng.report.schema_version import describe_payload_remedy
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics

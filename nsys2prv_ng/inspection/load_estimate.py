@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver.load_cost import LoadCost
-from nsys2prv_ng.sources import source_names
 
 _PER_ROW = {
     source_names.KERNELS: LoadCost(states=1, events=7, pairs=24, communications=1),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.placement import measure_limits
@@ -17,7 +18,6 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.records.clip import clip_ends
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.result import Result
 
 _WORTH = 0.1

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
@@ -18,7 +19,6 @@ from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_even
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources import source_names
 
 FEWEST = 3
 """A range repeats if one thread opened it at least this often."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -24,7 +25,6 @@ from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
-from nsys2prv_ng.sources import source_names
 
 _MOST_STREAMS = 4
 """Maximum number of streams of a task to examine, streams with most kernels first."""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.nvtx_ranges import NvtxRanges, load_nvtx_ranges
@@ -29,7 +30,6 @@ from nsys2prv_ng.job.repetition import find_repetitions
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.text.formatting import join_first
 
 FEWEST = 3

@@ -7,6 +7,7 @@ without a fixed number are in `families`.
 
 from __future__ import annotations
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.mpi_values import CLASSES, list_labels
 from nsys2prv_ng.paraver.value_tables import (
@@ -25,32 +26,38 @@ from nsys2prv_ng.paraver.value_tables import (
 )
 
 # ---- CUDA API --------------------------------------------------------------------------------------------------------
-CUDA_API = EventType(63000000, "CUDA API call", "cuda_api", interval=True, names="cuda_api")
+CUDA_API = EventType(63000000, "CUDA API call", source_names.CUDA_API, interval=True, names="cuda_api")
 
 # ---- device operations -----------------------------------------------------------------------------------------------
-MEMORY_OPERATION = EventType(63000001, "Memory operation", "memory_operations", interval=True, values=MEMORY_OPERATIONS)
-MEMORY_BYTES = EventType(63000002, "Memory operation size", "memory_operations", unit="bytes")
-MEMORY_SOURCE_KIND = EventType(63000210, "Copied from memory kind", "memory_operations", values=MEMORY_KINDS)
-MEMORY_DESTINATION_KIND = EventType(63000211, "Copied to memory kind", "memory_operations", values=MEMORY_KINDS)
-MIGRATION_CAUSE = EventType(63000212, "Migration because of", "memory_operations", values=MIGRATION_CAUSES)
+MEMORY_OPERATION = EventType(
+    63000001, "Memory operation", source_names.MEMORY_OPERATIONS, interval=True, values=MEMORY_OPERATIONS
+)
+MEMORY_BYTES = EventType(63000002, "Memory operation size", source_names.MEMORY_OPERATIONS, unit="bytes")
+MEMORY_SOURCE_KIND = EventType(63000210, "Copied from memory kind", source_names.MEMORY_OPERATIONS, values=MEMORY_KINDS)
+MEMORY_DESTINATION_KIND = EventType(
+    63000211, "Copied to memory kind", source_names.MEMORY_OPERATIONS, values=MEMORY_KINDS
+)
+MIGRATION_CAUSE = EventType(63000212, "Migration because of", source_names.MEMORY_OPERATIONS, values=MIGRATION_CAUSES)
 
-KERNEL = EventType(63000006, "CUDA kernel", "kernels", interval=True, names="kernels")
-NCCL_KERNEL = EventType(63000007, "NCCL kernel", "kernels", interval=True, names="nccl_kernels")
-KERNEL_CLASS = EventType(63000200, "Kernel class", "kernels", interval=True, values=KERNEL_CLASSES)
-GRID = tuple(EventType(9101 + i, f"Grid {axis}", "kernels", unit="blocks") for i, axis in enumerate("XYZ"))
-BLOCK = tuple(EventType(9104 + i, f"Block {axis}", "kernels", unit="threads") for i, axis in enumerate("XYZ"))
-STATIC_SHARED_MEMORY = EventType(9107, "Static shared memory", "kernels", unit="bytes per block")
-DYNAMIC_SHARED_MEMORY = EventType(9108, "Dynamic shared memory", "kernels", unit="bytes per block")
-LOCAL_MEMORY = EventType(9109, "Local memory", "kernels", unit="bytes per thread")
-REGISTERS = EventType(9110, "Registers", "kernels", unit="per thread")
-CORRELATION = EventType(9200, "Correlation id", "kernels")
+KERNEL = EventType(63000006, "CUDA kernel", source_names.KERNELS, interval=True, names="kernels")
+NCCL_KERNEL = EventType(63000007, "NCCL kernel", source_names.KERNELS, interval=True, names="nccl_kernels")
+KERNEL_CLASS = EventType(63000200, "Kernel class", source_names.KERNELS, interval=True, values=KERNEL_CLASSES)
+GRID = tuple(EventType(9101 + i, f"Grid {axis}", source_names.KERNELS, unit="blocks") for i, axis in enumerate("XYZ"))
+BLOCK = tuple(
+    EventType(9104 + i, f"Block {axis}", source_names.KERNELS, unit="threads") for i, axis in enumerate("XYZ")
+)
+STATIC_SHARED_MEMORY = EventType(9107, "Static shared memory", source_names.KERNELS, unit="bytes per block")
+DYNAMIC_SHARED_MEMORY = EventType(9108, "Dynamic shared memory", source_names.KERNELS, unit="bytes per block")
+LOCAL_MEMORY = EventType(9109, "Local memory", source_names.KERNELS, unit="bytes per thread")
+REGISTERS = EventType(9110, "Registers", source_names.KERNELS, unit="per thread")
+CORRELATION = EventType(9200, "Correlation id", source_names.KERNELS)
 
 # ---- a GPU as a whole: all streams of all processes together ---------------------------------------------------------
-GPU_ACTIVITY = EventType(63000400, "GPU activity", "device_activity", values=GPU_ACTIVITIES)
-KERNELS_RUNNING = EventType(63000401, "Kernels running", "device_activity")
-KERNELS_IN_FLIGHT = EventType(63000402, "Kernels in flight", "device_activity")
-GPU_IDLE_STRETCH = EventType(63000403, "GPU idle stretch", "device_activity", unit="ns")
-QUEUE_DELAY = EventType(63000404, "Kernel queue delay", "device_activity", unit="ns")
+GPU_ACTIVITY = EventType(63000400, "GPU activity", source_names.DEVICE_ACTIVITY, values=GPU_ACTIVITIES)
+KERNELS_RUNNING = EventType(63000401, "Kernels running", source_names.DEVICE_ACTIVITY)
+KERNELS_IN_FLIGHT = EventType(63000402, "Kernels in flight", source_names.DEVICE_ACTIVITY)
+GPU_IDLE_STRETCH = EventType(63000403, "GPU idle stretch", source_names.DEVICE_ACTIVITY, unit="ns")
+QUEUE_DELAY = EventType(63000404, "Kernel queue delay", source_names.DEVICE_ACTIVITY, unit="ns")
 
 # ---- waits: derived over all ranks -----------------------------------------------------------------------------------
 WAITING_PART, MOVING_PART = 1, 2
@@ -143,12 +150,12 @@ GPU_RUNS_GRAPHS = _make_share(63000447, "GPU runs whole graphs and does not comp
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
 
 # ---- CUDA graphs -----------------------------------------------------------------------------------------------------
-GRAPH_LAUNCH = EventType(63000008, "CUDA graph", "cuda_graphs", interval=True, names="cuda_graphs")
-GRAPH_ID = EventType(63000100, "CUDA graph id", "cuda_graphs")
-GRAPH_EXEC_ID = EventType(63000101, "CUDA executable graph id", "cuda_graphs")
-GRAPH_NODE_ID = EventType(63000102, "CUDA graph node id", "cuda_graphs")
-GRAPH_CREATION = EventType(63000103, "CUDA graph creation", "cuda_graphs", names="cuda_graph_creations")
-GRAPH_ORIGINAL_ID = EventType(63000104, "Cloned from CUDA graph or node id", "cuda_graphs")
+GRAPH_LAUNCH = EventType(63000008, "CUDA graph", source_names.CUDA_GRAPHS, interval=True, names="cuda_graphs")
+GRAPH_ID = EventType(63000100, "CUDA graph id", source_names.CUDA_GRAPHS)
+GRAPH_EXEC_ID = EventType(63000101, "CUDA executable graph id", source_names.CUDA_GRAPHS)
+GRAPH_NODE_ID = EventType(63000102, "CUDA graph node id", source_names.CUDA_GRAPHS)
+GRAPH_CREATION = EventType(63000103, "CUDA graph creation", source_names.CUDA_GRAPHS, names="cuda_graph_creations")
+GRAPH_ORIGINAL_ID = EventType(63000104, "Cloned from CUDA graph or node id", source_names.CUDA_GRAPHS)
 
 # ---- CUDA events and synchronisation ---------------------------------------------------------------------------------
 # CUPTI's numbers; its 0 (unknown) is 5 here.
@@ -159,45 +166,49 @@ SYNCHRONIZATIONS = {
     4: "Context synchronization",
     5: "Unknown",
 }
-CUDA_SYNCHRONIZATION = EventType(63000220, "CUDA synchronization", "cuda_sync", interval=True, values=SYNCHRONIZATIONS)
-CUDA_STREAM_WAITED_FOR = EventType(63000221, "CUDA stream waited for", "cuda_sync")
-CUDA_EVENT_RECORD = EventType(63000222, "CUDA event recorded", "cuda_sync", values={1: "Recorded"})
-CUDA_EVENT_ID = EventType(9301, "CUDA event id", "cuda_sync")
-CUDA_DEVICE_ID = EventType(9302, "CUDA event or synchronization device", "cuda_sync")
-CUDA_STREAM_ID = EventType(9303, "CUDA event or synchronization stream", "cuda_sync")
-CUDA_CONTEXT_ID = EventType(9304, "CUDA event or synchronization context", "cuda_sync")
+CUDA_SYNCHRONIZATION = EventType(
+    63000220, "CUDA synchronization", source_names.CUDA_SYNC, interval=True, values=SYNCHRONIZATIONS
+)
+CUDA_STREAM_WAITED_FOR = EventType(63000221, "CUDA stream waited for", source_names.CUDA_SYNC)
+CUDA_EVENT_RECORD = EventType(63000222, "CUDA event recorded", source_names.CUDA_SYNC, values={1: "Recorded"})
+CUDA_EVENT_ID = EventType(9301, "CUDA event id", source_names.CUDA_SYNC)
+CUDA_DEVICE_ID = EventType(9302, "CUDA event or synchronization device", source_names.CUDA_SYNC)
+CUDA_STREAM_ID = EventType(9303, "CUDA event or synchronization stream", source_names.CUDA_SYNC)
+CUDA_CONTEXT_ID = EventType(9304, "CUDA event or synchronization context", source_names.CUDA_SYNC)
 
 # ---- memory of CUDA --------------------------------------------------------------------------------------------------
-ALLOCATED_BYTES = EventType(66500001, "CUDA memory allocated", "cuda_memory", unit="bytes")
-FREED_BYTES = EventType(66500002, "CUDA memory freed", "cuda_memory", unit="bytes")
-ALLOCATION_KIND = EventType(66500003, "CUDA memory kind", "cuda_memory", values=MEMORY_KINDS)
+ALLOCATED_BYTES = EventType(66500001, "CUDA memory allocated", source_names.CUDA_MEMORY, unit="bytes")
+FREED_BYTES = EventType(66500002, "CUDA memory freed", source_names.CUDA_MEMORY, unit="bytes")
+ALLOCATION_KIND = EventType(66500003, "CUDA memory kind", source_names.CUDA_MEMORY, values=MEMORY_KINDS)
 MEMORY_LEVELS = tuple(
-    EventType(66500010 + kind, f"CUDA memory in use: {MEMORY_KINDS[kind + 1].lower()}", "cuda_memory", unit="bytes")
+    EventType(
+        66500010 + kind, f"CUDA memory in use: {MEMORY_KINDS[kind + 1].lower()}", source_names.CUDA_MEMORY, unit="bytes"
+    )
     for kind in range(8)
 )
 """The level of each of CUPTI's memory kinds."""
 
 # ---- unified memory, and the contexts of a GPU -----------------------------------------------------------------------
-GPU_PAGE_FAULT = EventType(63000240, "GPU page faults", "unified_memory", values=ACCESSES)
-GPU_PAGE_FAULTS = EventType(63000241, "GPU page faults in the group", "unified_memory")
-GPU_PAGE_FAULT_TIME = EventType(63000242, "GPU page faults took", "unified_memory", unit="ns")
-GPU_PAGE_FAULT_ADDRESS = EventType(63000243, "GPU page fault address", "unified_memory")
-CPU_PAGE_FAULT = EventType(63000244, "CPU page fault in function", "unified_memory", names="cpu_page_faults")
-CPU_PAGE_FAULT_ADDRESS = EventType(63000245, "CPU page fault address", "unified_memory")
-GPU_CONTEXT = EventType(63000250, "GPU context", "gpu_contexts", interval=True, names="gpu_contexts")
+GPU_PAGE_FAULT = EventType(63000240, "GPU page faults", source_names.UNIFIED_MEMORY, values=ACCESSES)
+GPU_PAGE_FAULTS = EventType(63000241, "GPU page faults in the group", source_names.UNIFIED_MEMORY)
+GPU_PAGE_FAULT_TIME = EventType(63000242, "GPU page faults took", source_names.UNIFIED_MEMORY, unit="ns")
+GPU_PAGE_FAULT_ADDRESS = EventType(63000243, "GPU page fault address", source_names.UNIFIED_MEMORY)
+CPU_PAGE_FAULT = EventType(63000244, "CPU page fault in function", source_names.UNIFIED_MEMORY, names="cpu_page_faults")
+CPU_PAGE_FAULT_ADDRESS = EventType(63000245, "CPU page fault address", source_names.UNIFIED_MEMORY)
+GPU_CONTEXT = EventType(63000250, "GPU context", source_names.GPU_CONTEXTS, interval=True, names="gpu_contexts")
 
 # ---- libraries of CUDA -----------------------------------------------------------------------------------------------
-CUBLAS_CALL = EventType(63000230, "cuBLAS call", "cuda_libraries", interval=True, names="cublas")
-CUDNN_CALL = EventType(63000231, "cuDNN call", "cuda_libraries", interval=True, names="cudnn")
+CUBLAS_CALL = EventType(63000230, "cuBLAS call", source_names.CUDA_LIBRARIES, interval=True, names="cublas")
+CUDNN_CALL = EventType(63000231, "cuDNN call", source_names.CUDA_LIBRARIES, interval=True, names="cudnn")
 
-VIDEO_ENCODER_CALL = EventType(63000260, "Video encoder call", "video", interval=True, names="video_encoder")
-VIDEO_DECODER_CALL = EventType(63000261, "Video decoder call", "video", interval=True, names="video_decoder")
-VIDEO_JPEG_CALL = EventType(63000262, "JPEG call", "video", interval=True, names="video_jpeg")
-VIDEO_ENGINE = EventType(63000263, "Video engine", "video")
+VIDEO_ENCODER_CALL = EventType(63000260, "Video encoder call", source_names.VIDEO, interval=True, names="video_encoder")
+VIDEO_DECODER_CALL = EventType(63000261, "Video decoder call", source_names.VIDEO, interval=True, names="video_decoder")
+VIDEO_JPEG_CALL = EventType(63000262, "JPEG call", source_names.VIDEO, interval=True, names="video_jpeg")
+VIDEO_ENGINE = EventType(63000263, "Video engine", source_names.VIDEO)
 VIDEO_LANES = 8
 VIDEO_WORK = {
     (i, lane): EventType(
-        63000510 + 10 * i + lane, f"{name}, lane {lane + 1}", "video", interval=True, values=VIDEO_CODECS
+        63000510 + 10 * i + lane, f"{name}, lane {lane + 1}", source_names.VIDEO, interval=True, values=VIDEO_CODECS
     )
     for i, name in VIDEO_ENGINES.items()
     for lane in range(VIDEO_LANES)
@@ -207,24 +218,24 @@ VIDEO_WORK = {
 # ---- OpenACC: nsys2prv's numbers, of CUPTI's activities other, data and launch; values are CUPTI's kinds of event ----
 _OPENACC = ("other", "data", "launch")
 OPENACC = tuple(
-    EventType(66000000 + i, f"OpenACC {what}", "openacc", interval=True, values=OPENACC_KINDS)
+    EventType(66000000 + i, f"OpenACC {what}", source_names.OPENACC, interval=True, values=OPENACC_KINDS)
     for i, what in enumerate(_OPENACC)
 )
 OPENACC_SOURCE = tuple(
-    EventType(66100000 + i, f"OpenACC {what}: source line", "openacc", interval=True, names="openacc_lines")
+    EventType(66100000 + i, f"OpenACC {what}: source line", source_names.OPENACC, interval=True, names="openacc_lines")
     for i, what in enumerate(_OPENACC)
 )
 OPENACC_FUNCTION = tuple(
-    EventType(66200000 + i, f"OpenACC {what}: function", "openacc", interval=True, names="openacc_functions")
+    EventType(66200000 + i, f"OpenACC {what}: function", source_names.OPENACC, interval=True, names="openacc_functions")
     for i, what in enumerate(_OPENACC)
 )
-OPENACC_BYTES = EventType(66300001, "OpenACC data size", "openacc", unit="bytes")
-OPENACC_VARIABLE = EventType(66300002, "OpenACC variable", "openacc", names="openacc_variables")
-OPENACC_KERNEL = EventType(66300003, "OpenACC kernel launched", "openacc", names="openacc_kernels")
+OPENACC_BYTES = EventType(66300001, "OpenACC data size", source_names.OPENACC, unit="bytes")
+OPENACC_VARIABLE = EventType(66300002, "OpenACC variable", source_names.OPENACC, names="openacc_variables")
+OPENACC_KERNEL = EventType(66300003, "OpenACC kernel launched", source_names.OPENACC, names="openacc_kernels")
 OPENACC_SIZES = {
-    "numGangs": EventType(66300004, "OpenACC gangs", "openacc"),
-    "numWorkers": EventType(66300005, "OpenACC workers", "openacc"),
-    "vectorLength": EventType(66300006, "OpenACC vector length", "openacc"),
+    "numGangs": EventType(66300004, "OpenACC gangs", source_names.OPENACC),
+    "numWorkers": EventType(66300005, "OpenACC workers", source_names.OPENACC),
+    "vectorLength": EventType(66300006, "OpenACC vector length", source_names.OPENACC),
 }
 """Types by column of the launches."""
 
@@ -234,7 +245,7 @@ _UNKNOWN_SYNCHRONIZATION = "Synchronization of unknown kind"
 
 
 def _make_openmp(number: int, label: str, values: dict[int, str]) -> EventType:
-    return EventType(number, f"OpenMP {label}", "openmp", interval=True, values=values)
+    return EventType(number, f"OpenMP {label}", source_names.OPENMP, interval=True, values=values)
 
 
 OMP_PARALLEL = _make_openmp(60000001, "parallel", {3: "Parallel region"})
@@ -246,9 +257,9 @@ OMP_LOCK = _make_openmp(60000009, "lock", _LOCKING)
 OMP_FUNCTION = _make_openmp(60000018, "parallel function", {1: "Implicit task", 2: "Initial task"})
 OMP_TASKWAIT = _make_openmp(60000022, "taskwait", {1: "Taskwait"})
 OMP_TASK = _make_openmp(60000023, "task", {1: "Explicit task", 2: "Target task", 3: "Task of unknown kind"})
-OMP_TASK_CREATION = EventType(60000024, "OpenMP task creation", "openmp", values={1: "Task created"})
+OMP_TASK_CREATION = EventType(60000024, "OpenMP task creation", source_names.OPENMP, values={1: "Task created"})
 OMP_TASKGROUP = _make_openmp(60000027, "taskgroup", {1: "Taskgroup"})
-OMP_TASK_ID = EventType(60000028, "OpenMP task id", "openmp")
+OMP_TASK_ID = EventType(60000028, "OpenMP task id", source_names.OPENMP)
 OMP_TASKLOOP = _make_openmp(60000029, "taskloop", {1: "Taskloop"})
 OMP_ORDERED = _make_openmp(60000033, "ordered section", _LOCKING)
 OMP_THREAD = _make_openmp(60000040, "thread", {1: "Thread of OpenMP"})
@@ -262,7 +273,7 @@ OMP_OTHER_SYNCHRONIZATION = _make_openmp(60000043, "other synchronization", {1: 
 OMP_POINT = EventType(
     60000044,
     "OpenMP event",
-    "openmp",
+    source_names.OPENMP,
     values={
         1: "Task scheduled",
         2: "Cancellation",
@@ -274,27 +285,27 @@ OMP_POINT = EventType(
 )
 
 # ---- calls of the operating system: Extrae's values for pthreads up to 13 --------------------------------------------
-OS_RUNTIME = EventType(66400000, "OS runtime call", "os_runtime", interval=True, names="os_runtime")
-PTHREAD = EventType(61000000, "pthread call", "os_runtime", interval=True, values=PTHREAD_CALLS)
+OS_RUNTIME = EventType(66400000, "OS runtime call", source_names.OS_RUNTIME, interval=True, names="os_runtime")
+PTHREAD = EventType(61000000, "pthread call", source_names.OS_RUNTIME, interval=True, values=PTHREAD_CALLS)
 
-SYSTEM_CALL = EventType(66410000, "System call", "system_calls", interval=True, names="system_calls")
+SYSTEM_CALL = EventType(66410000, "System call", source_names.SYSTEM_CALLS, interval=True, names="system_calls")
 
 # ---- UCX -------------------------------------------------------------------------------------------------------------
 UCX_LANES = 16
-UCX_CALL = EventType(66420000, "UCX call", "ucx", interval=True, names="ucx")
-UCX_BYTES = EventType(66420001, "UCX message size", "ucx", unit="bytes")
-UCX_TAG = EventType(66420002, "UCX tag", "ucx")
-UCX_PEER = EventType(66420003, "UCX peer", "ucx", names="ucx_workers")
-UCX_TRANSFER_BYTES = EventType(66420004, "UCX transferred", "ucx", unit="bytes")
+UCX_CALL = EventType(66420000, "UCX call", source_names.UCX, interval=True, names="ucx")
+UCX_BYTES = EventType(66420001, "UCX message size", source_names.UCX, unit="bytes")
+UCX_TAG = EventType(66420002, "UCX tag", source_names.UCX)
+UCX_PEER = EventType(66420003, "UCX peer", source_names.UCX, names="ucx_workers")
+UCX_TRANSFER_BYTES = EventType(66420004, "UCX transferred", source_names.UCX, unit="bytes")
 UCX_TRANSFERS = tuple(
-    EventType(66420010 + lane, f"UCX transfer, lane {lane + 1}", "ucx", interval=True, names="ucx")
+    EventType(66420010 + lane, f"UCX transfer, lane {lane + 1}", source_names.UCX, interval=True, names="ucx")
     for lane in range(UCX_LANES)
 )
 
 # ---- threads as the kernel and the profiler see them -----------------------------------------------------------------
-ON_CPU = EventType(66700000, "On CPU", "scheduling", interval=True, names="cores")
+ON_CPU = EventType(66700000, "On CPU", source_names.SCHEDULING, interval=True, names="cores")
 PROFILER_OVERHEAD = EventType(
-    66800000, "Profiler overhead", "profiler_overhead", interval=True, names="profiler_overhead"
+    66800000, "Profiler overhead", source_names.PROFILER_OVERHEAD, interval=True, names="profiler_overhead"
 )
 
 # ---- functions on the stack of a thread: Extrae's numbers and labels -------------------------------------------------
@@ -309,64 +320,72 @@ def _make_levels(first: int, label: str, source: str, names: str) -> tuple[Event
     return EventType(first, label, source, names=names), *deeper
 
 
-SAMPLED_FUNCTIONS = _make_levels(30000000, "Sampled functions", "cpu_samples", "functions")
+SAMPLED_FUNCTIONS = _make_levels(30000000, "Sampled functions", source_names.CPU_SAMPLES, "functions")
 """Types by depth: 0 is the function that ran, 1 its caller."""
-SAMPLED_MODULE = EventType(30000200, "Sampled module", "cpu_samples", names="modules")
-SAMPLED_PYTHON = _make_levels(30000300, "Sampled Python functions", "nvtx", "python_functions")
+SAMPLED_MODULE = EventType(30000200, "Sampled module", source_names.CPU_SAMPLES, names="modules")
+SAMPLED_PYTHON = _make_levels(30000300, "Sampled Python functions", source_names.NVTX, "python_functions")
 """Types by depth, likewise. Extrae has no such types."""
+_CALLS = ", ".join((source_names.CUDA_API, source_names.OS_RUNTIME, source_names.SYSTEM_CALLS))
 CALLERS = tuple(
-    EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime, system_calls", names="functions")
+    EventType(70000000 + level, f"Caller at level {level}", _CALLS, names="functions")
     for level in range(1, STACK_LEVELS + 1)
 )
 """Callers of a call by level, from 1: the calling function, its caller, and so on."""
 
 # ---- the node: messages of nsys, and congestion that a switch reported -----------------------------------------------
-DIAGNOSTIC = EventType(66900000, "nsys warning or error", "diagnostics", names="diagnostics")
-IB_CONGESTION = EventType(66910000, "InfiniBand congestion", "network_metrics", names="ib_congestion")
-IB_CONGESTION_FROM = EventType(66910001, "Congested packet from LID", "network_metrics")
-IB_CONGESTION_TO = EventType(66910002, "Congested packet to LID", "network_metrics")
-IB_CONGESTION_IN = EventType(66910003, "Congested packet in by port", "network_metrics")
-IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", "network_metrics")
+DIAGNOSTIC = EventType(66900000, "nsys warning or error", source_names.DIAGNOSTICS, names="diagnostics")
+IB_CONGESTION = EventType(66910000, "InfiniBand congestion", source_names.NETWORK_METRICS, names="ib_congestion")
+IB_CONGESTION_FROM = EventType(66910001, "Congested packet from LID", source_names.NETWORK_METRICS)
+IB_CONGESTION_TO = EventType(66910002, "Congested packet to LID", source_names.NETWORK_METRICS)
+IB_CONGESTION_IN = EventType(66910003, "Congested packet in by port", source_names.NETWORK_METRICS)
+IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", source_names.NETWORK_METRICS)
 
 # ---- MPI: Extrae's numbers; numbers from 50100011 are new -----------------------------------------------------------
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
 MPI_CALLS = {
     call_class: EventType(
-        50000001 + i, label, "mpi", interval=True, values=list_labels(call_class), names=f"mpi {call_class} calls"
+        50000001 + i,
+        label,
+        source_names.MPI,
+        interval=True,
+        values=list_labels(call_class),
+        names=f"mpi {call_class} calls",
     )
     for i, (call_class, label) in enumerate(zip(CLASSES, _MPI_LABELS, strict=True))
 }
 """The type of each class of calls."""
-MPI_SENT_BYTES = EventType(50100001, "MPI collective sent", "mpi", unit="bytes")
-MPI_RECEIVED_BYTES = EventType(50100002, "MPI collective received", "mpi", unit="bytes")
+MPI_SENT_BYTES = EventType(50100001, "MPI collective sent", source_names.MPI, unit="bytes")
+MPI_RECEIVED_BYTES = EventType(50100002, "MPI collective received", source_names.MPI, unit="bytes")
 # Ranks are ranks of MPI_COMM_WORLD plus one, so that 0 stays free: in Paraver 0 reads as "nothing".
-MPI_ROOT = EventType(50100003, "MPI collective root", "mpi", names="mpi ranks")
-MPI_COLLECTIVE_COMMUNICATOR = EventType(50100004, "MPI collective communicator", "mpi", names="mpi communicators")
-MPI_PARTNER = EventType(50100011, "MPI partner", "mpi", names="mpi ranks")
-MPI_TAG = EventType(50100012, "MPI tag", "mpi")
-MPI_BYTES = EventType(50100013, "MPI message size", "mpi", unit="bytes")
-MPI_COMMUNICATOR = EventType(50100014, "MPI communicator", "mpi", names="mpi communicators")
+MPI_ROOT = EventType(50100003, "MPI collective root", source_names.MPI, names="mpi ranks")
+MPI_COLLECTIVE_COMMUNICATOR = EventType(
+    50100004, "MPI collective communicator", source_names.MPI, names="mpi communicators"
+)
+MPI_PARTNER = EventType(50100011, "MPI partner", source_names.MPI, names="mpi ranks")
+MPI_TAG = EventType(50100012, "MPI tag", source_names.MPI)
+MPI_BYTES = EventType(50100013, "MPI message size", source_names.MPI, unit="bytes")
+MPI_COMMUNICATOR = EventType(50100014, "MPI communicator", source_names.MPI, names="mpi communicators")
 # MPI_Sendrecv is one call: partner, tag and size belong to the sent message, these types to the received message.
-MPI_SENDRECV_SOURCE = EventType(50100015, "MPI Sendrecv source", "mpi", names="mpi ranks")
-MPI_SENDRECV_TAG = EventType(50100016, "MPI Sendrecv received tag", "mpi")
-MPI_SENDRECV_BYTES = EventType(50100017, "MPI Sendrecv received size", "mpi", unit="bytes")
+MPI_SENDRECV_SOURCE = EventType(50100015, "MPI Sendrecv source", source_names.MPI, names="mpi ranks")
+MPI_SENDRECV_TAG = EventType(50100016, "MPI Sendrecv received tag", source_names.MPI)
+MPI_SENDRECV_BYTES = EventType(50100017, "MPI Sendrecv received size", source_names.MPI, unit="bytes")
 
 # ---- NCCL's payloads: the first numbers of the block of NVTX's domain NCCL, whose 9500 are the calls themselves ------
 # On the row of a thread they describe one call, from its start. On the row of a stream they describe all calls that the
 # kernel carries out, from its start: bytes are summed, the sequence number is the lowest, and each communicator,
 # operation, root or peer occurs once. Bytes end with the call or kernel.
-NCCL_COMMUNICATOR = EventType(9501, "NCCL communicator", "nccl", names="nccl_communicators")
-NCCL_BYTES = EventType(9502, "NCCL collective message", "nccl", unit="bytes")
-NCCL_OPERATION = EventType(9503, "NCCL reduction operation", "nccl", names="nccl_operations")
-NCCL_ROOT = EventType(9504, "NCCL root", "nccl", names="nccl_ranks")
-NCCL_SEND_PEER = EventType(9505, "NCCL send to", "nccl", names="nccl_ranks")
-NCCL_SEND_BYTES = EventType(9506, "NCCL sent", "nccl", unit="bytes")
-NCCL_RECEIVE_PEER = EventType(9507, "NCCL receive from", "nccl", names="nccl_ranks")
-NCCL_RECEIVE_BYTES = EventType(9508, "NCCL received", "nccl", unit="bytes")
+NCCL_COMMUNICATOR = EventType(9501, "NCCL communicator", source_names.NCCL, names="nccl_communicators")
+NCCL_BYTES = EventType(9502, "NCCL collective message", source_names.NCCL, unit="bytes")
+NCCL_OPERATION = EventType(9503, "NCCL reduction operation", source_names.NCCL, names="nccl_operations")
+NCCL_ROOT = EventType(9504, "NCCL root", source_names.NCCL, names="nccl_ranks")
+NCCL_SEND_PEER = EventType(9505, "NCCL send to", source_names.NCCL, names="nccl_ranks")
+NCCL_SEND_BYTES = EventType(9506, "NCCL sent", source_names.NCCL, unit="bytes")
+NCCL_RECEIVE_PEER = EventType(9507, "NCCL receive from", source_names.NCCL, names="nccl_ranks")
+NCCL_RECEIVE_BYTES = EventType(9508, "NCCL received", source_names.NCCL, unit="bytes")
 # The number of a collective among the collectives of its process on its communicator, from 1; the number of a send (or
 # receive) among the sends to (or receives from) the same peer. So matching calls have the same number on every rank.
-NCCL_SEQUENCE = EventType(9509, "NCCL sequence number", "nccl")
-NCCL_CALLS = EventType(9510, "NCCL calls carried out", "nccl")
+NCCL_SEQUENCE = EventType(9509, "NCCL sequence number", source_names.NCCL)
+NCCL_CALLS = EventType(9510, "NCCL calls carried out", source_names.NCCL)
 # ncclRedOp_t plus 1; numbers of other names follow.
 NCCL_OPERATIONS = {"Sum": 1, "Product": 2, "Max": 3, "Min": 4, "Avg": 5}
 

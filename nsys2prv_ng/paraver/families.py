@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.text.names import to_one_line
 
 # ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
-GPU_METRICS = "gpu_metrics"
+GPU_METRICS = source_names.GPU_METRICS
 """Name of the family, and of its source."""
 GPU_METRIC_NUMBERS = range(9400, 9500)
 OTHER_GPU_METRIC_NUMBERS = range(9000000, 9100000)
@@ -120,7 +121,7 @@ def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int 
 
 
 # ---- NVTX: a block of 100 numbers for each domain -------------------------------------------------------------------
-NVTX = "nvtx"
+NVTX = source_names.NVTX
 """Name of the family, and of its source."""
 NVTX_BLOCK = 100
 NVTX_DEFAULT = 9600
@@ -211,7 +212,12 @@ def make_nvtx_on_gpu(domain: str, lane: int) -> EventType:
     that overlap on the device without nesting.
     """
     return _make_nvtx_type(
-        domain, 20 + lane, f"range on GPU, lane {lane + 1}", interval=True, names=f"nvtx {domain}", source="nvtx_on_gpu"
+        domain,
+        20 + lane,
+        f"range on GPU, lane {lane + 1}",
+        interval=True,
+        names=f"nvtx {domain}",
+        source=source_names.NVTX_ON_GPU,
     )
 
 

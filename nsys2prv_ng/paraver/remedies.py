@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver.load_cost import WXPARAVER_LIMIT, LoadCost, format_memory
 from nsys2prv_ng.text.formatting import format_time
 
-DETAILS = ("launch_lines", "gpu_metrics", "cuda_sync", "os_runtime", "scheduling", "cpu_samples")
+DETAILS = (
+    source_names.LAUNCH_LINES,
+    source_names.GPU_METRICS,
+    source_names.CUDA_SYNC,
+    source_names.OS_RUNTIME,
+    source_names.SCHEDULING,
+    source_names.CPU_SAMPLES,
+)
 """Sources that can be omitted: without them, a trace still shows what the GPUs do and which ranks wait."""
 OVERVIEW_BYTES = 100_000_000
 """Size of the largest overview."""
@@ -54,7 +62,7 @@ def find_remedies(load: LoadCost, details: Mapping[str, LoadCost], limit: int, d
     savings = sorted(((details[name].record_memory, name) for name in DETAILS if name in details), reverse=True)
     for saved, name in savings:
         if saved >= _USEFUL * load.record_memory:
-            each = ", each of which needs as much as nine pairs of events" if name == "launch_lines" else ""
+            each = ", each of which needs as much as nine pairs of events" if name == source_names.LAUNCH_LINES else ""
             words = f"without {name}{each}: {format_memory(load.memory - saved)} instead of"
             remedies.append(Remedy(f"{words} {format_memory(load.memory).removeprefix('about ')}", without=name))
     return remedies

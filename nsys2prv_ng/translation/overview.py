@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_runs
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.waits import Waits
@@ -19,7 +20,6 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.records.runs import Run, load_records
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult
 from nsys2prv_ng.text.formatting import format_time

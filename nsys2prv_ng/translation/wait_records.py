@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.rules import REASONS
@@ -17,7 +18,6 @@ from nsys2prv_ng.job.spill import spill_records
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult

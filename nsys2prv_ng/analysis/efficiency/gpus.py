@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.efficiency import times
 from nsys2prv_ng.analysis.efficiency.windows import (
     WindowPlan,
@@ -29,7 +30,6 @@ from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 
 _CLASS_OF_VALUE = np.full(gpu.WHOLE_GRAPH + 1, times.COMPUTE, np.int64)

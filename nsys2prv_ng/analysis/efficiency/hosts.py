@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI, USEFUL, Totals
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, load_repeated, make_row_steps, sum_in_windows
 from nsys2prv_ng.analysis.host_activity import map_main_threads
@@ -16,7 +17,6 @@ from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.sources import source_names
 
 
 class HostPart(NamedTuple):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
@@ -26,7 +27,6 @@ from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources import source_names
 
 MOST_STEPS = 5_000
 """Most steps that are measured one by one (the first ones): a loop of two kernels may have millions."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import find_peaks, measure_durations, sum_parts
@@ -20,7 +21,6 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.report.metadata import Gpu
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import cuda_memory
 
 

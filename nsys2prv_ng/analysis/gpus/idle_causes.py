@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices, Gaps
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
 from nsys2prv_ng.analysis.names import Names
@@ -28,7 +29,6 @@ from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_even
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources import source_names
 
 CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
 """Causes: the thread that launched next; the operation was already queued; between nodes of a CUDA graph; no launch was

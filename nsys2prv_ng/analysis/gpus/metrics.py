@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_source_records
@@ -24,7 +25,6 @@ from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 
 

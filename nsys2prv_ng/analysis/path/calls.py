@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import HANDS_OVER
 from nsys2prv_ng.analysis.host_activity import load_calls as load_layer
 from nsys2prv_ng.analysis.names import Names
@@ -27,7 +28,6 @@ from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources import source_names
 
 _SLEEPS = ("nanosleep", "clock_nanosleep", "usleep", "sched_yield")
 _BLOCKS = ("DeviceSynchronize", "CtxSynchronize", "StreamSynchronize", "EventSynchronize", "cudaFree", "cuMemFree")

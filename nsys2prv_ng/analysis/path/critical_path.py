@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL
 from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
@@ -22,7 +23,6 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import EVENT
-from nsys2prv_ng.sources import source_names
 
 
 class CriticalPath(NamedTuple):

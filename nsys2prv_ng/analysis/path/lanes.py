@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL, map_main_threads
 from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
@@ -26,7 +27,6 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.operations.parts import OTHER, TO_ROOT
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources import source_names
 
 
 @dataclass(frozen=True)

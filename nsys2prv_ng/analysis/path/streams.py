@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path.columns import NEVER, NONE, PlaceNumbers
 from nsys2prv_ng.analysis.waits.late_devices import load_device_operations, load_launches
@@ -17,7 +18,6 @@ from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources import source_names
 
 EVENT_SYNC, _STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = 1, 2, 3, 4
 """Values of CUDA_SYNCHRONIZATION."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.names import number_lines
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -16,7 +17,6 @@ from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources import source_names
 
 ENDED_BEFORE_NS, ENDED_AFTER_NS = 10_000, 2_000
 """How long (ns) before and after a kernel's start an operation may end that the kernel waited for.

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, DeviceOperations, Launches, find_ended
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
@@ -28,7 +29,6 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.runtime.jit import compiled, inlined
-from nsys2prv_ng.sources import source_names
 
 NONE = -1
 _MOST_STEPS = 1000

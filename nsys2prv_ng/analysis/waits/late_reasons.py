@@ -30,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended, load_device_operations, load_launches
 from nsys2prv_ng.analysis.waits.late_hosts import SortedWaits, find_main_activity, load_host_activity, sum_costs
@@ -42,7 +43,6 @@ from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_DEPENDENCY, LATE_DEVICE, LATE_LAUNCH, LATE_UNKNOWN
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources import source_names
 
 NEEDED = (source_names.LAUNCH_LINES, source_names.CUDA_API)
 """Sources that every reason depends on."""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_collectives, place_parts
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
@@ -29,7 +30,6 @@ from nsys2prv_ng.clock.alignment import NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import LOOSE
-from nsys2prv_ng.sources import source_names
 
 _LEAST_CAUSAL = 0.99
 """Share of a group's operations without payload that must have synchronised for the group to be one communicator."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, select_operations
 from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import Table
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.cuda_api import clean_call_name
 from nsys2prv_ng.sources.shared.host_calls import add_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader

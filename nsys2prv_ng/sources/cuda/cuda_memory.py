@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES, NO_PROCESS, NO_TIME, lacks_time

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import (
     COMMUNICATION,
@@ -30,7 +31,6 @@ from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.graph_tracing import may_hide_nccl
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import kernels
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate

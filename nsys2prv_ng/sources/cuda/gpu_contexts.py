@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.pairs import make_name_pair
 from nsys2prv_ng.sources.shared.reasons import lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_TIME, find_unsound_times, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes
@@ -17,7 +18,6 @@ from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, 
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import add_calls, select_sound_intervals
 from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import NumberedCalls, add_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader

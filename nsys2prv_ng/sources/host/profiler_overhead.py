@@ -11,11 +11,11 @@ import re
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import make_intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
 from nsys2prv_ng.sources.shared.pairs import make_name_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader

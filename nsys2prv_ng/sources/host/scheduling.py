@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result

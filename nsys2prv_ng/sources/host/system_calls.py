@@ -5,9 +5,9 @@ No capture was available: the table follows NVIDIA's documentation of the export
 
 from __future__ import annotations
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.host.os_runtime import choose_call_state
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import add_calls

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -17,7 +18,6 @@ from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign_v
 from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.mpi import nvtx_ranges
 from nsys2prv_ng.sources.mpi.calls import SENDS, SEVERAL_ROWS, get_role, get_state
 from nsys2prv_ng.sources.mpi.collectives import collect_evidence, collect_messages

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes
@@ -22,7 +23,6 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
 from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.pairs import make_number_pair, make_partial_pair

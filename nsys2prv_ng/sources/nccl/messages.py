@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -22,7 +23,6 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.nccl.calls import RECEIVING
 from nsys2prv_ng.sources.nccl.kernels import NcclKernels
 from nsys2prv_ng.sources.nccl.payload import Payloads

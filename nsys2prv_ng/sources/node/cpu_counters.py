@@ -14,13 +14,13 @@ from functools import partial
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.event_types import DIAGNOSTIC
@@ -19,7 +20,6 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, TABLE, WARNING, join_text
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.reasons import NO_TIME, OUTSIDE_TRACE, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result

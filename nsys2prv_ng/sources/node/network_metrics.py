@@ -16,6 +16,7 @@ from functools import partial
 
 import pandas as pd
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import event_types as types
@@ -23,7 +24,6 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader

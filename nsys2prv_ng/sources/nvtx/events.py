@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes, clamp_to_parents, mark_crossing
@@ -15,7 +16,6 @@ from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from nsys2prv_ng.sources.shared.pairs import register_used

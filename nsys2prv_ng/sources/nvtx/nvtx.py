@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
@@ -22,7 +23,6 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.nvtx import python_samples
 from nsys2prv_ng.sources.nvtx.events import (
     INTEGER_PAYLOADS,

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns, encode_rows, find_distinct
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.columns import Pair, make_intervals
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
 from nsys2prv_ng.sources.cuda.launch_lines import LAUNCH_TABLES

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.report.schema_version import describe_payload_remedy
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.nccl.calls import WITHOUT_PAYLOAD
 
 NO_PAYLOAD = "its NCCL call has no payload"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis.efficiency.typical_step import (
     LongestStates,
@@ -26,7 +27,6 @@ from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.summary.compute.kernel_durations import count_durations
 from nsys2prv_ng.summary.compute.pace import make_pace
 from nsys2prv_ng.summary.numbers.pictures import (

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.waiting import UNSPLIT, WAITING, WHOLE_GRAPH, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY
@@ -29,7 +30,6 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.summary.compute.covered_time import (
     NO_INTERVALS,
     CoveredTime,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.nvtx_ranges import load_nvtx_ranges, load_repeated_ranges
@@ -17,7 +18,6 @@ from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.sources.mpi.calls import RECEIVES, SENDS, get_role
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, parse_function

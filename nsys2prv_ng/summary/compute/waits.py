@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, load_activity
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
@@ -20,7 +21,6 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources import source_names
 from nsys2prv_ng.summary.compute.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.compute.covered_time import CoveredTime, find_intervals, join_intervals
 from nsys2prv_ng.summary.compute.culprits import Blamed, WaitsForTasks, sum_culprits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.sources import source_names
+from nsys2prv_ng import source_names
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 
 NAMES = (
