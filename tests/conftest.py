@@ -202,10 +202,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid in further:
             item.add_marker(pytest.mark.all_sets)
-    if not config.getoption("all_sets") and "all_sets" not in config.getoption("markexpr"):
+    if not _takes_all_sets(config):
         left_out = [item for item in items if item.get_closest_marker("all_sets")]
         items[:] = [item for item in items if not item.get_closest_marker("all_sets")]
         config.hook.pytest_deselected(items=left_out)
+
+
+def _takes_all_sets(config: pytest.Config) -> bool:
+    return config.getoption("all_sets") or "all_sets" in config.getoption("markexpr")
 
 
 def _mark_slow(items: list[pytest.Item]) -> None:
@@ -233,7 +237,7 @@ _LEFT_OUT = pytest.StashKey[Counter[str]]()
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count what a run leaves out."""
     for item in items:
-        is_further = item.get_closest_marker("all_sets") is not None
+        is_further = not _takes_all_sets(item.config) and item.get_closest_marker("all_sets") is not None
         kind = "tests of further sets (--all-sets runs them)" if is_further else "tests that -m or -k leaves out"
         item.config.stash[_LEFT_OUT][kind] += 1
 

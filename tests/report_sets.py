@@ -43,7 +43,7 @@ COVERING = {
 }
 """The sets of every push, by schema, and what each is here for."""
 
-KINDS = ("samples", "gpu", "cpu", "public", "exercises", "bench")
+KINDS = ("samples", "gpu", "cpu", "public", "exercises", "bench", "whatif")
 """Folders of real reports. The name of a set is its folder and what its files have in common."""
 
 

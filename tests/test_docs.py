@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -296,7 +297,8 @@ SETTINGS = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
 FILE_OR_START = re.compile(r"\.(md|png|py|toml|xml|yml)$|_$")
 
 
-def list_definitions() -> set[str]:
+@cache
+def list_definitions() -> frozenset[str]:
     """What the code defines: modules, classes, functions, parameters, attributes, variables, and keys of keywords."""
     defined = {path.stem for path in CODE} | {path.parent.name for path in CODE}
     for path in CODE:
@@ -306,7 +308,12 @@ def list_definitions() -> set[str]:
                     defined.add(name)
                 case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                     defined.add(name)
-    return defined
+    return frozenset(defined)
+
+
+@cache
+def read_scripts() -> str:
+    return "".join(path.read_text() for path in [*(ROOT / ".ci").iterdir(), *CODE])
 
 
 def list_spoken_names(page: Path) -> set[str]:
@@ -322,9 +329,8 @@ def test_names_that_pages_for_developers_speak_of_are_defined(page: Path, pytest
     defined, standard = list_definitions(), {"PWD", "map", "str", "int", "len", "print", "None", "Literal", "CI"}
     standard |= {path.stem.partition(".")[0] for path in REPORTS.rglob("*.sqlite")}  # real reports
     standard |= {re.split(r"\W", marker)[0] for marker in pytestconfig.getini("markers")}
-    scripts = "".join(path.read_text() for path in [*(ROOT / ".ci").iterdir(), *CODE])
     for name in list_spoken_names(page):
-        if (re.fullmatch(SETTINGS, name) and name in scripts) or name.startswith("pytest."):
+        if (re.fullmatch(SETTINGS, name) and name in read_scripts()) or name.startswith("pytest."):
             continue
         missing = {part for part in name.split(".") if part} - defined - standard
         assert not missing, (page.name, name)
