@@ -37,6 +37,7 @@ COVERING = {
     "gpu/autograd-1": "ranges of autograd, metrics of plugins",
     "gpu/sampled-1": "scheduling, CPU and Python samples beside CUDA",
     "exercises/ex3a-pp2": "messages of NCCL between the stages of a pipeline, on two nodes",
+    "whatif/jax-1": "JAX: names of NVTX for CUDA devices",
     # Schema 3.25 (2026.2)
     "public/mfu_2gpu_before": "kernels, NCCL without payload",
     "public/h100_2gpu_1s": "overhead of CUPTI, which is in no other report",
