@@ -26,6 +26,7 @@ from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from tests.conftest import REPORTS
+from tests.report_sets import COVERING
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -327,7 +328,8 @@ def list_spoken_names(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", DEVELOPERS_PAGES, ids=lambda page: page.name)
 def test_names_that_pages_for_developers_speak_of_are_defined(page: Path, pytestconfig: pytest.Config) -> None:
     defined, standard = list_definitions(), {"PWD", "map", "str", "int", "len", "print", "None", "Literal", "CI"}
-    standard |= {path.stem.partition(".")[0] for path in REPORTS.rglob("*.sqlite")}  # real reports
+    standard |= {Path(name).name for name in COVERING}  # real reports, beside the repository or not
+    standard |= {path.stem.partition(".")[0] for path in REPORTS.rglob("*.sqlite")}
     standard |= {re.split(r"\W", marker)[0] for marker in pytestconfig.getini("markers")}
     for name in list_spoken_names(page):
         if (re.fullmatch(SETTINGS, name) and name in read_scripts()) or name.startswith("pytest."):

@@ -92,9 +92,11 @@ def _profile(nsys: Nsys, program: Path, output: Path, rank: int) -> list[Said]:
     environment = {name: value for name, value in os.environ.items() if name != "RANK"}
     environment |= {} if has_capture else {"RANK": str(rank)}
     environment["TMPDIR"] = str(output.parent)  # where it leaves files behind if it fails
-    command = ["flock", PROFILING, *command]
-    for _ in range(3):  # nsys sometimes loses the connection to its own agent, more often where another one profiles
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    # nsys sometimes loses the connection to its own agent, and ends or waits for ever: more often where another one
+    # profiles. The program itself runs for a second.
+    command = ["flock", PROFILING, "timeout", "--kill-after=5", "60", *command]
+    for _ in range(4):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
         if output.with_suffix(".nsys-rep").is_file():
             break
     assert output.with_suffix(".nsys-rep").is_file(), done.stdout + done.stderr
