@@ -17,7 +17,8 @@ from tests.report.fake_nsys import Fake
 PRODUCT = "2025.3.2.0"
 """The nsys that exported the samples."""
 PROFILING = Path(tempfile.gettempdir(), f"nsys2prv-ng-tests-{os.getuid()}.lock")
-"""Lock of the test that profiles with the nsys of this machine."""
+"""Lock of tests that profile with the nsys of this machine, one after the other: nsys 2023.4 loses what one of two programs did that it profiles simultaneously.
+`flock --close` keeps it from the agent of nsys, which may go on for minutes after the program."""
 
 # As the real one: starts tasks with SLURM_* set, ends with their highest exit code, and kills them at a SIGTERM.
 SRUN = """
@@ -136,8 +137,7 @@ class Cluster:
         self.offer(self.bin / "nsys2prv-ng", f'exec "{sys.executable}" -m nsys2prv_ng "$@"')
         self.job: subprocess.Popen[str] | None = None
         if real_nsys:
-            # One at a time: nsys 2023.4 loses what one of two programs did that it profiles at once.
-            profile = f'exec flock "{PROFILING}" "{real_nsys}" "$@"'
+            profile = f'exec flock --close "{PROFILING}" "{real_nsys}" "$@"'
             self.offer(self.bin / "nsys", f'[ "$1" != profile ] || {profile}\nexec "{real_nsys}" "$@"')
             return
         fake = Fake(self.folder / "exporter", copies=True, product=PRODUCT, version=f"NVIDIA Nsight {PRODUCT}")

@@ -92,10 +92,8 @@ def _profile(nsys: Nsys, program: Path, output: Path, rank: int) -> list[Said]:
     environment = {name: value for name, value in os.environ.items() if name != "RANK"}
     environment |= {} if has_capture else {"RANK": str(rank)}
     environment["TMPDIR"] = str(output.parent)  # where it leaves files behind if it fails
-    # nsys sometimes loses the connection to its own agent, and ends or waits for ever: more often where another one
-    # profiles. The program itself runs for a second.
-    command = ["flock", PROFILING, "timeout", "--kill-after=5", "60", *command]
-    for _ in range(4):
+    command = ["flock", "--close", PROFILING, "timeout", "--kill-after=5", "60", *command]
+    for _ in range(4):  # nsys sometimes loses the connection to its own agent, more often where another one profiles
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
         if output.with_suffix(".nsys-rep").is_file():
             break
