@@ -17,8 +17,9 @@ from tests.report.fake_nsys import Fake
 PRODUCT = "2025.3.2.0"
 """The nsys that exported the samples."""
 PROFILING = Path(tempfile.gettempdir(), f"nsys2prv-ng-tests-{os.getuid()}.lock")
-"""Lock of tests that profile with the nsys of this machine, one after the other: nsys 2023.4 loses what one of two programs did that it profiles simultaneously.
-`flock --close` keeps it from the agent of nsys, which may go on for minutes after the program."""
+"""Lock of tests that profile with the nsys of this machine, one after the other: nsys 2023.4 loses what one of two
+programs did that it profiles simultaneously. `flock --close` keeps the lock from the agent of nsys, which may live on.
+"""
 
 # As the real one: starts tasks with SLURM_* set, ends with their highest exit code, and kills them at a SIGTERM.
 SRUN = """
