@@ -19,7 +19,7 @@ from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from tests.comparison.made_runs import hide_in_graphs, make_facts, make_gpu, make_run
 from tests.conftest import Unpacked, unpack
 from tests.report_truth import Report
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 from tests.summary.test_command import without
 from tests.translated import changed
 
@@ -328,7 +328,7 @@ def find_reports(name: str, samples: Path, shared_reports: Path, unpacked: Unpac
 def test_findings_are_those_of_plain_sql(name: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
     """Against single-graph: facts on both sides, and a finding for each that differs."""
     paths = find_reports(name, samples, shared_reports, unpacked)
-    summary, base = overview_of(paths), overview_of([samples / "single-graph.sqlite"])
+    summary, base = summarize_reports(paths), summarize_reports([samples / "single-graph.sqlite"])
     mine, theirs = truth_of(paths), truth_of([samples / "single-graph.sqlite"])
     assert as_truth(summary) == mine and as_truth(base) == theirs
     texts = [finding.text for finding in check_comparability([Side("base", base), Side("b", summary)]).findings]
@@ -354,7 +354,7 @@ def test_graphs_by_node_and_as_a_whole(samples: Path, shared_reports: Path, unpa
         report = Report(path)
         nodes = report.value("SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE graphNodeId > 0")
         whole = report.count("CUPTI_ACTIVITY_KIND_GRAPH_TRACE")
-        facts = overview_of([path]).facts
+        facts = summarize_reports([path]).facts
         assert facts is not None
         kinds.append(facts.graphs)
         assert facts.graphs == ["by node"] * bool(nodes) + ["as a whole"] * bool(whole)
@@ -379,7 +379,7 @@ def test_facts_of_changed_reports(samples: Path, tmp_path: Path) -> None:
 
 
 def _get_facts(path: Path) -> JobFacts:
-    facts = overview_of([unpack(path)]).facts
+    facts = summarize_reports([unpack(path)]).facts
     assert facts is not None
     return facts
 
@@ -392,7 +392,7 @@ def test_command_lines_stay_inside(samples: Path, tmp_path: Path) -> None:
         tmp_path / "secret.sqlite",
         ["UPDATE PROCESSES SET name = '/home/hunter2/bin/train'"],
     )
-    summary = overview_of([path])
+    summary = summarize_reports([path])
     assert summary.facts is not None and summary.facts.programs == ["train"]
     assert any("train" in task for gpu in summary.gpus for task in gpu.tasks)
     assert "hunter2" not in json.dumps(summary.to_dict())

@@ -21,7 +21,7 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.comparison.made_runs import MS, hide_in_graphs, make_facts, make_run
 from tests.conftest import Unpacked
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 
 HOSTILE = ("\x1b[31mred", "a\nb\r", "| x | `y` <b>", "\ud800", "", "name " * 100)
 
@@ -332,9 +332,9 @@ def test_hostile_labels(label: str) -> None:
 def test_some_ranks_of_a_run_are_no_smaller_run(samples: Path) -> None:
     """Neither as a selection nor as a part of its reports."""
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
-    whole = Side("whole", overview_of(reports))
-    selected = Side("selected", overview_of(reports, Selection(ranks=frozenset((0, 1)))))
-    part = Side("part", overview_of(reports[:2]))
+    whole = Side("whole", summarize_reports(reports))
+    selected = Side("selected", summarize_reports(reports, Selection(ranks=frozenset((0, 1)))))
+    part = Side("part", summarize_reports(reports[:2]))
     assert [len(side.summary.gpus) for side in (whole, selected, part)] == [4, 2, 2]
     for side, reason in (selected, "are of the same reports"), (part, "have 2 reports in common"):
         assert find_scaling([whole, side]) is None
@@ -348,7 +348,7 @@ def test_other_parallelism_on_as_many_gpus_is_no_scaling(shared_reports: Path, u
     reports = [
         [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)] for name in names
     ]
-    sides = [Side(name, overview_of(own)) for name, own in zip(names, reports, strict=True)]
+    sides = [Side(name, summarize_reports(own)) for name, own in zip(names, reports, strict=True)]
     assert [(side.summary.nodes, len(side.summary.gpus)) for side in sides] == [(1, 4), (2, 4)]
     assert find_scaling(sides) is None
     texts = [finding.text for finding in check_comparability(sides).findings]
@@ -358,8 +358,8 @@ def test_other_parallelism_on_as_many_gpus_is_no_scaling(shared_reports: Path, u
 @pytest.mark.slow
 def test_a_saved_summary_scales_as_well(samples: Path, shared_reports: Path, tmp_path: Path) -> None:
     """Different programs of four and of one GPU: rates of each run are those of its summary."""
-    four = overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
-    one = overview_of([samples / "single-graph.sqlite"])
+    four = summarize_reports(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
+    one = summarize_reports([samples / "single-graph.sqlite"])
     sides = []
     for label, summary in ("four", four), ("one", one):
         summary.save(tmp_path / f"{label}.json")

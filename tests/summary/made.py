@@ -1,4 +1,4 @@
-"""Overviews for tests, and the reports that they are of."""
+"""Summaries for tests, and the reports that they are of."""
 
 from __future__ import annotations
 
@@ -30,15 +30,32 @@ SETS = {
 }
 
 
+_KEPT = 8
+_made: dict[object, JobSummary] = {}
+"""The last summaries by reports and options, since tests of the same reports follow each other."""
+
+
 @lru_cache(maxsize=2)
 def summary_and_reports(*reports: Path) -> tuple[JobSummary, Objects]:
-    """The numbers of some reports and what plain SQL reads from these, for tests of them, which follow each other."""
-    return overview_of(reports), Objects([Report(path) for path in reports])
+    """Return the numbers of some reports and what plain SQL reads from these."""
+    return summarize_reports(reports), Objects([Report(path) for path in reports])
 
 
-def overview_of(reports: Sequence[Path], selection: Selection | None = None, **source_options: object) -> JobSummary:
-    """The numbers of some reports."""
+def summarize_reports(
+    reports: Sequence[Path], selection: Selection | None = None, **source_options: object
+) -> JobSummary:
+    """Return the numbers of some reports."""
     selection = selection or Selection()
+    stats = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in reports]
+    key = repr((stats, selection, source_options))
+    summary = _made.pop(key, None) or _compute(reports, selection, source_options)
+    _made[key] = summary  # the last one is the last to go
+    if len(_made) > _KEPT:
+        del _made[next(iter(_made))]
+    return summary
+
+
+def _compute(reports: Sequence[Path], selection: Selection, source_options: dict[str, object]) -> JobSummary:
     options = ReadOptions(
         sources=select_sources(None),
         source_options=SourceOptions(nvtx_range=selection.nvtx_range, **source_options),  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
 from tests.conftest import REPOSITORY
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
 pytestmark = pytest.mark.slow  # compiles the evaluator of presets
@@ -54,7 +54,7 @@ def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest
     summary = translate(
         reports, output, TranslationPlan(selection=selection, source_options=source_options, summary=True)
     )
-    found = overview_of(reports, selection)
+    found = summarize_reports(reports, selection)
     assert summary.summary == found, "by itself and with a translation"
     return Both(read_trace(output), found)
 

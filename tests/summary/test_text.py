@@ -11,14 +11,14 @@ import pytest
 from nsys2prv_ng.summary.numbers.job import JobSummary, MpiNumbers
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.formatting import format_time
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 
 T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
 def found(samples: Path) -> JobSummary:
-    return overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
+    return summarize_reports(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from nsys2prv_ng.summary.numbers.job import GpuNumbers, JobSummary
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report
 from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
-from tests.summary.made import SETS, overview_of, summary_and_reports
+from tests.summary.made import SETS, summarize_reports, summary_and_reports
 
 COMPUTE, COMMUNICATION, MEMORY, WHOLE_GRAPH = KINDS = 1, 2, 4, 16
 _ON_HOST = (0, 1)
@@ -96,6 +96,6 @@ def test_peak_memory_is_that_of_a_running_sum(samples: Path, rank: int) -> None:
             elif address in held:
                 in_use -= held.pop(address)
         peak = max(peak, in_use)
-    [gpu] = overview_of([report.path]).gpus
+    [gpu] = summarize_reports([report.path]).gpus
     assert gpu.peak_memory_bytes == peak > 0
     assert gpu.peak_memory_at_ns is not None and gpu.peak_memory_at_ns >= 0

@@ -14,7 +14,7 @@ import pytest
 from tests import report_truth as truth
 from tests.report_truth import PUSH_POP, Objects, Report, split_name
 from tests.spans import find_gaps, list_report_sets
-from tests.summary.made import SETS, overview_of
+from tests.summary.made import SETS, summarize_reports
 
 pytestmark = pytest.mark.slow
 
@@ -140,7 +140,7 @@ def expected(objects: Objects) -> list[Found]:
 
 @pytest.mark.parametrize("reports", list(list_report_sets(SETS)))
 def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
-    gpus = [gpu for gpu in overview_of(reports).gpus if gpu.span_ns]
+    gpus = [gpu for gpu in summarize_reports(reports).gpus if gpu.span_ns]
     wanted = expected(Objects([Report(path) for path in reports]))
     assert len(gpus) == len(wanted)
     for gpu, causes in zip(gpus, wanted, strict=True):
@@ -150,6 +150,6 @@ def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
 
 def test_the_sets_have_every_cause(shared_reports: Path) -> None:
     reports = ("single-node.sqlite", "um-1.sqlite")
-    found = [gpu for name in reports for gpu in overview_of([shared_reports / "gpu" / name]).gpus]
+    found = [gpu for name in reports for gpu in summarize_reports([shared_reports / "gpu" / name]).gpus]
     causes = {each.cause for gpu in found for each in gpu.idle_causes or ()}
     assert causes == {"host", "queued", "graph", "unknown"}

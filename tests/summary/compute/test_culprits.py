@@ -28,7 +28,7 @@ from tests.analysis.waits.waits_truth import Kernel
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.summary.compute.test_waits import check_sums, clip, find_truth, locate, summed, waits_in
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +106,7 @@ def test_costs_are_those_of_plain_loops(
     selection = Selection(
         window=None if window == (None, None) else window, ranks=None if len(chosen) == 4 else frozenset(chosen)
     )
-    found = overview_of(reports, selection)
+    found = summarize_reports(reports, selection)
     low, high = (found.start_utc_ns + t for t in found.windows_ns[0]) if found.windows_ns else (0, 1 << 62)
     ranks = read_ranks(reports)
     costs: Counter[tuple[object, ...]] = Counter()
@@ -123,7 +123,7 @@ def test_costs_are_those_of_plain_loops(
 def test_costs_of_calls_of_mpi_add_up(samples: Path, time: str) -> None:
     reports = sorted(samples.glob("mpi-4.rank*.sqlite"))
     window = parse_window(time)
-    found = overview_of(reports, Selection(window=None if time == ":" else window))
+    found = summarize_reports(reports, Selection(window=None if time == ":" else window))
     assert any(cost.reason == "called late by the host" for cost in waits_in(found).costs)
     check_sums(found)
 
@@ -163,7 +163,7 @@ def test_collectives_and_messages_of_a_rank(
 ) -> None:
     """A pipeline of two stages, each with a communicator of its own; here they are on one node, with one clock."""
     reports = tuple(copy_to_one_node(locate(shared_reports, unpacked, "ex3a-pp2"), tmp_path))
-    found = overview_of(reports, Selection(window=None if time == ":" else parse_window(time)))
+    found = summarize_reports(reports, Selection(window=None if time == ":" else parse_window(time)))
     low, high = (found.start_utc_ns + t for t in found.windows_ns[0]) if found.windows_ns else (0, 1 << 62)
     truth = find_truth(reports)
     shown = {k.operation for kernels in truth for k in kernels if k.is_collective and clip(k.begin, k.end, low, high)}
@@ -209,7 +209,7 @@ def find_longest(late: list[Late], rank: int, low: int = 0, high: int = 1 << 62)
 def test_the_longest_wait(shared_reports: Path, unpacked: Unpacked, name: str, time: str) -> None:
     reports = locate(shared_reports, unpacked, name)
     whole = summed(*reports)
-    found = whole if time == ":" else overview_of(reports, Selection(window=parse_window(time)))
+    found = whole if time == ":" else summarize_reports(reports, Selection(window=parse_window(time)))
     low, high = (found.start_utc_ns + t for t in found.windows_ns[0]) if found.windows_ns else (0, 1 << 62)
     late, start = list_late(find_truth(reports)), whole.start_utc_ns
     for rank in waits_in(found).ranks:
@@ -229,11 +229,13 @@ def test_a_summary_of_the_longest_wait_alone(shared_reports: Path, unpacked: Unp
     reports = locate(shared_reports, unpacked, "ex3a-pp1")
     nothing, later, ranges = Selection(), Selection(window=(20 * MS, None)), Selection(nvtx_range="iteration*")
     for chosen in (nothing, later, ranges, Selection(skips_warmup=True)):
-        [late] = (rank for rank in waits_in(overview_of(reports, chosen)).ranks if rank.rank == 2)
+        [late] = (rank for rank in waits_in(summarize_reports(reports, chosen)).ranks if rank.rank == 2)
         assert late.longest_wait is not None
         pasted = parse_window(format_window(late.longest_wait.from_ns, late.longest_wait.to_ns))
         [alone] = (
-            rank for rank in waits_in(overview_of(reports, replace(chosen, window=pasted))).ranks if rank.rank == 2
+            rank
+            for rank in waits_in(summarize_reports(reports, replace(chosen, window=pasted))).ranks
+            if rank.rank == 2
         )
         assert alone.longest_wait == late.longest_wait
         assert late.longest_wait.ns <= alone.caused_wait_ns < 1.02 * late.longest_wait.ns

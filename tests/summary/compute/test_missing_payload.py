@@ -11,7 +11,7 @@ from nsys2prv_ng.summary.text import format_summary
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, RANKS, SIZE, Call, Kernel, write_nccl_report
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_exports_without_payload(
     for report in map(Report, paths):
         operations = report.operations[report.operations["table"] == "KERNEL"]
         kernels += int(operations["name"].str.startswith(f"ncclDevKernel_{function}").sum())
-    found = overview_of(paths)
+    found = summarize_reports(paths)
     assert found.waits is not None and kernels > 60
     assert found.waits.reports_without_payload == len(paths)
     assert found.waits.not_split == {NO_PAYLOAD: kernels}
@@ -63,7 +63,7 @@ def test_one_of_two_reports(tmp_path: Path, lacking: int) -> None:
         kernels = [Kernel(100, 200, "ncclDevKernel_SendRecv", 15)]
         environment = f"RANK={rank} WORLD_SIZE=2"
         reports.append(write_nccl_report(tmp_path / f"{rank}.sqlite", calls, kernels, environment=environment))
-    found = overview_of(reports)
+    found = summarize_reports(reports)
     assert found.waits is not None
     assert found.waits.reports_without_payload == lacking
     if lacking:
@@ -76,6 +76,8 @@ def test_one_of_two_reports(tmp_path: Path, lacking: int) -> None:
 
 def test_kernels_of_graphs_lack_no_payload(shared_reports: Path, unpacked: Unpacked) -> None:
     """The other ranks' graphs hide the counterparts of rank 0's kernels."""
-    found = overview_of([unpacked(shared_reports / f"exercises/tpgraph-1x4.rank{rank}.sqlite") for rank in range(4)])
+    found = summarize_reports(
+        [unpacked(shared_reports / f"exercises/tpgraph-1x4.rank{rank}.sqlite") for rank in range(4)]
+    )
     assert found.waits is not None
     assert (found.waits.not_split, found.waits.reports_without_payload) == ({NO_COUNTERPART: 512}, 0)

@@ -15,7 +15,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.conftest import Unpacked
 from tests.report_truth import PUSH_POP, START_END, Objects, Report, split_name
 from tests.spans import list_report_sets
-from tests.summary.made import SETS, overview_of, summary_and_reports
+from tests.summary.made import SETS, summarize_reports, summary_and_reports
 
 
 @pytest.fixture(scope="module", params=list_report_sets(SETS))
@@ -155,9 +155,9 @@ def test_mpi(made: tuple[JobSummary, list[Report]]) -> None:
 
 @pytest.mark.slow
 def test_calls_that_tell_no_bytes_are_not_said_to_have_none(shared_reports: Path) -> None:
-    found = overview_of(sorted((shared_reports / "cpu").glob("2022.4.2-ompi_rank?.sqlite")))
+    found = summarize_reports(sorted((shared_reports / "cpu").glob("2022.4.2-ompi_rank?.sqlite")))
     assert found.mpi and all(each.sent_bytes is each.received_bytes is None for each in found.mpi)
-    found = overview_of(sorted((shared_reports / "cpu").glob("2024.2.3-nccl_mimic_rank?.sqlite")))
+    found = summarize_reports(sorted((shared_reports / "cpu").glob("2024.2.3-nccl_mimic_rank?.sqlite")))
     assert found.nccl and all(each.calls and each.bytes is None for each in found.nccl)
 
 
@@ -203,7 +203,7 @@ def test_ranges_that_repeat(made: tuple[JobSummary, list[Report]]) -> None:
 
 @pytest.mark.slow
 def test_tasks_of_a_range_are_in_order(samples: Path) -> None:
-    found = overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
+    found = summarize_reports(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
     steps = next(each for each in found.ranges if each.name == "step")
     assert [task.rank for task in steps.tasks] == [0, 1, 2, 3] and {task.count for task in steps.tasks} == {6}
 
@@ -221,7 +221,7 @@ def measured(request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unp
     """The folder of the reports, and a report's name and numbers."""
     name = request.param
     files = {"ddplong-2x2.rank0": "bench/ddplong-2x2.rank0.sqlite.xz", "mpi-4.rank0": "gpu/mpi-4.rank0.sqlite"}
-    return shared_reports, name, overview_of([unpacked(shared_reports / files[name])], demangled_names=True)
+    return shared_reports, name, summarize_reports([unpacked(shared_reports / files[name])], demangled_names=True)
 
 
 @pytest.mark.slow

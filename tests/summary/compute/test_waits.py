@@ -20,7 +20,7 @@ from tests.analysis.waits.waits_truth import Kernel
 from tests.conftest import Unpacked, slow_but
 from tests.report_truth import Report
 from tests.spans import list_report_sets
-from tests.summary.made import SETS, overview_of
+from tests.summary.made import SETS, summarize_reports
 
 ONE_NODE = ("ex1a-slow", "ex1a-fast", "ex3a-pp1")
 TWO_NODES = ("ex2b-manual", "ex2b-overlap", "ex3a-pp2")
@@ -32,7 +32,7 @@ def locate(shared_reports: Path, unpacked: Unpacked, name: str) -> tuple[Path, .
 
 @cache
 def summed(*reports: Path) -> JobSummary:
-    return overview_of(reports)
+    return summarize_reports(reports)
 
 
 @cache
@@ -132,7 +132,7 @@ def test_ranks_of_two_nodes_within_the_error_of_their_clocks(
 @pytest.mark.slow
 def test_a_window_counts_what_is_in_it(shared_reports: Path, unpacked: Unpacked) -> None:
     reports = locate(shared_reports, unpacked, "ex1a-slow")
-    found = overview_of(reports, Selection(window=(4_000_000_000, 9_000_000_000)))
+    found = summarize_reports(reports, Selection(window=(4_000_000_000, 9_000_000_000)))
     low, high = (found.start_utc_ns + limit for limit in found.windows_ns[0])
     truth = find_truth(reports)
     cut = [sum(bool(clip(k.begin, k.end, low, high)) for k in kernels) for kernels in truth]
@@ -148,7 +148,7 @@ def test_a_window_counts_what_is_in_it(shared_reports: Path, unpacked: Unpacked)
 def test_a_window_counts_the_operations_in_it(shared_reports: Path, unpacked: Unpacked) -> None:
     """Kernels of this job carry out one collective, or one message, each; every kernel that is seen counts one."""
     reports = locate(shared_reports, unpacked, "ex3a-pp2")
-    waits = waits_in(overview_of(reports, Selection(window=(300_000_000, 320_000_000))))
+    waits = waits_in(summarize_reports(reports, Selection(window=(300_000_000, 320_000_000))))
     kernels = waits.split + waits.below_uncertainty + sum(waits.not_split.values())
     assert 0 < waits.nccl_collectives < waits.operations <= kernels <= 2 * waits.operations
     assert waits.operations - waits.nccl_collectives < 30, "128 in all"
@@ -158,7 +158,7 @@ def test_a_window_counts_the_operations_in_it(shared_reports: Path, unpacked: Un
 def test_chosen_ranks_have_the_numbers_that_they_have_among_all(shared_reports: Path, unpacked: Unpacked) -> None:
     reports = locate(shared_reports, unpacked, "ex1a-slow")
     whole = waits_in(summed(*reports))
-    chosen = waits_in(overview_of(reports, Selection(ranks=frozenset({1, 2}))))
+    chosen = waits_in(summarize_reports(reports, Selection(ranks=frozenset({1, 2}))))
     for rank in chosen.ranks:
         assert rank.rank is not None
         same = whole.ranks[rank.rank]
@@ -202,7 +202,7 @@ def any_set(request: pytest.FixtureRequest) -> tuple[Path, ...]:
 
 
 def test_all_time_in_kernels_waits_moves_or_is_not_split(any_set: tuple[Path, ...]) -> None:
-    found = overview_of(any_set)
+    found = summarize_reports(any_set)
     total = 0
     for report in map(Report, any_set):
         operations = report.operations[report.operations["table"] == "KERNEL"]

@@ -10,12 +10,12 @@ import pytest
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 
 
 @pytest.fixture(scope="module")
 def summary(samples: Path) -> JobSummary:
-    return overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
+    return summarize_reports(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
 
 
 @pytest.mark.slow

@@ -18,13 +18,13 @@ from nsys2prv_ng.summary.tables.gpus import tabulate_causes
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.waits import list_bandwidth, tabulate_bandwidth
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, Score, Share, Term
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 from tests.summary.made_summary import make_losses, make_summary
 
 
 @pytest.fixture(scope="module")
 def found(samples: Path) -> JobSummary:
-    return overview_of(sorted(samples.glob("mpi-4.rank*.sqlite")))
+    return summarize_reports(sorted(samples.glob("mpi-4.rank*.sqlite")))
 
 
 # ---- causes ----------------------------------------------------------------------------------------------------------

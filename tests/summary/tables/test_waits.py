@@ -30,7 +30,7 @@ from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.formatting import format_window
 from tests.examples import examples
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 
 MS, S = 10**6, 10**9
 NO_RANK = RankWaits(
@@ -112,7 +112,7 @@ def cost_of(number: int, reason: str, ns: int, range_: str = "", call: str = "",
 
 @pytest.fixture(scope="module")
 def found(samples: Path) -> JobSummary:
-    return replace(overview_of([samples / "mpi-4.rank0.sqlite"]), duration_ns=10 * S)
+    return replace(summarize_reports([samples / "mpi-4.rank0.sqlite"]), duration_ns=10 * S)
 
 
 def sections(found: JobSummary, waits: WaitNumbers | None, width: int = 100) -> list[str]:
@@ -397,7 +397,7 @@ def test_a_rank_whose_host_is_late(tmp_path: Path) -> None:
             calls.append(Call(launch - 50, launch + 50, "ncclAllReduce", payload))
             kernels.append(Kernel(launch + 1_000, end, "ncclDevKernel_AllReduce_Sum", launch))
         reports.append(write_nccl_report(tmp_path / f"{rank}.sqlite", calls, kernels, environment=environment))
-    found = overview_of(reports)
+    found = summarize_reports(reports)
     assert found.waits is not None
     waited, late = found.waits.ranks
     assert (waited.wait_ns, waited.exposed_wait_ns, waited.last, waited.caused_wait_ns) == (8 * MS, 8 * MS, 0, 0)
@@ -407,7 +407,7 @@ def test_a_rank_whose_host_is_late(tmp_path: Path) -> None:
     assert bandwidth.algorithm_bytes_per_s == bandwidth.bus_bytes_per_s == round(4 * MS / (MS - 1_000) * 1e9)
     assert "rank 1 is last in 4 of its 4 collectives: the others wait 8.00 ms for it" in format_summary(found)
     low, high = 11 * MS + 1_000 - 1, 12 * MS + MS // 2 - 1  # from the first event, at 1 ns
-    part = overview_of(reports, Selection(window=(low, high))).waits
+    part = summarize_reports(reports, Selection(window=(low, high))).waits
     assert part is not None
     assert [(rank.wait_ns, rank.transfer_ns, rank.caused_wait_ns) for rank in part.ranks] == [
         (MS, MS // 2 - 1_000, 0),

@@ -24,7 +24,7 @@ from nsys2prv_ng.summary.verdicts.efficiency import describe_whole_graphs
 from nsys2prv_ng.summary.verdicts.verdicts import list_verdicts
 from tests.analysis.waits.waits_truth import find_truth
 from tests.conftest import Unpacked
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 from tests.summary.made_summary import (
     MS,
     STEPS_NS,
@@ -413,7 +413,7 @@ def test_what_is_blamed_has_half_of_the_exposed_waiting_in_the_window(pieces: Se
 
 def read(shared_reports: Path, unpacked: Unpacked, name: str) -> tuple[JobSummary, list[Path]]:
     paths = [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)]
-    return overview_of(paths), paths
+    return summarize_reports(paths), paths
 
 
 @pytest.mark.slow
@@ -480,5 +480,5 @@ def test_the_rank_that_is_blamed_against_plain_loops(
 
 @pytest.mark.slow
 def test_a_job_of_mpi_and_gpus(samples: Path) -> None:
-    text = advise(overview_of(sorted(samples.glob("mpi-4.rank*.sqlite"))))
+    text = advise(summarize_reports(sorted(samples.glob("mpi-4.rank*.sqlite"))))
     assert text.startswith("Look first at the host: ") and "while it was in `collectives`" in text

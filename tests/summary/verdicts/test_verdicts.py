@@ -11,12 +11,12 @@ from nsys2prv_ng.summary.numbers.efficiency import StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts.verdicts import format_verdicts, list_verdicts
-from tests.summary.made import overview_of
+from tests.summary.made import summarize_reports
 
 
 @pytest.fixture(scope="module")
 def found(samples: Path) -> JobSummary:
-    return overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
+    return summarize_reports(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
 
 
 @pytest.mark.slow
