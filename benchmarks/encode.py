@@ -126,7 +126,7 @@ def merge(placed: Sequence[PlacedRun], store: Store) -> Iterator[Records]:
     limits = cut_into_slices(placed, _NO_ROWS, 0, compressed=False).limits.tolist()
     groups = group_runs(placed)
     for low, high in pairwise(limits):
-        yield gather_records(groups, store, low, high).sorted()
+        yield gather_records(groups, store, 1 << 31, low, high).sorted()
 
 
 def time_best(work: Callable[[], Iterator[object]]) -> float:

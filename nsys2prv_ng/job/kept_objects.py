@@ -1,106 +1,251 @@
 """Keeps the results of one process in a file for other processes: shards, and the plan of a trace.
 
-The files are pickled and may come from other people. Loading one creates only classes of this package, arrays, tables
-and paths.
+A file starts with a line that names this version of the program, and one with the length of a JSON text and the hash of
+everything after it. The text follows, then the bytes of all arrays.
+Files may come from other people, so they name no classes or functions: what becomes of a value follows from the type
+that this program declares for it. A value that does not have that type is damage.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import os
-import pickle
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.runtime.files import open_atomically
 from nsys2prv_ng.version import __version__
 
 T = TypeVar("T")
+Array = npt.NDArray[Any]
 
 _MAGIC = f"nsys2prv-ng {__version__} keeps\n".encode()
+_ALIGNED = 8
+"""The bytes of an array start at a multiple of this number."""
+_KINDS = "biufSU"
+"""Kinds of values that an array may have. The bytes of Python objects would be addresses."""
+_INT64 = np.iinfo(np.int64)
 
 
-def write_kept(path: Path, value: object) -> None:
-    """Write a file that appears complete or not at all. Raises TranslationError."""
+@dataclass(frozen=True)
+class OpenTypes:
+    """Types that the fields of a class leave open."""
+
+    objects: tuple[Any, ...] = ()
+    """The types that a value declared as an object may have."""
+    names: Mapping[str, Any] | None = None
+    """Types by name that modules import for type checkers only."""
+
+
+_NONE = OpenTypes()
+
+
+def write_kept(path: Path, value: object, open_types: OpenTypes = _NONE) -> None:
+    """Write an instance of a dataclass to a file that appears complete or not at all.
+
+    Raises TranslationError, and TypeError for a field of a type that cannot be kept.
+    """
+    writer = _Writer(open_types)
+    text = json.dumps(writer.write(value, type(value)), separators=(",", ":")).encode()
+    content = b"".join([text, *(array.tobytes() + bytes(-array.nbytes % _ALIGNED) for array in writer.arrays)])
     with open_atomically(path) as file:
-        file.write(_MAGIC)
-        _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+        file.write(_MAGIC + b"%d %s\n" % (len(text), _hash(content)))
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def load_kept(path: Path, kind: type[T]) -> T:
+def load_kept(path: Path, kind: type[T], open_types: OpenTypes = _NONE) -> T:
     """Return the object in a file. Raises ReportError if it is damaged, of another version, or of another kind."""
     try:
         with path.open("rb") as file:
             magic = file.readline(200)
-            value = _Unpickler(file).load() if magic == _MAGIC else None
+            header = file.readline(100) if magic == _MAGIC else b""
+            content = file.read() if header else b""
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except Exception:  # unpickling damaged data raises anything
-        raise ReportError(f"{path}: is damaged; make it again") from None
     if magic != _MAGIC:
         what = "another version of nsys2prv-ng" if magic.startswith(b"nsys2prv-ng ") else "something else"
         raise ReportError(f"{path}: was written by {what}; remove it and make it again")
-    if not isinstance(value, kind):
-        raise ReportError(f"{path}: is damaged; make it again")
+    try:
+        length, hashed = header.split()
+        if hashed != _hash(content):
+            raise ValueError("it changed since it was written")
+        end = int(length)
+        reader = _Reader(open_types, memoryview(content)[end:])
+        value: T = reader.read(json.loads(content[:end]), kind)
+        if reader.end != len(content) - end:
+            raise ValueError("it ends too early or too late")
+    except Exception:  # damaged data raises anything
+        raise make_damaged_error(path) from None
     return value
 
 
-class _Pickler(pickle.Pickler):
-    """Writes tables as columns, because the pickle format of pandas changes with its version."""
+def _hash(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).hexdigest().encode()
 
-    def persistent_id(self, value: object) -> dict[str, IntArray] | None:
-        if not isinstance(value, pd.DataFrame):
+
+def make_damaged_error(path: Path) -> ReportError:
+    """Return the error for a file with values that the program did not write."""
+    return ReportError(f"{path}: is damaged; make it again")
+
+
+class _Form:
+    """What the writer and the reader know about types."""
+
+    def __init__(self, open_types: OpenTypes) -> None:
+        self._open_types = open_types
+        self._fields: dict[Any, list[tuple[str, Any]]] = {}
+
+    def list_fields(self, kind: Any) -> list[tuple[str, Any]] | None:
+        """Return the names and types of the fields of a dataclass or named tuple; None for any other type."""
+        if kind not in self._fields:
+            if is_dataclass(kind):
+                names = [field.name for field in fields(kind)]
+            elif isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+                names = list(kind._fields)
+            else:
+                return None
+            hints = get_type_hints(kind, localns=dict(self._open_types.names or {}))
+            self._fields[kind] = [(name, hints[name]) for name in names]
+        return self._fields[kind]
+
+    def list_choices(self, hint: Any) -> tuple[Any, ...]:
+        """Return the types that a union or an object may have; none for any other type."""
+        if hint in (object, Any):
+            return (type(None), *self._open_types.objects)
+        return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else ()
+
+
+_SEQUENCES = {list: list, Sequence: tuple, set: set, frozenset: frozenset}
+_MAPPINGS = (dict, Mapping)
+
+
+def _get_class(hint: Any) -> Any:
+    """Return the class of the instances of a type, such as list of list[int]."""
+    return get_origin(hint) or hint
+
+
+class _Writer(_Form):
+    """Turns objects into what `json.dumps` takes, and collects the arrays in them."""
+
+    def __init__(self, open_types: OpenTypes) -> None:
+        super().__init__(open_types)
+        self.arrays: list[Array] = []
+        self._known: dict[int, list[Any]] = {}
+        """What stands for an array, by its id: an array that many objects share is written once."""
+        self._end = 0
+
+    def write(self, value: Any, hint: Any) -> Any:
+        if isinstance(value, np.generic):
+            value = value.item()
+        if choices := self.list_choices(hint):
+            which = next(i for i, choice in enumerate(choices) if isinstance(value, _get_class(choice)))
+            return [which, self.write(value, choices[which])]
+        of_class, arguments = _get_class(hint), get_args(hint)
+        if hint in (bool, int, float, str):
+            return hint(value)
+        if hint is type(None):
             return None
-        return {str(name): column.to_numpy() for name, column in value.items()}
+        if of_class is np.ndarray:
+            return self._write_array(value)
+        if of_class is np.dtype:
+            return value.str
+        if hint is Path:
+            return str(value)
+        if hint is pd.DataFrame:
+            return [[str(name), self._write_array(column.to_numpy())] for name, column in value.items()]
+        if of_class in _MAPPINGS:
+            return [[self.write(key, arguments[0]), self.write(item, arguments[1])] for key, item in value.items()]
+        if of_class in _SEQUENCES or arguments[1:] == (...,):
+            return [self.write(item, arguments[0]) for item in value]
+        if of_class is tuple:
+            return [self.write(item, kind) for item, kind in zip(value, arguments, strict=True)]
+        if (known := self.list_fields(hint)) is not None:
+            return [self.write(getattr(value, name), kind) for name, kind in known]
+        raise TypeError(f"{hint} cannot be kept")
+
+    def _write_array(self, array: Array) -> list[Any]:
+        if id(array) not in self._known:
+            if array.dtype.kind not in _KINDS:
+                raise TypeError(f"an array of {array.dtype} cannot be kept")
+            self._known[id(array)] = [array.dtype.str, array.shape, self._end]
+            self.arrays.append(array)  # it stays alive, so no other array gets its id
+            self._end += array.nbytes + -array.nbytes % _ALIGNED
+        return self._known[id(array)]
 
 
-class _Unpickler(pickle.Unpickler):
-    """Creates instances of classes of this package, arrays, tables and paths, and nothing else."""
+class _Reader(_Form):
+    """Turns what `json.loads` returns into objects. Raises ValueError and others for a value of a wrong type."""
 
-    _ROOMS = (
-        "clock",
-        "job",
-        "objects",
-        "operations",
-        "paraver",
-        "records",
-        "report",
-        "sources",
-        "summary",
-        "translation",
-    )
-    _OTHERS = (
-        ("numpy", "dtype"),
-        ("numpy", "ndarray"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "scalar"),
-        ("numpy._core.numeric", "_frombuffer"),
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy.core.multiarray", "scalar"),
-        ("numpy.core.numeric", "_frombuffer"),
-        ("pathlib", "PosixPath"),
-        ("pathlib", "PurePosixPath"),
-        ("pathlib._local", "PosixPath"),
-        ("builtins", "set"),
-        ("builtins", "frozenset"),
-        ("builtins", "slice"),
-    )
+    def __init__(self, open_types: OpenTypes, content: memoryview) -> None:
+        super().__init__(open_types)
+        self._content = content
+        self._known: dict[tuple[str, tuple[int, ...], int], Array] = {}
+        self.end = 0
+        """The byte after the last array."""
 
-    def persistent_load(self, columns: dict[str, IntArray]) -> pd.DataFrame:
-        return pd.DataFrame(columns)
+    def read(self, value: Any, hint: Any) -> Any:
+        if choices := self.list_choices(hint):
+            which, value = value
+            return self.read(value, choices[which])
+        of_class, arguments = _get_class(hint), get_args(hint)
+        if hint in (bool, int, float, str, type(None)):
+            if type(value) is not hint or (hint is int and not _INT64.min <= value <= _INT64.max):
+                raise ValueError(f"{value} is no {hint}")
+            return value
+        if of_class is np.ndarray:
+            return self._read_array(value, _get_class(get_args(arguments[1])[0]))
+        if of_class is np.dtype:
+            return _read_dtype(value)
+        if hint is Path:
+            return Path(self.read(value, str))
+        if not isinstance(value, list):
+            raise ValueError(f"{value} is no list")
+        if hint is pd.DataFrame:
+            return pd.DataFrame({self.read(name, str): self._read_array(column) for name, column in value})
+        if of_class in _MAPPINGS:
+            return {self.read(key, arguments[0]): self.read(item, arguments[1]) for key, item in value}
+        if of_class in _SEQUENCES or arguments[1:] == (...,):
+            return _SEQUENCES.get(of_class, tuple)(self.read(item, arguments[0]) for item in value)
+        if of_class is tuple:
+            return tuple(self.read(item, kind) for item, kind in zip(value, arguments, strict=True))
+        known = self.list_fields(hint) or ()
+        return hint(**{name: self.read(item, kind) for (name, kind), item in zip(known, value, strict=True)})
 
-    def find_class(self, module: str, name: str) -> Any:
-        """Return a class that a file may contain. Raises UnpicklingError for any other class."""
-        package, _, rest = module.partition(".")
-        is_ours = package == "nsys2prv_ng" and rest.partition(".")[0] in self._ROOMS
-        found = super().find_class(module, name) if is_ours or (module, name) in self._OTHERS else None
-        # A name with dots, or one that the module imports, may lead to a class of another package.
-        is_made_here = isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name)
-        if found is None or (is_ours and not is_made_here):
-            raise pickle.UnpicklingError(f"{module}.{name} is nothing that is kept")
-        return found
+    def _read_array(self, value: Any, scalar: Any = np.generic) -> Array:
+        name, shape, begin = value
+        key = self.read(name, str), tuple(self.read(length, int) for length in shape), self.read(begin, int)
+        if key not in self._known:
+            dtype, count = _read_dtype(name), math.prod(key[1])
+            if count < 0 or begin < 0 or begin % _ALIGNED or begin + count * dtype.itemsize > len(self._content):
+                raise ValueError("an array is not within the file")
+            array = np.frombuffer(self._content, dtype, count, begin) if count else np.zeros(0, dtype)
+            self._known[key] = array.reshape(key[1]).copy()
+            self.end = max(self.end, begin + array.nbytes + -array.nbytes % _ALIGNED)
+        array = self._known[key]
+        if not np.issubdtype(array.dtype, _get_family(scalar)):
+            raise ValueError(f"an array of {array.dtype} is none of {scalar}")
+        return array
+
+
+def _read_dtype(name: Any) -> np.dtype[Any]:
+    dtype = np.dtype(name) if isinstance(name, str) else np.dtype(object)
+    if dtype.kind not in _KINDS or not dtype.isnative or not dtype.itemsize:
+        raise ValueError(f"{name} is no type of numbers or texts")
+    return dtype
+
+
+def _get_family(scalar: Any) -> Any:
+    """Return the numpy types that may stand for a declared one: compiled functions take integers of any size."""
+    return np.signedinteger if scalar is np.int64 else scalar

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_origin
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
-from nsys2prv_ng.job.kept_objects import load_kept, write_kept
+from nsys2prv_ng.job.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.job.read_reports import ReadReport, read_each, read_report
 from nsys2prv_ng.records.store import FolderStore
 from nsys2prv_ng.report.files import get_report_size, locate_exports
@@ -24,12 +25,14 @@ from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.version import __version__
 
 ENDING = ".shard"
+_OPEN_TYPES = OpenTypes(tuple(source.join_data for source in SOURCES + DERIVED if source.join_data is not None))
 _SAMPLES, _BLOCK = 64, 1 << 12
 """Number of blocks, and bytes of each, that identify a report."""
 
@@ -82,17 +85,38 @@ def write_shard(
         store.close()
         real = report.resolve()
         shard = Shard(read, options, real.with_name(get_report_name(real)), *store.get_file())
-        write_kept(manifest, shard)
+        write_kept(manifest, shard, _OPEN_TYPES)
     except BaseException:
         store.abandon()
         raise
     return manifest
 
 
+def _load(manifest: Path) -> Shard:
+    """Load the manifest of a shard. Raises ReportError."""
+    shard = load_kept(manifest, Shard, _OPEN_TYPES)
+    results, places = shard.report.results, len(shard.report.places.all)
+    runs = [run for result in results.values() for run in result.runs]
+    has_results = results.keys() >= set(shard.options.sources) and all(map(_has_its_join_data, results.items()))
+    if not has_results or not all(run.is_sound(places) for run in runs):
+        raise make_damaged_error(manifest)
+    return shard
+
+
+def _has_its_join_data(item: tuple[str, Result]) -> bool:
+    """Return whether the join data of a source, if there is any, has the type that the source declares."""
+    name, result = item
+    return result.join_data is None or any(
+        source.name == name and isinstance(result.join_data, get_origin(source.join_data) or source.join_data)
+        for source in SOURCES + DERIVED
+        if source.join_data is not None
+    )
+
+
 def _is_sound(manifest: Path) -> bool:
     """Return whether a shard looks complete, without reading all of it."""
     try:
-        shard = load_kept(manifest, Shard)
+        shard = _load(manifest)
         return not shard.columns or (manifest.parent / shard.columns).stat().st_size == shard.size
     except (ReportError, OSError):
         return False
@@ -107,7 +131,7 @@ def write_shards(
     """
     for manifest in find_shards([folder]):
         with suppress(ReportError):
-            if load_kept(manifest, Shard).options != options:
+            if _load(manifest).options != options:
                 raise UsageError(f"{folder}: holds reports that were read with other options; choose another folder")
             break
     with progress.step(
@@ -133,7 +157,7 @@ def find_shards(reports: Sequence[Path]) -> list[Path]:
 
 def load_shards(manifests: Sequence[Path]) -> list[Shard]:
     """Load shards. Raises TranslationError if one is damaged, of the same report as another, or has other options."""
-    shards = [load_kept(manifest, Shard) for manifest in manifests]
+    shards = [_load(manifest) for manifest in manifests]
     known: dict[Path, Path] = {}
     for shard, manifest in zip(shards, manifests, strict=True):
         other = known.setdefault(shard.origin, manifest)

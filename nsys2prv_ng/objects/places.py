@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -65,23 +66,25 @@ class NodePart(NamedTuple):
 Place = Thread | Stream | Device | Node | NodePart
 
 
+@dataclass(eq=False)
 class Places:
     """The places of one report: ids in order of registration, and what their events reveal about the processes."""
 
-    def __init__(self) -> None:
-        self.all: list[Place] = []
-        self._ids: dict[tuple[type[Place], Place], int] = {}
-        """Id by kind and place, because a thread and a GPU with the same number are equal as tuples."""
-        self.called: set[int] = set()
-        """Processes with a call, range or device operation: each is a task."""
-        self.application: set[int] = set()
-        """Processes with GPU, MPI or NCCL events: the ranks are among them."""
-        self.instrumented: set[int] = set()
-        """Processes with more than operating-system calls, which every launcher makes too."""
-        self.only_observed: set[int] = set()
-        """Ids of threads that made no call and were merely observed, for example by the scheduler: they have no row."""
-        self.studied: set[int] = set()
-        """Ids of threads that made more than operating-system calls, such as CUDA calls or NVTX ranges."""
+    all: list[Place] = field(default_factory=list)
+    called: set[int] = field(default_factory=set)
+    """Processes with a call, range or device operation: each is a task."""
+    application: set[int] = field(default_factory=set)
+    """Processes with GPU, MPI or NCCL events: the ranks are among them."""
+    instrumented: set[int] = field(default_factory=set)
+    """Processes with more than operating-system calls, which every launcher makes too."""
+    only_observed: set[int] = field(default_factory=set)
+    """Ids of threads that made no call and were merely observed, for example by the scheduler: they have no row."""
+    studied: set[int] = field(default_factory=set)
+    """Ids of threads that made more than operating-system calls, such as CUDA calls or NVTX ranges."""
+
+    def __post_init__(self) -> None:
+        # By kind too, because a thread and a GPU with the same number are equal as tuples.
+        self._ids = {(type(place), place): number for number, place in enumerate(self.all)}
 
     def _find(self, place: Place) -> int | None:
         """Return the id of a place, if it has one."""

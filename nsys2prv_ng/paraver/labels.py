@@ -8,6 +8,7 @@ in sorted order over all reports, independent of the order of reports and events
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import NamedTuple
 
@@ -23,16 +24,19 @@ MAX_TYPE = 2**31 - 1
 """Paraver reads the .pcf with stoi: larger types and values cannot have a label."""
 
 
+@dataclass(eq=False)
 class Labels:
     """Event types and names that the records of one report use."""
 
-    def __init__(self) -> None:
-        self.types: list[EventType] = []
-        self._handles: dict[EventType, int] = {}
+    types: list[EventType] = field(default_factory=list)
+    unused: set[EventType] = field(default_factory=set)
+    """Types without a record. The .pcf does not declare them, because Paraver treats declared types as present."""
+    names: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Local ids (from 1) of names by namespace."""
+
+    def __post_init__(self) -> None:
+        self._handles = {event_type: handle for handle, event_type in enumerate(self.types)}
         self._declared: set[EventType] = set()
-        self.unused: set[EventType] = set()
-        """Types without a record. The .pcf does not declare them, because Paraver treats declared types as present."""
-        self.names: dict[str, dict[str, int]] = {}
 
     def handle(self, event_type: EventType) -> int:
         """Return the dense id of an event type in this report's records."""

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
@@ -38,6 +39,9 @@ END, EMPTY, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(6)
 """Classes of `tie`. EMPTY is an interval without length, whose single line opens and closes it."""
 
 _CLASS_SHIFT = 58
+MOST_TYPES = 1 << 31
+"""More than all handles. In records of all reports, handles are type numbers."""
+
 LONGEST = (1 << _CLASS_SHIFT) - 1
 """The longest interval (ns) that fits into a tie."""
 
@@ -260,6 +264,50 @@ def shift_words(kind: npt.NDArray[np.int8], first: IntArray, value: IntArray, lo
         elif kind[i] == COMMUNICATION:
             for j in range(first[i], first[i] + 3):
                 value[j] += offset
+
+
+def refuse_damaged(records: Records, places: int, shelf: object) -> None:
+    """Raise TranslationError for records from a file that compiled loops cannot trust.
+
+    `places`: more than the places of all records; receivers may have places beyond.
+    """
+    limits = MOST_TYPES, MOST_TYPES
+    is_sound = are_sound(records.kind, records.place, records.first, records.handle, 0, len(records), *limits)
+    if not is_sound or records.place.max(initial=-1) >= places:
+        raise make_damage_error(shelf)
+
+
+def make_damage_error(shelf: object) -> TranslationError:
+    """Return the error for a file of columns (`shelf`) whose records are damaged."""
+    return TranslationError(f"events of shelf {shelf} are damaged; read its report again")
+
+
+@compiled
+def are_sound(
+    kind: npt.NDArray[np.int8],
+    place: npt.NDArray[np.int32],
+    first: IntArray,
+    handle: npt.NDArray[np.int32],
+    low: int,
+    high: int,
+    places: int,
+    types: int,
+) -> bool:
+    """Return whether the records low .. high - 1 have words, places below `places` and handles below `types`."""
+    for i in range(low, high):
+        words = first[i + 1] - first[i]
+        if first[i] < 0 or words < 0 or first[i + 1] > handle.size or not 0 <= place[i] < places:
+            return False
+        if kind[i] == EVENT:
+            for j in range(first[i], first[i + 1]):
+                if not 0 <= handle[j] < types:
+                    return False
+        elif kind[i] == COMMUNICATION:
+            if words != 4 or not 0 <= handle[first[i]] < places:
+                return False
+        elif kind[i] != STATE or words != 1:
+            return False
+    return True
 
 
 def drop_places(records: Records, without: BoolArray) -> Records:

@@ -13,8 +13,15 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.records.columns import Records, resolve_maps, shift_words
-from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes
+from nsys2prv_ng.records.columns import (
+    MOST_TYPES,
+    Records,
+    are_sound,
+    make_damage_error,
+    resolve_maps,
+    shift_words,
+)
+from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes, has_sound_layout
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
@@ -24,6 +31,9 @@ _MOST_RUNS = 32
 _TO_FIND, _TO_COPY = 4 << 21, 7 << 21
 """Most bytes of a mapped file that come into memory to find the records of a run, and to copy its columns: Linux may
 load 2 MB around each page, at four places and in seven columns."""
+
+_TRUSTED = -1, -1
+"""Stands for the numbers of places and of types if all ids are known to be below them."""
 
 Maps = tuple[IntArray, IntArray, IntArray, IntArray]
 """Rows by place, and the maps of `Numbering`."""
@@ -61,6 +71,19 @@ class RunGroup(NamedTuple):
         """The byte after each run (r)."""
         return self.at + count_bytes(self.records, self.words)
 
+    def is_sound(self, rows: int) -> bool:
+        """Return whether compiled loops can trust the numbers of a group from a file. `rows`: rows of the trace."""
+        columns = self.at, self.records, self.words, self.offset, self.samples[1:]
+        if {column.shape for column in columns} != {(self.at.size,)} or self.sampled.shape != (self.samples[-1],):
+            return False
+        if self.samples[0] or not has_sound_layout(self.at, self.records, self.words, np.diff(self.samples)):
+            return False
+        if self.resolved_by is None:
+            return True
+        to_row, types, starts, tables = self.resolved_by
+        fits = to_row.min(initial=0) >= -1 and to_row.max(initial=-1) < rows and starts.shape == types.shape
+        return bool(fits and starts.max(initial=0) <= tables.size)
+
 
 def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
     """Return runs in groups of at most _MOST_RUNS, in the same order."""
@@ -87,10 +110,10 @@ def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
     ]
 
 
-def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int) -> Records:
+def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int, high: int) -> Records:
     """Return the records of runs with times (ns, common clock) of `low` or later and before `high`.
 
-    They have the rows and the numbers of the trace. One run comes after the other.
+    They have the rows (`rows` in all) and the numbers of the trace. One run comes after the other.
     """
     files, limits = [], []
     records = words = 0
@@ -104,7 +127,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
         store.release(group.shelf, _TO_FIND * group.at.size)
         # The compiled loops trust these numbers, which come from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
-            raise TranslationError(f"events of shelf {group.shelf.shelf} are damaged; read its report again")
+            raise make_damage_error(group.shelf.shelf)
         files.append(file)
         limits.append(found)
         records += int((found[:, 1] - found[:, 0]).sum())
@@ -114,6 +137,10 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
     record = word = 0
     for group, file, found in zip(groups, files, limits, strict=True):
         begin, begin_word = record, word
+        limits_of_ids = _TRUSTED
+        if group.shelf.is_named:
+            maps = group.resolved_by
+            limits_of_ids = (rows, MOST_TYPES) if maps is None else (maps[0].size, maps[1].size)
         record, word = _copy(
             (file, _view_as(np.int32, file), _view_as(np.int64, file)),
             (group.at, group.records, group.words, group.offset),
@@ -122,7 +149,10 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
             (gathered.handle, gathered.value),
             record,
             word,
+            limits_of_ids,
         )
+        if record < 0:
+            raise make_damage_error(group.shelf.shelf)
         store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
@@ -186,8 +216,12 @@ def _copy(
     pairs: tuple[npt.NDArray[np.int32], IntArray],
     record: int,
     word: int,
+    limits_of_ids: tuple[int, int],
 ) -> tuple[int, int]:
-    """Copy the found records after `record` records with `word` words; return the new numbers of both."""
+    """Copy the found records after `record` records with `word` words; return the new numbers of both.
+
+    `limits_of_ids`: numbers of places and of types, or _TRUSTED. Returns (-1, -1) if the records exceed them.
+    """
     bytes_1, bytes_4, bytes_8 = file
     at, records, words, offsets = runs
     to_time, to_tie, to_place, to_kind, to_first = fixed
@@ -211,6 +245,10 @@ def _copy(
         for j in range(low_word, high_word):
             to_value[word + j - low_word] = bytes_8[value + j]
             to_handle[word + j - low_word] = bytes_4[handle + j]
+        if limits_of_ids[0] >= 0:
+            to_first[record + high - low] = word + high_word - low_word
+            if not are_sound(to_kind, to_place, to_first, to_handle, record, record + high - low, *limits_of_ids):
+                return -1, -1
         if offset != 0:
             shift_words(to_kind, to_first, to_value, record, record + high - low, offset)
         record += high - low

@@ -12,7 +12,7 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.columns import Records, unpack_tie_class
+from nsys2prv_ng.records.columns import Records, refuse_damaged, unpack_tie_class
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.records.store import Array, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
@@ -24,6 +24,9 @@ Count = TypeVar("Count", int, IntArray)
 
 _PIECE = 1 << 15
 """Records that are gathered at once."""
+
+_MOST = 1 << 48
+"""More than the bytes of a file of columns, and than the records and words in it."""
 
 _MOST_HANDLES = 1 << 16
 """More handles than a report can have, which count from 0. In records of all reports, handles are type numbers."""
@@ -71,6 +74,17 @@ class Run:
     def __len__(self) -> int:
         return self.records
 
+    def is_sound(self, places: int) -> bool:
+        """Return whether compiled loops can trust the numbers of a run from a file. `places`: places of its report."""
+        sizes = self.facts.place_first.size, self.facts.place_last.size
+        return has_sound_layout(self.slot.at, self.records, self.words, self.sampled.size) and max(sizes) <= places
+
+
+def has_sound_layout(at: Count, records: Count, words: Count, samples: Count) -> bool:
+    """Return whether runs at these bytes of a file may have these numbers of records, words and sampled times."""
+    is_sound = (at >= 0) & (at % 8 == 0) & (records > 0) & (words >= 0) & (samples == -(-records // SAMPLED))
+    return bool(np.all(is_sound & (np.maximum(np.maximum(at, records), words) < _MOST)))
+
 
 def store_records(records: Records, store: Store, *, on_common_clock: bool) -> list[Run]:
     """Sort records and store them. Return one run, or no run if there are no records."""
@@ -89,6 +103,8 @@ def load_records(run: Run, store: Store) -> Records:
     """Return a copy of the records of a run."""
     records = Records.make_empty(len(run), run.words)
     store.get(run.slot, _list_columns(records))
+    if run.slot.is_named:
+        refuse_damaged(records, run.facts.place_first.size, run.slot.shelf)
     return records
 
 

@@ -44,6 +44,11 @@ class Slot(NamedTuple):
     on_disk: bool
     at: int
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the bytes are in a file with a name, which may come from other people."""
+        return isinstance(self.shelf, str)
+
 
 class Store(ABC):
     """Store of columns by slot. Threads may put and get at the same time."""
@@ -168,19 +173,19 @@ class LocalStore(Store):
         return slot
 
     def get(self, slot: Slot, columns: Sequence[Array]) -> None:
-        if self.read_from is not None and isinstance(slot.shelf, str):
+        if self.read_from is not None and slot.is_named:
             self.read_from.get(slot, columns)
         else:
             _read(self._get_descriptor(slot), _view_all(columns), slot.at)
 
     def map(self, slot: Slot, end: int = 0) -> ByteArray:
-        if self.read_from is not None and isinstance(slot.shelf, str):
+        if self.read_from is not None and slot.is_named:
             return self.read_from.map(slot, end)
         with self._lock:
             return _map(self._get_descriptor(slot), slot, self._mapped)
 
     def release(self, slot: Slot, looked_at: int) -> None:
-        if self.read_from is not None and isinstance(slot.shelf, str):
+        if self.read_from is not None and slot.is_named:
             self.read_from.release(slot, looked_at)
         else:
             super().release(slot, looked_at)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.job.kept_objects import load_kept, write_kept
+from nsys2prv_ng.job.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.records.store import SHELVES_OF_TRACES, FolderStore
@@ -21,6 +21,7 @@ from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.text.formatting import count_noun, join_first
 from nsys2prv_ng.translation.output_guards import check_files
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
@@ -29,6 +30,7 @@ from nsys2prv_ng.translation.translate import account_for, write_texts
 from nsys2prv_ng.translation.write_slices import PARTS, copy_part, make_run, name_part, split_slices, write_part
 
 _PLAN = "trace.plan"
+_OPEN_TYPES = OpenTypes(names={"JobSummary": JobSummary})
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,11 @@ def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, pr
     engine = LocalEngine(plan.resources.jobs, folder)
     with open_job([folder], output.parent, replace(plan, engine=engine), progress) as job:
         planned = plan_trace(job, output, plan)
-    for warning in planned.facts["warnings"]:
+    for warning in planned.facts.warnings:
         progress.warn(warning)
     ends = split_slices(planned.slices, parts)
     kept = KeptPlan(planned, str(output), ends, parts, make_run(), time.perf_counter() - started)
-    write_kept(folder / _PLAN, kept)
+    write_kept(folder / _PLAN, kept, _OPEN_TYPES)
     return len(ends) - 1
 
 
@@ -132,4 +134,7 @@ def _name_size(part: Path) -> Path:
 def _load_plan(folder: Path) -> KeptPlan:
     if not (folder / _PLAN).exists():
         raise UsageError(f"{folder}: no trace is planned there, or it was joined before; plan one", parameter="only")
-    return load_kept(folder / _PLAN, KeptPlan)
+    kept = load_kept(folder / _PLAN, KeptPlan, _OPEN_TYPES)
+    if not kept.planned.slices.is_sound():
+        raise make_damaged_error(folder / _PLAN)
+    return kept

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
@@ -30,7 +29,7 @@ from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 from nsys2prv_ng.translation.overview import declare_types, make_overview
 from nsys2prv_ng.translation.path_records import derive_path
-from nsys2prv_ng.translation.result import NsysMessages, SourceAccount
+from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TraceFacts
 from nsys2prv_ng.translation.slices import Slices, cut_into_slices
 from nsys2prv_ng.translation.states import make_state_records
 from nsys2prv_ng.translation.step_records import derive_steps
@@ -67,8 +66,7 @@ class TracePlan:
     pcf: str
     row: str
     slices: Slices
-    facts: dict[str, Any]
-    """Fields of the TranslationResult, except its output, the file sizes and the time that it took."""
+    facts: TraceFacts
 
 
 def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
@@ -109,23 +107,23 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     warnings += warn_of_load(load, plan.paraver_memory)
     if job.is_empty:
         warnings.append("the reports contain no events of the selected sources; the trace shows only the capture")
-    facts = {
-        "sources": accounts,
-        "reports": [report.account() for report in job.reports],
-        "skipped": job.skipped,
-        "start_utc_ns": job.start_utc,
-        "duration_ns": job.duration,
-        "nodes": len(model.nodes),
-        "tasks": len(model.tasks),
-        "rows": model.row_count,
+    facts = TraceFacts(
+        sources=accounts,
+        reports=[report.account() for report in job.reports],
+        skipped=job.skipped,
+        start_utc_ns=job.start_utc,
+        duration_ns=job.duration,
+        nodes=len(model.nodes),
+        tasks=len(model.tasks),
+        rows=model.row_count,
         **vars(load),
-        "warnings": warnings,
-        "messages": _count_messages(job.reports),
-        "clocks": job.alignment,
-        "summary": summary,
-        "overview": None if overview is None else overview.facts,
-        "gpu_time_ns": find_gpu_time(job),
-    }
+        warnings=warnings,
+        messages=_count_messages(job.reports),
+        clocks=job.alignment,
+        summary=summary,
+        overview=None if overview is None else overview.facts,
+        gpu_time_ns=find_gpu_time(job),
+    )
     return TracePlan(
         header=header,
         pcf=format_pcf(numbering, None if overview is None else overview.types),

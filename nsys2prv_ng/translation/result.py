@@ -93,11 +93,10 @@ _WIDE = 2
 """A trace is wide if it lasts more than this many times as long as the GPUs work."""
 
 
-@dataclass(frozen=True)
-class TranslationResult:
-    """What a translation read and wrote. Times are in ns, sizes in bytes."""
+@dataclass(frozen=True, kw_only=True)
+class TraceFacts:
+    """What a translation read, and what is known of its trace before it is written. Times are in ns."""
 
-    output: str
     sources: list[SourceAccount]
     reports: list[ReportAccount]
     skipped: list[SkippedReport]
@@ -110,10 +109,6 @@ class TranslationResult:
     states: int
     events: int
     communications: int
-    bytes: int
-    """Length of the text of the .prv; `file_bytes` is the size of its file, which may be compressed."""
-    file_bytes: int
-    seconds: float
     warnings: list[str]
     messages: NsysMessages
     clocks: Alignment
@@ -125,6 +120,17 @@ class TranslationResult:
     """How coarse the trace is, if it is an overview."""
     gpu_time_ns: tuple[int, int] | None
     """Start of the first GPU operation and end of the last one, from time 0; None without GPU operations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationResult(TraceFacts):
+    """What a translation read and wrote. Times are in ns, sizes in bytes."""
+
+    output: str
+    bytes: int
+    """Length of the text of the .prv; `file_bytes` is the size of its file, which may be compressed."""
+    file_bytes: int
+    seconds: float
 
     @property
     def load(self) -> LoadCost:

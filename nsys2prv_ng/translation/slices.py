@@ -56,6 +56,12 @@ class Slices:
     def __len__(self) -> int:
         return max(0, self.limits.size - 1)
 
+    def is_sound(self) -> bool:
+        """Return whether compiled loops can trust the numbers of slices from a file."""
+        columns = self.rows.cpu, self.rows.task, self.rows.thread
+        rows = self.rows.cpu.size
+        return {column.shape for column in columns} == {(rows,)} and all(group.is_sound(rows) for group in self.groups)
+
     @property
     def memory(self) -> int:
         """Approximate memory that the largest slice takes while it is made (bytes)."""
@@ -88,7 +94,7 @@ def cut_into_slices(runs: Sequence[PlacedRun], rows: RowNumbers, origin: int, *,
 def make_slice(slices: Slices, number: int, store: Store) -> Text:
     """Return the text of a slice."""
     low, high = slices.limits[number : number + 2].tolist()
-    records = gather_records(slices.groups, store, low, high)
+    records = gather_records(slices.groups, store, len(slices.rows.cpu), low, high)
     order = sort_by_time(records.time, records.tie)
     blocks = [order[at : at + _BLOCK] for at in range(0, order.size, _BLOCK)]
     lines = [encode(records, block, slices.rows, slices.origin) for block in blocks]

@@ -37,7 +37,7 @@ def translate(
         planned = plan_trace(job, output, plan)
         write_texts(trace, planned)
         size = write_slices(trace, planned.slices, job.store, job.engine, plan.resources, progress)
-    for warning in planned.facts["warnings"]:
+    for warning in planned.facts.warnings:
         progress.warn(warning)
     return account_for(planned, output, size, time.perf_counter() - started, plan)
 
@@ -57,7 +57,9 @@ def account_for(
     `size`: bytes of the text of the .prv.
     """
     file_size = output.stat().st_size if output.is_file() else size
-    result = TranslationResult(**planned.facts, output=str(output), bytes=size, file_bytes=file_size, seconds=seconds)
+    result = TranslationResult(
+        **vars(planned.facts), output=str(output), bytes=size, file_bytes=file_size, seconds=seconds
+    )
     if plan.align_report is not None:
         write_atomically(plan.align_report, result.clocks.toml())
     if plan.stats is not None:

@@ -35,7 +35,7 @@ def check_stretches(runs, store):
     groups = group_runs(runs)
     limits = [-(2**62), -10, *range(-50, 1600, 150), 2**62]
     for low, high in zip(limits, [*limits[1:], limits[0]], strict=True):
-        found, expected = gather_records(groups, store, low, high), take_by_masks(runs, store, low, high)
+        found, expected = gather_records(groups, store, 1 << 31, low, high), take_by_masks(runs, store, low, high)
         for column in COLUMNS:
             np.testing.assert_array_equal(getattr(found, column), getattr(expected, column), err_msg=column)
 
@@ -90,7 +90,7 @@ def test_a_file_that_was_damaged(tmp_path):
             file.write(np.full(len(run) + 1, number).tobytes())
             file.flush()
             with pytest.raises(TranslationError, match="are damaged; read its report again"):
-                gather_records(groups, store, -(2**62), 2**62)
+                gather_records(groups, store, 1 << 31, -(2**62), 2**62)
     store.close()
 
 
@@ -102,5 +102,5 @@ def test_a_file_that_was_cut(tmp_path):
     assert groups[0].ends.tolist() == [path.stat().st_size]
     os.truncate(path, path.stat().st_size - 1)
     with pytest.raises(TranslationError, match="read its report again"):
-        gather_records(groups, store, 0, 100)
+        gather_records(groups, store, 1 << 31, 0, 100)
     store.close()

@@ -197,6 +197,7 @@ SOURCE = Source(
     (TABLE, contexts.TABLE, calls.TABLE),
     read,
     join,
+    MemoryChanges,
     counted_tables=(EventRows(USAGE, "globalPid"),),
     noun="allocations, frees",
 )

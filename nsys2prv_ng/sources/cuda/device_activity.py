@@ -194,6 +194,7 @@ SOURCE = Source(
     (calls.TABLE,),
     read,
     join,
+    IntArray,
     accounted_in_join=True,
     needed_tables=((KERNEL, MEMCPY, MEMSET, GRAPH),),
 )

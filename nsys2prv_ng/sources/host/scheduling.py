@@ -77,6 +77,7 @@ SOURCE = Source(
     (TABLE,),
     read,
     join,
+    dict[str, Value],
     counted_tables=(EventRows(SCHED),),
     noun="switches",
 )

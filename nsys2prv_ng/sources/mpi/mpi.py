@@ -261,6 +261,7 @@ SOURCE = Source(
     (*TABLES, COMMUNICATORS, nvtx_ranges.TABLE),
     read,
     join,
+    MpiJoinData,
     counted_tables=(
         *(EventRows(table.name, "globalTid") for table in TABLES),
         EventRows(nvtx_ranges.NVTX, "globalTid", names=nvtx_ranges.NAMES, otherwise=True),

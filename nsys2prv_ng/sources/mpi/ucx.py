@@ -149,6 +149,7 @@ SOURCE = Source(
     (CALLS, SUBMISSIONS, TRANSFERS, WORKERS),
     read,
     join,
+    Workers,
     counted_tables=tuple(EventRows(table.name, "globalTid") for table in (CALLS, SUBMISSIONS, TRANSFERS)),
     noun="calls and transfers",
 )

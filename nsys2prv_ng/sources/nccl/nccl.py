@@ -25,7 +25,7 @@ from nsys2prv_ng.sources.nccl.kernels import (
     parse_function,
     read_kernels,
 )
-from nsys2prv_ng.sources.nccl.messages import join, make_join_data
+from nsys2prv_ng.sources.nccl.messages import NcclJoinData, join, make_join_data
 from nsys2prv_ng.sources.nccl.payload_events import (
     PayloadOwners,
     make_call_events,
@@ -104,6 +104,7 @@ SOURCE = Source(
     (nvtx_events.TABLE, *payload.TABLES, launch_calls.TABLE, cuda_kernels.TABLE),
     read,
     join,
+    NcclJoinData,
     counted_tables=(EventRows(nvtx_events.NVTX, "globalTid", names=COMMUNICATING),),
     noun="calls",
 )

@@ -76,5 +76,5 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 SOURCE = Source(
-    source_names.DIAGNOSTICS, "Warnings and errors of nsys", (MESSAGES,), read, join, accounted_in_join=True
+    source_names.DIAGNOSTICS, "Warnings and errors of nsys", (MESSAGES,), read, join, _Messages, accounted_in_join=True
 )

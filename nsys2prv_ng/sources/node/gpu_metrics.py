@@ -205,6 +205,7 @@ SOURCE = Source(
     (TABLE, NAMES, GENERIC, GENERIC_TYPES, GENERIC_SOURCES),
     read,
     join,
+    MetricFilter,
     counted_tables=(EventRows(METRICS),),
     noun="values",
 )

@@ -185,6 +185,7 @@ SOURCE = Source(
     (TABLE,),
     read,
     join,
+    tuple[tuple[str, ...], list[str]],
     counted_tables=(EventRows(NVTX, "globalTid", application=False, no_task=("eventType", NAMING)),),
     noun="ranges, marks, names",
 )

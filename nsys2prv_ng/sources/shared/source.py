@@ -105,6 +105,8 @@ class Source:
     tables: tuple[Table, ...]
     read: Callable[[ReportReader], Result]
     join: Callable[[Sequence[JoinInput], ObjectTree], JoinResult] | None = None
+    join_data: Any = None
+    """Type of its `Result.join_data`; None if it has none."""
     accounted_in_join: bool = False
     """Whether only its join has an account, because its events need all reports together."""
     counted_tables: tuple[EventRows, ...] = ()
