@@ -15,7 +15,7 @@ from nsys2prv_ng.api.paths import Reports, check_names, check_page, check_path, 
 from nsys2prv_ng.api.plans import make_plan, make_read_options, refuse_reading_options
 from nsys2prv_ng.api.sides import is_saved, list_side, name_side_traces, refuse_restrictions
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import (
+from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
     CutOptions,

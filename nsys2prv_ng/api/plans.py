@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TranslateOptions
+from nsys2prv_ng.options.calls import EventOptions, JobOptions, MergeOptions, ShardOptions, TranslateOptions
 from nsys2prv_ng.options.kinds import GPU_TIME
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from nsys2prv_ng.api.keywords import takes_two
 from nsys2prv_ng.api.paths import Reports, check_names, check_path, list_some_reports
 from nsys2prv_ng.api.plans import make_merge_plan, make_what_to_read
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import MergeOptions, ShardOptions
+from nsys2prv_ng.options.calls import MergeOptions, ShardOptions
 from nsys2prv_ng.options.kinds import AnyPath
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.text.formatting import count_noun

@@ -10,9 +10,9 @@ from typer.core import TyperCommand
 
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.arguments import parse_percent, split_sides
-from nsys2prv_ng.cli.options import Json, NoProgress, with_options
+from nsys2prv_ng.cli.options import Json, NoProgress, describe_argument, with_options
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import CompareOptions
+from nsys2prv_ng.options.calls import CompareOptions
 from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -35,10 +35,9 @@ class SidesCommand(TyperCommand):
 def compare(
     reports: Annotated[
         list[str],
-        typer.Argument(
-            metavar="REPORT... -- REPORT...",
-            help="Reports of each run or its saved summary (summary --json), with -- between the runs.",
-            show_default=False,
+        describe_argument(
+            "REPORT... -- REPORT...",
+            "Reports of each run or its saved summary (summary --json), with -- between the runs.",
         ),
     ],
     options: CompareOptions,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, with_options
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.options import InspectOptions, TranslateOptions
+from nsys2prv_ng.options.calls import InspectOptions, TranslateOptions
 
 if TYPE_CHECKING:
     from nsys2prv_ng.inspection.model import Inspection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, TalpFolder, with_options
-from nsys2prv_ng.options import SummaryOptions
+from nsys2prv_ng.options.calls import SummaryOptions
 
 
 @with_options(SummaryOptions)
