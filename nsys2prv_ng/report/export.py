@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
-from nsys2prv_ng.report.export_errors import describe_failure, met_no_locks, wrote_incompletely
+from nsys2prv_ng.report.export_errors import NoLocksError, describe_failure, wrote_incompletely
 from nsys2prv_ng.report.exported_times import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
 from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
@@ -124,7 +124,7 @@ class _Maker:
             made = work / target.name
             try:
                 self._export_whole(format, made)
-            except _NoLocksError:
+            except NoLocksError:
                 self._export_elsewhere(format, made)
             self._put(made, target, work)
         except OSError as error:
@@ -156,8 +156,6 @@ class _Maker:
                     shutil.copytree(elsewhere, made)
                 else:
                     shutil.copyfile(elsewhere, made)
-        except _NoLocksError as error:
-            raise error.failure from None
         except OSError as error:
             raise TranslationError(
                 f"{self.report}: the file system of {made.parent.parent} has no locks, and the export cannot be made in"
@@ -181,24 +179,19 @@ class _Maker:
         command += [f"{option}=true" for option in _COMPLETE if option in self._help]
         code, text = self.children.run([*command, *options, str(self.report)], on_output=self.on_output)
         if code or wrote_incompletely(text) or not (is_part or _is_whole(output)):
-            failure = describe_failure(self.report, self.nsys, code, text)
-            raise _NoLocksError(failure) if met_no_locks(text) else failure
+            raise describe_failure(self.report, self.nsys, code, text)
 
     def _add_capture(self, folder: Path, apart: Path) -> None:
         """Add the table that only SQLite exports have. Exporting it alone takes a tenth of the time."""
-        suffix = next(path.suffix for path in folder.iterdir())
+        suffix, names = next(path.suffix for path in folder.iterdir()), ("name", "value")
         target = folder / (CAPTURE + suffix)
         if target.exists() or "--tables" not in self._help:
             return
         self._export(SQLITE, apart, "--tables=META_DATA_.*", is_part=True)
         with closing(load_reader(apart)(apart)) as tables:
             is_present = CAPTURE in tables.tables
-            columns = sorted(tables.list_columns(CAPTURE)) if is_present else ["name", "value"]
-            values = {
-                name: tables.read_values(CAPTURE, name, pa.string()) if is_present else pa.array([], pa.string())
-                for name in columns
-            }
-        _write(pa.table(values), target)
+            values = [tables.read_values(CAPTURE, name, pa.string()) if is_present else [] for name in names]
+        _write(pa.table(values, pa.schema([(name, pa.string()) for name in names])), target)
 
     def _put(self, made: Path, target: Path, work: Path) -> None:
         """Move a complete export to its place."""
@@ -228,14 +221,6 @@ class _Maker:
     @property
     def _help(self) -> str:
         return read_export_help(self.nsys.path)
-
-
-class _NoLocksError(Exception):
-    """Failure of nsys to lock its file."""
-
-    def __init__(self, failure: TranslationError) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
 
 
 def _lacks_vclock(export: Path, nsys: Nsys) -> bool:

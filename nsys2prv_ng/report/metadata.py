@@ -38,6 +38,7 @@ _ALLOWED_ENVIRONMENT = re.compile(
 """The only variables that may be read from a captured environment, which can contain secrets."""
 
 _NVTX_THREAD_NAME = 39
+_INIT_RANK = re.compile(r"ncclCommInitRank.*", re.DOTALL)
 _RANKS, _RANK = "No. of ranks", "Rank"
 """Fields of the payload of NCCL's call that makes a communicator."""
 
@@ -170,10 +171,6 @@ class Strings:
         rows = zip(columns["id"], columns["value"], strict=True)
         self._values = {int(i): value for i, value in rows if isinstance(i, int) or _is_whole(i)}
 
-    def find_ids(self, prefix: str) -> list[int]:
-        """Return the ids of the names that start with a prefix."""
-        return [i for i, value in self._values.items() if str(value).startswith(prefix)]
-
     def has_any(self, prefixes: tuple[str, ...]) -> bool:
         """Return whether any name starts with one of the prefixes."""
         return any(str(value).startswith(prefixes) for value in self._values.values())
@@ -259,7 +256,7 @@ def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
 
     If the export has neither, payloads may be tables.
     """
-    ids = strings.find_ids("ncclCommInitRank")
+    ids = strings.find_matching_ids(_INIT_RANK)
     if not ids:
         return {}
     names = ["globalTid", "jsonText", "binaryData", "domainId", "eventId"]

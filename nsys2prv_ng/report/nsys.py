@@ -59,15 +59,11 @@ def find_nsys() -> Nsys | None:
 
     A program that does not print its version (another architecture, a broken install) does not count.
     """
-    home = os.environ.get("NSYS_HOME")
-    if home:
-        inside = [path for pattern in _HOME_PATTERNS for path in sorted(Path(home).expanduser().glob(pattern))]
-        for path in inside:
-            if nsys := _ask_version(path):
-                return nsys
-    on_path = shutil.which("nsys")
-    if on_path and (nsys := _ask_version(Path(on_path))):
-        return nsys
+    home, on_path = os.environ.get("NSYS_HOME"), shutil.which("nsys")
+    chosen = [path for pattern in _HOME_PATTERNS if home for path in sorted(Path(home).expanduser().glob(pattern))]
+    for path in [*chosen, *([Path(on_path)] if on_path else [])]:
+        if nsys := _ask_version(path):
+            return nsys
     installed = {path.resolve(): path for pattern in INSTALL_PATTERNS for path in sorted(Path("/").glob(pattern[1:]))}
     working = [nsys for path in installed.values() if (nsys := _ask_version(path))]
     return max(working, key=lambda nsys: _parse_numbers(nsys.version), default=None)

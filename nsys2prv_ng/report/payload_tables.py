@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.report.database import NULL, Columns, Database, Table
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_rows
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.nvtx_payload import Fields
 
 PREFIX = "DYNAMIC_"
@@ -58,28 +58,21 @@ def read_payload_tables(
         columns = _choose_columns(database.list_columns(table), names, named)
         if not columns:
             continue
-        read, fields = _read_fields(database, table, columns)
+        read, codes, fields = _read_fields(database, table, columns)
         has_key = (events.process[order] == key[0]) & (events.domain[order] == key[1])
-        place, is_known = _find(event, read[_EVENT])
-        is_known &= has_key[place]
-        place, codes = place[is_known], fields.codes[is_known]
+        place = find_rows([event], [read])
+        is_known = (place >= 0) & has_key[place]
+        place, codes = place[is_known], codes[is_known]
         times = np.bincount(place, minlength=event.size)
         again = (times > 1) | ((times > 0) & (index >= 0))
         index[place] = len(payloads) + codes
         index[again] = 0
-        payloads += fields.distinct
-    place, is_known = _find(event, database.read(LINKS, "")[_EVENT])
-    linked = np.zeros(event.size, np.bool_)
-    linked[place[is_known]] = True
+        payloads += fields
+    linked = np.isin(event, database.read(LINKS, "")[_EVENT])
     index[linked & (index < 0)] = 0
     payload_of_event = np.full(events.event.size, -1, np.int64)
     payload_of_event[order] = index
     return payload_of_event, payloads
-
-
-class _DistinctFields(NamedTuple):
-    codes: IntArray
-    distinct: list[Fields | None]
 
 
 def _sort_unique(event: IntArray) -> tuple[IntArray, IntArray]:
@@ -87,14 +80,6 @@ def _sort_unique(event: IntArray) -> tuple[IntArray, IntArray]:
     ids, first, count = np.unique(event, return_index=True, return_counts=True)
     sound = (count == 1) & (ids != NULL)
     return first[sound].astype(np.int64), ids[sound]
-
-
-def _find(event: IntArray, wanted: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return (position of each wanted event among sorted events, whether it is there)."""
-    if not event.size:
-        return np.zeros(wanted.size, np.int64), np.zeros(wanted.size, np.bool_)
-    place = np.minimum(np.searchsorted(event, wanted), event.size - 1)
-    return place, event[place] == wanted
 
 
 def _list_tables(database: Database, events: PayloadEvents) -> list[tuple[tuple[int, int], str]]:
@@ -128,8 +113,13 @@ def _choose_columns(present: Collection[str], names: Sequence[str], named: Seque
     return {field: found[0] for field, found in columns.items() if len(found) == 1 and found[0]}
 
 
-def _read_fields(database: Database, table: str, columns: Mapping[str, str]) -> tuple[Columns, _DistinctFields]:
-    """Return the columns of a table, and its distinct rows as fields. A column without any number is read as text."""
+def _read_fields(
+    database: Database, table: str, columns: Mapping[str, str]
+) -> tuple[IntArray, IntArray, list[Fields | None]]:
+    """Return (event of each row of a table, index into its distinct rows for each row, distinct rows as fields).
+
+    A column without any number is read as text.
+    """
     read = database.read(Table(table, (_EVENT,), dict.fromkeys(columns.values(), NULL)), "")
     as_text = [column for column in columns.values() if (read[column] == NULL).all()]
     texts = database.read(Table(table, (_EVENT,), text=tuple(as_text)), "").texts if as_text else {}
@@ -151,4 +141,4 @@ def _read_fields(database: Database, table: str, columns: Mapping[str, str]) -> 
             elif value != NULL:
                 fields[field] = value
         distinct.append(fields)
-    return read, _DistinctFields(codes, distinct)
+    return read[_EVENT], codes, distinct

@@ -20,7 +20,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.records.runs import Run, load_records
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.translation import overview_budget as budget
@@ -28,7 +28,7 @@ from nsys2prv_ng.translation.overview_budget import LineSizes
 from nsys2prv_ng.translation.overview_counters import SHARES, make_metrics, make_shares
 from nsys2prv_ng.translation.overview_states import make_coarse_states
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
-from nsys2prv_ng.translation.step_records import STEPS, StepsOnRows, list_steps, store_steps
+from nsys2prv_ng.translation.step_records import STEPS, list_steps, store_steps
 from nsys2prv_ng.translation.wait_records import GPUS, WAITS, make_waiting, select_shown
 
 NAME = "overview"
@@ -153,6 +153,6 @@ def _choose_steps(job: Job, sizes: LineSizes, budget: int) -> tuple[Result, int,
     if job.steps is not None and kept.size < with_steps.size:
         # Made again, because windows may cut a step into pieces that no longer show their step.
         steps = list_steps(job, job.steps)
-        is_kept = np.isin(steps.row, kept)
-        result = store_steps(job, StepsOnRows(*(column[is_kept] for column in steps))).accounts[STEPS]
+        is_kept = np.isin(steps.place, kept)
+        result = store_steps(job, StateIntervals(*(column[is_kept] for column in steps))).accounts[STEPS]
     return result, kept.size, with_steps.size
