@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,10 @@ _DEEPEST = 20
 
 _BLOCK_BYTES = 1 << 21
 """Bytes to read at once: they stay in the CPU cache until they are taken apart."""
+
+_SELECT_COLUMNS = "SELECT name, upper(type), dflt_value IS NOT NULL, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid"
+"""The columns of a table in stored order."""
+_COUNT_INDEXES_OF_KEY = "SELECT count(*) FROM pragma_index_list(?) WHERE origin = 'pk'"
 
 
 class _UnusualError(Exception):
@@ -155,7 +159,8 @@ class _Request:
         """Look up the columns. Raises _UnusualError also if sqlite3 fails, because it will fail again."""
         root = _find_root(connection, table)
         try:
-            schema, indexes_of_key = _read_schema(connection, table)
+            schema = connection.execute(_SELECT_COLUMNS, (table,)).fetchall()
+            ((indexes_of_key,),) = connection.execute(_COUNT_INDEXES_OF_KEY, (table,))
         except (sqlite3.Error, ValueError):
             raise _UnusualError from None
         if not schema:
@@ -190,15 +195,6 @@ def _find_root(connection: sqlite3.Connection, table: str) -> int:
     if not isinstance(root, int):
         raise _UnusualError
     return root
-
-
-def _read_schema(connection: sqlite3.Connection, table: str) -> tuple[list[tuple[Any, ...]], int]:
-    """Return the columns of a table in stored order (one row for each), and the number of indexes on its key."""
-    columns = connection.execute(
-        "SELECT name, upper(type), dflt_value IS NOT NULL, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid", (table,)
-    )
-    ((indexes,),) = connection.execute("SELECT count(*) FROM pragma_index_list(?) WHERE origin = 'pk'", (table,))
-    return columns.fetchall(), indexes
 
 
 def quote(name: str) -> str:
@@ -281,10 +277,8 @@ def _find_leaves(file: _File, root: int) -> IntArray:
 
 
 def _read_children(file: _File, block: ByteArray, pages: int) -> IntArray:
-    cells = page_kernels.count_cells(block, pages, INTERIOR, file.page_size, file.usable)
-    children = np.empty(max(cells, 0) + pages, np.int64)
-    if page_kernels.read_children(block, pages, file.page_size, file.usable, children) == NOT_READ:
-        raise _UnusualError
+    children = np.empty(_count_cells(file, block, pages, INTERIOR) + pages, np.int64)
+    _check_read(page_kernels.read_children(block, pages, file.page_size, file.usable, children))
     return children
 
 
@@ -313,21 +307,21 @@ def _read_row_blocks(file: _File, leaves: IntArray, request: _Request, columns: 
         yield integers[:, : _read_block(file, block, pages, request, null, integers, 0)]
 
 
-def _count_cells(file: _File, block: ByteArray, pages: int) -> int:
-    """Return the number of rows in leaf pages."""
-    cells: int = page_kernels.count_cells(block, pages, LEAF, file.page_size, file.usable)
-    if cells == NOT_READ:
+def _count_cells(file: _File, block: ByteArray, pages: int, kind: int = LEAF) -> int:
+    """Return the number of rows in leaf pages, or of the keys in interior pages."""
+    return _check_read(page_kernels.count_cells(block, pages, kind, file.page_size, file.usable))
+
+
+def _check_read(number: int) -> int:
+    """Return a number of rows or pages, unless sqlite3 has to read them."""
+    if number == NOT_READ:
         raise _UnusualError
-    return cells
+    return number
 
 
 def _read_block(
     file: _File, block: ByteArray, pages: int, request: _Request, null: int, into: IntArray, row: int
 ) -> int:
     """Read the rows of leaf pages into `into[:, row:]`; return the row after the last."""
-    row = page_kernels.read_leaves(
-        block, pages, file.page_size, file.usable, request.want, request.has_default, request.alias, null, into, row
-    )
-    if row == NOT_READ:
-        raise _UnusualError
-    return row
+    place = request.want, request.has_default, request.alias
+    return _check_read(page_kernels.read_leaves(block, pages, file.page_size, file.usable, *place, null, into, row))

@@ -13,7 +13,7 @@ certain.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -102,15 +102,10 @@ def _choose_columns(present: Collection[str], names: Sequence[str], named: Seque
     """
     if _EVENT not in present:
         return {}
-    fields_of_column: dict[str, set[str]] = defaultdict(set)
-    for field, column in named:
-        if column in present:
-            fields_of_column[column].add(field)
-    columns: dict[str, list[str]] = defaultdict(list)
-    for column, fields in fields_of_column.items():
-        for field in fields & set(names):
-            columns[field].append(column if len(fields) == 1 else "")
-    return {field: found[0] for field, found in columns.items() if len(found) == 1 and found[0]}
+    pairs = dict.fromkeys((field, column) for field, column in named if column in present)
+    columns_of_field, fields_of_column = Counter(field for field, _ in pairs), Counter(column for _, column in pairs)
+    certain = ((f, c) for f, c in pairs if columns_of_field[f] == fields_of_column[c] == 1)
+    return {field: column for field, column in certain if field in names}
 
 
 def _read_fields(
