@@ -25,7 +25,7 @@ from nsys2prv_ng.sources.shared.source import JoinResult
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.translation import overview_budget as budget
 from nsys2prv_ng.translation.overview_budget import LineSizes
-from nsys2prv_ng.translation.overview_counters import SHARES, make_metrics, make_shares
+from nsys2prv_ng.translation.overview_counters import make_metrics, make_shares
 from nsys2prv_ng.translation.overview_states import make_coarse_states
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
 from nsys2prv_ng.translation.step_records import STEPS, list_steps, store_steps
@@ -64,12 +64,6 @@ class Overview:
             changed.append(replace(account, written=written, dropped=dropped, closed_at_end=0, cut_at_end=0))
         made = self.written[NAME]
         return [*changed, SourceAccount(NAME, "What GPUs do in steps of time", made, made)]
-
-
-def declare_types(labels: Labels) -> None:
-    """Declare the event types that occur only in overviews."""
-    for event_type in SHARES:
-        labels.declare(event_type)
 
 
 def make_overview(
