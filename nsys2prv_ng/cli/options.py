@@ -50,6 +50,13 @@ NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progres
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")]
 
 
+def print_json(result: Any) -> None:
+    """Print the numbers of a result for programs."""
+    import json
+
+    print(json.dumps(result.to_dict(), indent=2))
+
+
 def with_options(options: type[T]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the options of a class besides its other parameters. It gets them as one value, `options`.
 

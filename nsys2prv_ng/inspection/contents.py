@@ -233,22 +233,22 @@ def _find_untranslated_generic(database: Database, metadata: Metadata, strings: 
 
 def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
     """Return one obstacle per table that lacks columns which sources require."""
-    columns: dict[str, dict[str, None]] = {}
-    sources: dict[str, dict[str, None]] = {}
-    for source in SOURCES + DERIVED:
-        for table in source.tables:
-            if missing := database.list_missing(table):
-                columns.setdefault(table.name, {}).update(dict.fromkeys(missing))
-                sources.setdefault(table.name, {})[source.name] = None
-    return [
-        Obstacle(
-            tuple(sources[table]),
+    lacking = [
+        (table.name, column, source.name)
+        for source in SOURCES + DERIVED
+        for table in source.tables
+        for column in database.list_missing(table)
+    ]
+    obstacles = []
+    for table in dict.fromkeys(table for table, *_ in lacking):
+        missing, sources = (tuple(dict.fromkeys(row[i] for row in lacking if row[0] == table)) for i in (1, 2))
+        why = (
             f"table {table} has no column {', '.join(missing)} (schema version {schema_version});"
             " export the report again with another version of nsys, or translate without the sources"
-            f" {', '.join(sources[table])}",
+            f" {', '.join(sources)}"
         )
-        for table, missing in columns.items()
-    ]
+        obstacles.append(Obstacle(sources, why))
+    return obstacles
 
 
 # ---- the export ------------------------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 
 from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts, find_mixed_hosts
@@ -174,10 +174,8 @@ def _warn_of_long_span(reports: Sequence[Metadata]) -> list[str]:
 
 def count_messages(reports: Sequence[InspectedReport]) -> list[tuple[Message, int]]:
     """Return the messages of all reports, most frequent first, each with the number of reports that contain it."""
-    count: Counter[tuple[str, str]] = Counter()
-    reports_with: Counter[tuple[str, str]] = Counter()
-    for report in reports:
-        for message in report.messages:
-            count[message.severity, message.text] += message.count
-            reports_with[message.severity, message.text] += 1
-    return [(Message(*key, number), reports_with[key]) for key, number in count.most_common()]
+    counts: dict[tuple[str, str], list[int]] = {}
+    for message in chain.from_iterable(report.messages for report in reports):
+        counts.setdefault((message.severity, message.text), []).append(message.count)
+    found = ((Message(*key, sum(numbers)), len(numbers)) for key, numbers in counts.items())
+    return sorted(found, key=lambda pair: pair[0].count, reverse=True)

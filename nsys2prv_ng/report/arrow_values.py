@@ -58,16 +58,12 @@ def read_integers(array: pa.Array) -> IntArray:
 
 def read_reals(array: pa.Array) -> FloatArray:
     """Return a new array of floats; other values are NaN."""
-    if types.is_floating(array.type):
-        return np.array(array.to_numpy(zero_copy_only=False), np.float64)
     if types.is_decimal(array.type):
         return np.array([np.nan if value is None else float(value) for value in array.to_pylist()], np.float64)
-    whole = _read_whole(array)
-    if whole is None:
+    numbers = array if types.is_floating(array.type) else _read_whole(array)
+    if numbers is None:
         return np.full(len(array), np.nan)
-    reals = whole.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-    reals[whole.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return reals
+    return np.array(numbers.to_numpy(zero_copy_only=False), np.float64)  # of nulls, to_numpy makes NaN
 
 
 def read_texts(array: pa.Array) -> pa.Array:
