@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report.export import find_export, make_export
@@ -42,14 +43,18 @@ def export_all(
     missing = [report for report in reports if report not in exports]
     if not missing:
         return exports
-    percents = [_Percent() for _ in missing]
+    percents = dict.fromkeys(missing, 0)
 
-    def make(report: Path, percent: _Percent) -> Path | TranslationError | None:
+    def make(report: Path) -> Path | TranslationError | None:
+        def see(output: bytes) -> None:
+            for percent in _PERCENT.findall(output):
+                percents[report] = max(percents[report], min(int(percent), 99))
+
         # Exports start in the order of the reports, so all exports that never start come after the one that failed.
         if failed.is_set():
             return None
         try:
-            return make_export(report, out_folder, nsys, children, percent.see, keep=keep, tmp=tmp)
+            return make_export(report, out_folder, nsys, children, see, keep=keep, tmp=tmp)
         except BaseException as error:
             if isinstance(error, returned):
                 return error
@@ -60,34 +65,21 @@ def export_all(
     pool = ThreadPoolExecutor(max(1, min(jobs, len(missing))))
     with progress.step(title, 100 * len(missing), "%") as step, pool:
         try:
-            running = [pool.submit(make, report, percent) for report, percent in zip(missing, percents, strict=True)]
+            running = {report: pool.submit(make, report) for report in missing}
             _follow(running, percents, step)
         except BaseException:
             children.end()  # this also ends the threads that wait for them, and the pool waits for these threads
             raise
-    made = zip(missing, (future.result() for future in running), strict=True)
-    return exports | {report: export for report, export in made if export is not None}
+    made = {report: future.result() for report, future in running.items()}
+    return exports | {report: export for report, export in made.items() if export is not None}
 
 
-def _follow(
-    running: Sequence[Future[Path | TranslationError | None]], percents: Sequence[_Percent], step: Step
-) -> None:
-    """Show the progress of exports until all have ended."""
-    shown, waiting = 0, set(running)
+def _follow(running: Mapping[Path, Future[Any]], percents: Mapping[Path, int], step: Step) -> None:
+    """Show the progress of exports, as nsys prints it, until all have ended."""
+    shown, waiting = 0, set(running.values())
     while waiting:
         waiting = wait(waiting, _BETWEEN_LOOKS).not_done
-        now = sum(100 if future.done() else percent.latest for future, percent in zip(running, percents, strict=True))
+        now = sum(100 if future.done() else percents[report] for report, future in running.items())
         if now > shown:
             step.update(now - shown)
             shown = now
-
-
-class _Percent:
-    """Progress of an export, as nsys prints it."""
-
-    def __init__(self) -> None:
-        self.latest = 0
-
-    def see(self, output: bytes) -> None:
-        for percent in _PERCENT.findall(output):
-            self.latest = max(self.latest, min(int(percent), 99))

@@ -26,7 +26,7 @@ from nsys2prv_ng.report.exported_times import (
     read_time,
 )
 from nsys2prv_ng.report.nvtx_payload import PayloadLayout
-from nsys2prv_ng.report.payload_tables import PayloadEvents, read_payload_tables
+from nsys2prv_ng.report.payload_tables import read_payload_tables
 from nsys2prv_ng.report.schema_version import check_schema_version
 
 Keys = TypeVar("Keys", int, IntArray)
@@ -285,7 +285,7 @@ def _read_rank_tables(database: Database, calls: dict[str, list[Any]]) -> list[A
     """Return the fields of each call's payload, read from tables; None for calls without a payload."""
     columns = (map(read_integer, calls[name]) for name in ("eventId", "globalTid", "domainId"))
     event, tid, domain = (np.array([NULL if v is None else v for v in column], np.int64) for column in columns)
-    index, payloads = read_payload_tables(database, PayloadEvents(event, tid >> 24, domain), (_RANKS, _RANK))
+    index, payloads = read_payload_tables(database, event, tid >> 24, domain, (_RANKS, _RANK))
     return [payloads[i] if i >= 0 else None for i in index.tolist()]
 
 
