@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from nsys2prv_ng.options import JobOptions
+from nsys2prv_ng.options.calls import JobOptions
 
 _OF_JOBS = {field.name for field in fields(JobOptions)}
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from nsys2prv_ng.api.engines import choose_engine
 from nsys2prv_ng.api.keywords import takes, takes_two
 from nsys2prv_ng.api.paths import Reports, check_names, check_page, check_path, list_reports, list_some_reports
-from nsys2prv_ng.api.plans import make_plan, make_read_options, refuse_reading_options
 from nsys2prv_ng.api.sides import is_saved, list_side, name_side_traces, refuse_restrictions
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import (
+from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
     CutOptions,
@@ -49,6 +48,7 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     are written beside it. After an error nothing is left under these names, unless only `align_report` or `stats`
     cannot be written.
     """
+    from nsys2prv_ng.api.plans import make_plan, refuse_reading_options
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.translation.translate import translate as run
 
@@ -71,6 +71,8 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     page, progress = options.html, options.display
     check_page(page)
     given = list_some_reports(reports)
+    from nsys2prv_ng.api.plans import make_read_options
+
     with choose_engine(options, make_read_options(options), _find_scratch()) as read_options:
         summary, pictures = _summarize(given, read_options, progress, draws=page is not None)
     if page is not None and pictures is not None:
@@ -182,6 +184,7 @@ def _load_side(
 
     There are no pictures without a page, nor for a saved summary.
     """
+    from nsys2prv_ng.api.plans import make_read_options
     from nsys2prv_ng.summary.numbers.job import JobSummary
 
     if is_saved(side):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from nsys2prv_ng.options import JobOptions
+from nsys2prv_ng.options.calls import JobOptions
 
 if TYPE_CHECKING:
     from nsys2prv_ng.job.open_reports import ReadOptions

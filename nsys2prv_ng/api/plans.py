@@ -1,34 +1,32 @@
-"""Translates the options of a call into what the rooms below need."""
+"""Translates the options of a call into what the rooms below need.
+
+The module imports all of these rooms, so that calls import it where they use it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.clock.alignment import parse_alignment
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TranslateOptions
+from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.shards import WhatToRead, find_shards
+from nsys2prv_ng.options.calls import EventOptions, JobOptions, MergeOptions, ShardOptions, TranslateOptions
 from nsys2prv_ng.options.kinds import GPU_TIME
-
-if TYPE_CHECKING:
-    from nsys2prv_ng.job.open_reports import ReadOptions
-    from nsys2prv_ng.job.selection import Selection
-    from nsys2prv_ng.job.shards import WhatToRead
-    from nsys2prv_ng.sources.shared.source import Source
-    from nsys2prv_ng.sources.shared.source_options import SourceOptions
-    from nsys2prv_ng.translation.plan_trace import TranslationPlan
+from nsys2prv_ng.paraver.event_types import STACK_LEVELS
+from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
+from nsys2prv_ng.sources.registry import DERIVED, select_sources
+from nsys2prv_ng.sources.shared.source import Source
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
 
 def make_read_options(options: JobOptions) -> ReadOptions:
     """Return what to read for the options that all calls on a job share."""
-    from nsys2prv_ng.clock.alignment import parse_alignment
-    from nsys2prv_ng.job.open_reports import ReadOptions
-    from nsys2prv_ng.job.selection import Selection
-    from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
-    from nsys2prv_ng.sources.shared.source_options import SourceOptions
-
     return ReadOptions(
         source_options=SourceOptions(nvtx_range=options.nvtx_range),
         selection=Selection(
@@ -53,8 +51,6 @@ def make_read_options(options: JobOptions) -> ReadOptions:
 
 def make_plan(options: TranslateOptions) -> TranslationPlan:
     """Return the plan of a translation."""
-    from nsys2prv_ng.sources.registry import DERIVED
-
     sources, source_options = _choose_events(options, options.nvtx_range)
     plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived)
     if options.sources is not None:
@@ -65,8 +61,6 @@ def make_plan(options: TranslateOptions) -> TranslationPlan:
 
 def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:
     """Raise UsageError for options on what to read if shards of the reports were read before."""
-    from nsys2prv_ng.job.shards import find_shards
-
     defaults = EventOptions()
     chosen = [
         field.name for field in fields(EventOptions) if getattr(options, field.name) != getattr(defaults, field.name)
@@ -78,17 +72,11 @@ def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> No
 
 def make_merge_plan(options: MergeOptions) -> TranslationPlan:
     """Return the plan of a trace of shards, which record what was read."""
-    from nsys2prv_ng.sources.registry import select_sources
-    from nsys2prv_ng.sources.shared.source_options import SourceOptions
-
     return _make_trace_plan(options, select_sources(None), SourceOptions(), find_waits=True)
 
 
 def make_what_to_read(options: ShardOptions) -> WhatToRead:
     """Return what to read into shards."""
-    from nsys2prv_ng.job.selection import Selection
-    from nsys2prv_ng.job.shards import WhatToRead
-
     sources, source_options = _choose_events(options, "")
     _check_sources(sources, source_options, Selection())
     return WhatToRead(tuple(source.name for source in sources), source_options, options.derived)
@@ -96,10 +84,6 @@ def make_what_to_read(options: ShardOptions) -> WhatToRead:
 
 def _choose_events(options: EventOptions, nvtx_range: str) -> tuple[tuple[Source, ...], SourceOptions]:
     """Return the sources to read, and how."""
-    from nsys2prv_ng.paraver.event_types import STACK_LEVELS
-    from nsys2prv_ng.sources.registry import select_sources
-    from nsys2prv_ng.sources.shared.source_options import SourceOptions
-
     if options.stack_depth > STACK_LEVELS:
         raise UsageError(f"must be at most {STACK_LEVELS}", parameter="stack_depth", value=options.stack_depth)
     sources = select_sources(options.sources, derived=options.derived)
@@ -121,8 +105,6 @@ def _make_trace_plan(
     *,
     find_waits: bool,
 ) -> TranslationPlan:
-    from nsys2prv_ng.translation.plan_trace import TranslationPlan
-
     shared = make_read_options(options)
     selection = replace(
         shared.selection,

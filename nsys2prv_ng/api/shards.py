@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from nsys2prv_ng.api.engines import choose_engine
 from nsys2prv_ng.api.keywords import takes_two
 from nsys2prv_ng.api.paths import Reports, check_names, check_path, list_some_reports
-from nsys2prv_ng.api.plans import make_merge_plan, make_what_to_read
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import MergeOptions, ShardOptions
+from nsys2prv_ng.options.calls import MergeOptions, ShardOptions
 from nsys2prv_ng.options.kinds import AnyPath
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.text.formatting import count_noun
@@ -28,6 +27,7 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
     given instead of the reports to translate, summarize, compare and merge. Reports that were read before are not read
     again.
     """
+    from nsys2prv_ng.api.plans import make_what_to_read
     from nsys2prv_ng.job.shards import write_shards
     from nsys2prv_ng.report.files import refuse_missing, refuse_twice
     from nsys2prv_ng.runtime.jit import announce_compilation
@@ -53,6 +53,7 @@ def merge(folder: AnyPath, output: AnyPath, options: MergeOptions) -> Translatio
 
     With `only`, do one step, and return None unless it is the last.
     """
+    from nsys2prv_ng.api.plans import make_merge_plan
     from nsys2prv_ng.job.shards import find_shards
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.translation.in_steps import join_parts, plan_parts, write_one_part

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nsys2prv_ng.api.paths import Reports, list_some_reports
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import CompareOptions
+from nsys2prv_ng.options.calls import CompareOptions
 
 if TYPE_CHECKING:
     from nsys2prv_ng.summary.numbers.job import JobSummary

@@ -10,9 +10,9 @@ import typer
 
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.arguments import split_trace_and_cfgs
-from nsys2prv_ng.cli.options import with_options
+from nsys2prv_ng.cli.options import describe_argument, with_options
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.options import CheckOptions
+from nsys2prv_ng.options.calls import CheckOptions
 from nsys2prv_ng.text.formatting import count_noun
 
 
@@ -20,12 +20,7 @@ from nsys2prv_ng.text.formatting import count_noun
 def check(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="OUT.prv [FILE.cfg...]",
-            help="A trace (.prv or .prv.gz), and Paraver cfgs to check against it.",
-            show_default=False,
-            readable=False,
-        ),
+        describe_argument("OUT.prv [FILE.cfg...]", "A trace (.prv or .prv.gz), and Paraver cfgs to check against it."),
     ],
     options: CheckOptions,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,

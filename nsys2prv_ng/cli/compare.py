@@ -10,9 +10,9 @@ from typer.core import TyperCommand
 
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.arguments import parse_percent, split_sides
-from nsys2prv_ng.cli.options import Json, NoProgress, with_options
+from nsys2prv_ng.cli.options import Json, NoProgress, describe_argument, print_json, with_options
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import CompareOptions
+from nsys2prv_ng.options.calls import CompareOptions
 from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -35,10 +35,9 @@ class SidesCommand(TyperCommand):
 def compare(
     reports: Annotated[
         list[str],
-        typer.Argument(
-            metavar="REPORT... -- REPORT...",
-            help="Reports of each run or its saved summary (summary --json), with -- between the runs.",
-            show_default=False,
+        describe_argument(
+            "REPORT... -- REPORT...",
+            "Reports of each run or its saved summary (summary --json), with -- between the runs.",
         ),
     ],
     options: CompareOptions,
@@ -65,22 +64,17 @@ def compare(
     sides = split_sides(reports, _BETWEEN)
     progress = options.display
     comparison = api.compare(sides, **vars(options))
-    print(_format(comparison, as_json=as_json, as_markdown=as_markdown, shows_all=shows_all))
-    return 0 if limit is None else _judge(comparison, limit, progress)
-
-
-def _format(comparison: Comparison, *, as_json: bool, as_markdown: bool, shows_all: bool) -> str:
     if as_json:
-        import json
-
-        return json.dumps(comparison.to_dict(), indent=2)
-    if as_markdown:
+        print_json(comparison)
+    elif as_markdown:
         from nsys2prv_ng.comparison.markdown import format_markdown
 
-        return format_markdown(comparison, shows_all=shows_all)
-    from nsys2prv_ng.comparison.text import format_comparison
+        print(format_markdown(comparison, shows_all=shows_all))
+    else:
+        from nsys2prv_ng.comparison.text import format_comparison
 
-    return format_comparison(comparison, shows_all=shows_all)
+        print(format_comparison(comparison, shows_all=shows_all))
+    return 0 if limit is None else _judge(comparison, limit, progress)
 
 
 def _judge(comparison: Comparison, limit: float, progress: Progress) -> int:

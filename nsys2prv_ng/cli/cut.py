@@ -5,23 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.options import with_options
-from nsys2prv_ng.options import CutOptions
+from nsys2prv_ng.cli.options import Quiet, describe_argument, with_options
+from nsys2prv_ng.options.calls import CutOptions
 
 
 @with_options(CutOptions)
 def cut(
-    trace: Annotated[
-        Path, typer.Argument(metavar="TRACE.prv", help="A trace: .prv or .prv.gz.", show_default=False, readable=False)
-    ],
-    output: Annotated[
-        Path, typer.Argument(metavar="OUT.prv", help="The trace to write: .prv or .prv.gz.", show_default=False)
-    ],
+    trace: Annotated[Path, describe_argument("TRACE.prv", "A trace: .prv or .prv.gz.")],
+    output: Annotated[Path, describe_argument("OUT.prv", "The trace to write: .prv or .prv.gz.")],
     options: CutOptions,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Cut a window of time, or ranks, out of a trace.
 

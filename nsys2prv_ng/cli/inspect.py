@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, with_options
+from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, print_json, with_options
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.options import InspectOptions, TranslateOptions
+from nsys2prv_ng.options.calls import InspectOptions, TranslateOptions
 
 if TYPE_CHECKING:
     from nsys2prv_ng.inspection.model import Inspection
@@ -32,9 +32,7 @@ def inspect(
     from nsys2prv_ng.inspection.text import escape_text, format_inspection
 
     if as_json:
-        import json
-
-        print(json.dumps(inspection.to_dict(), indent=2))
+        print_json(inspection)
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _FILE_WIDTH
         print(format_inspection(inspection, width))

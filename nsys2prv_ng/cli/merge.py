@@ -6,19 +6,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.options import with_options
-from nsys2prv_ng.options import JobOptions, MergeOptions, TranslateOptions
+from nsys2prv_ng.cli.options import Quiet, describe_argument, with_options
+from nsys2prv_ng.options.calls import JobOptions, MergeOptions, TranslateOptions
 
 
 @with_options(MergeOptions)
 def merge(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Reports that `shard` read.", show_default=False)],
-    output: Annotated[Path, typer.Argument(metavar="OUT.prv", help="The trace (.prv or .prv.gz).", show_default=False)],
+    folder: Annotated[Path, describe_argument("FOLDER", "Reports that `shard` read.")],
+    output: Annotated[Path, describe_argument("OUT.prv", "The trace (.prv or .prv.gz).")],
     options: MergeOptions,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Make one trace of reports that `shard` read.
 

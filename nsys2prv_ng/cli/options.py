@@ -12,7 +12,7 @@ import typer
 
 from nsys2prv_ng.bundled.job_script import ScriptOptions
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable, refer_to
-from nsys2prv_ng.options import ALL_OPTIONS
+from nsys2prv_ng.options.calls import ALL_OPTIONS
 from nsys2prv_ng.report.formats import REPORTS_HELP
 from nsys2prv_ng.runtime.progress import choose_progress
 from nsys2prv_ng.text.option import Flag, Option, list_options
@@ -21,16 +21,11 @@ T = TypeVar("T")
 
 _ALL_OPTIONS = (*ALL_OPTIONS, ScriptOptions)
 
-ReportsArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="REPORT...",
-        help=f"{REPORTS_HELP}.",
-        show_default=False,
-        readable=False,
-    ),
-]
-"""With `readable=False`, here and in other arguments, the commands report what cannot be read, and the remedy."""
+
+def describe_argument(metavar: str, help: str) -> Any:
+    """Return typer's description of an argument without a default."""
+    # With `readable=False`, the commands report what cannot be read, and the remedy.
+    return typer.Argument(metavar=metavar, help=help, show_default=False, readable=False)
 
 
 def parse_path(text: str) -> Path:
@@ -40,6 +35,7 @@ def parse_path(text: str) -> Path:
     return Path(text)
 
 
+ReportsArgument = Annotated[list[Path], describe_argument("REPORT...", f"{REPORTS_HELP}.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs: times in ns, sizes in bytes.")]
 TalpFolder = Annotated[
     Path | None,
@@ -51,6 +47,14 @@ TalpFolder = Annotated[
     ),
 ]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")]
+
+
+def print_json(result: Any) -> None:
+    """Print the numbers of a result for programs."""
+    import json
+
+    print(json.dumps(result.to_dict(), indent=2))
 
 
 def with_options(options: type[T]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.cli.paste import join_command, quote_path, quote_reports, spell_options
-from nsys2prv_ng.options import JobOptions, TranslateOptions
+from nsys2prv_ng.options.calls import JobOptions, TranslateOptions
 from nsys2prv_ng.paraver.load_cost import WXPARAVER_LIMIT, LoadCost
 from nsys2prv_ng.paraver.remedies import WXPARAVER_ASKS, Remedy, find_remedies
 from nsys2prv_ng.text.formatting import format_window

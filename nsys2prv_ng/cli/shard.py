@@ -6,12 +6,10 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.options import NoProgress, with_options
+from nsys2prv_ng.cli.options import NoProgress, describe_argument, with_options
 from nsys2prv_ng.errors import UsageError, escape_unprintable
-from nsys2prv_ng.options import ShardOptions
+from nsys2prv_ng.options.calls import ShardOptions
 from nsys2prv_ng.report.formats import REPORTS_HELP
 from nsys2prv_ng.text.formatting import count_noun
 
@@ -20,12 +18,7 @@ from nsys2prv_ng.text.formatting import count_noun
 def shard(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="REPORT... FOLDER",
-            help=f"{REPORTS_HELP}, then the folder to read them into.",
-            show_default=False,
-            readable=False,
-        ),
+        describe_argument("REPORT... FOLDER", f"{REPORTS_HELP}, then the folder to read them into."),
     ],
     options: ShardOptions,
     quiet: NoProgress = False,

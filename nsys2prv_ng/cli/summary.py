@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, TalpFolder, with_options
-from nsys2prv_ng.options import SummaryOptions
+from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, TalpFolder, print_json, with_options
+from nsys2prv_ng.options.calls import SummaryOptions
 
 
 @with_options(SummaryOptions)
@@ -28,9 +28,7 @@ def summary(
     for warning in numbers.warnings:
         progress.warn(warning)
     if as_json:
-        import json
-
-        print(json.dumps(numbers.to_dict(), indent=2))
+        print_json(numbers)
     else:
         from nsys2prv_ng.summary.text import format_summary
 

@@ -9,8 +9,8 @@ import typer
 
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.arguments import split_reports_and_trace
-from nsys2prv_ng.cli.options import with_options
-from nsys2prv_ng.options import TranslateOptions
+from nsys2prv_ng.cli.options import Quiet, describe_argument, with_options
+from nsys2prv_ng.options.calls import TranslateOptions
 from nsys2prv_ng.report.formats import REPORTS_HELP
 
 
@@ -18,16 +18,11 @@ from nsys2prv_ng.report.formats import REPORTS_HELP
 def translate(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="REPORT... OUT.prv",
-            help=f"{REPORTS_HELP} in any order, then the trace (.prv or .prv.gz).",
-            show_default=False,
-            readable=False,
-        ),
+        describe_argument("REPORT... OUT.prv", f"{REPORTS_HELP} in any order, then the trace (.prv or .prv.gz)."),
     ],
     options: TranslateOptions,
     compress: Annotated[bool, typer.Option("--gzip", help="Write OUT.prv.gz, which Paraver reads as it is.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+    quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print the reports and their clocks.")] = False,
 ) -> None:
     """Translate reports into one trace (the default)."""

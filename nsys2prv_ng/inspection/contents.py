@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -92,24 +91,29 @@ def _read_contents(database: Database) -> ReportContents:
     strings = Strings(database)
     metadata = read_metadata(database, strings)
     export_settings = read_export_settings(database)
-    count_rows = lru_cache(maxsize=None)(database.count_rows)
     places = Places()
     sources = {source.name: 0 for source in COUNTED_SOURCES}
     for source in COUNTED_SOURCES:
         for rows in source.counted_tables:
-            if rows.count is not None and count_rows(rows.table) and not any(map(database.list_missing, source.tables)):
+            if (
+                rows.count is not None
+                and database.count_rows(rows.table)
+                and not any(map(database.list_missing, source.tables))
+            ):
                 reader = ReportReader(database, metadata, strings, (source,), SourceOptions())
                 sources[source.name] += rows.count(reader)
             elif not (rows.otherwise and sources[source.name]):
-                sources[source.name] += _count_and_place(database, strings, rows, count_rows, places)
+                sources[source.name] += _count_and_place(database, strings, rows, places)
     derived = (
         source.name
         for source in SOURCES + DERIVED
-        if source.needed_tables and all(any(map(count_rows, group)) for group in source.needed_tables)
+        if source.needed_tables and all(any(map(database.count_rows, group)) for group in source.needed_tables)
     )
     tables = {rows.table for source in COUNTED_SOURCES for rows in source.counted_tables} & database.tables
-    not_translated = _find_untranslated(database, metadata, strings, count_rows)
-    no_payloads = _lacks_payloads(export_settings) and count_rows(SCHEMAS.name) and not count_rows(LINKS.name)
+    not_translated = _find_untranslated(database, metadata, strings)
+    no_payloads = (
+        _lacks_payloads(export_settings) and database.count_rows(SCHEMAS.name) and not database.count_rows(LINKS.name)
+    )
     if sources[source_names.NCCL] and no_payloads:
         why = f"{NO_PAYLOADS}; {describe_payload_remedy([metadata.schema_version])}"
         not_translated.append(UntranslatedRows("NVTX_EVENTS", sources[source_names.NCCL], why))
@@ -117,25 +121,23 @@ def _read_contents(database: Database) -> ReportContents:
         metadata=metadata,
         places=places,
         sources=sources,
-        tables={table: count_rows(table) for table in sorted(tables)},
+        tables={table: database.count_rows(table) for table in sorted(tables)},
         derived=tuple(derived),
         not_translated=not_translated,
         obstacles=_find_obstacles(database, metadata.schema_version),
         diagnostics=read_diagnostics(database),
         warnings=[*metadata.warnings, *_warn_of_partial_export(export_settings)],
-        graphs=_list_traced_graphs(database, count_rows),
+        graphs=_list_traced_graphs(database),
     )
 
 
 # ---- rows of sources -------------------------------------------------------------------------------------------------
 
 
-def _count_and_place(
-    database: Database, strings: Strings, rows: EventRows, count_rows: Callable[[str], int], places: Places
-) -> int:
+def _count_and_place(database: Database, strings: Strings, rows: EventRows, places: Places) -> int:
     """Count the rows, and register their processes and devices in `places`."""
-    if not count_rows(rows.table) or not rows.process:
-        return count_rows(rows.table)
+    if not database.count_rows(rows.table) or not rows.process:
+        return database.count_rows(rows.table)
     ids = strings.find_matching_ids(rows.names) if rows.names is not None else None
     if ids == []:
         return 0
@@ -146,7 +148,7 @@ def _count_and_place(
     )
     pairs = sorted({pair for _, block_pairs in blocks for pair in block_pairs})
     _register_places(rows, np.array(pairs, np.int64).reshape(-1, 2), places)
-    return count_rows(rows.table) if ids is None else sum(count for count, _ in blocks)
+    return database.count_rows(rows.table) if ids is None else sum(count for count, _ in blocks)
 
 
 def _read_block(columns: Columns, rows: EventRows, ids: Sequence[int] | None) -> tuple[int, list[tuple[int, ...]]]:
@@ -178,11 +180,11 @@ def _register_places(rows: EventRows, pairs: IntArray, places: Places) -> None:
         places.streams(process, device, none, none, none)
 
 
-def _list_traced_graphs(database: Database, count_rows: Callable[[str], int]) -> list[str]:
+def _list_traced_graphs(database: Database) -> list[str]:
     """Return how CUDA graphs were traced: as kernels with a node id, as whole graphs, or both."""
     table = Table(KERNEL, (), {_GRAPH_NODE: NULL})
     has_nodes = _GRAPH_NODE in database.list_columns(KERNEL) and any(database.read_by_block(table, "", _has_nodes))
-    return [kind for kind, is_there in zip(KINDS, (has_nodes, count_rows(GRAPH) > 0), strict=True) if is_there]
+    return [kind for kind, is_there in zip(KINDS, (has_nodes, database.count_rows(GRAPH) > 0), strict=True) if is_there]
 
 
 def _has_nodes(block: Columns) -> bool:
@@ -193,33 +195,29 @@ def _has_nodes(block: Columns) -> bool:
 # ---- rows that no trace shows ----------------------------------------------------------------------------------------
 
 
-def _find_untranslated(
-    database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
-) -> list[UntranslatedRows]:
+def _find_untranslated(database: Database, metadata: Metadata, strings: Strings) -> list[UntranslatedRows]:
     """Return the event rows that no source reads. Such a table does not prevent a translation if it cannot be read."""
     declared = {table.name for source in SOURCES + DERIVED for table in source.tables}
     untranslated = []
     unread = database.tables - declared - {diagnostics.TABLE}
     for table in sorted(name for name in unread if not name.startswith(PREFIX)):  # payloads, not events
         try:
-            rows = count_rows(table) if _TIMES & database.list_columns(table) else 0
+            rows = database.count_rows(table) if _TIMES & database.list_columns(table) else 0
         except ReportError:
             untranslated.append(UntranslatedRows(table, None, "cannot be read, but no source needs this table"))
             continue
         if rows:
             untranslated.append(UntranslatedRows(table, rows, NO_SOURCE))
-    return untranslated + _find_untranslated_generic(database, metadata, strings, count_rows)
+    return untranslated + _find_untranslated_generic(database, metadata, strings)
 
 
-def _find_untranslated_generic(
-    database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
-) -> list[UntranslatedRows]:
+def _find_untranslated_generic(database: Database, metadata: Metadata, strings: Strings) -> list[UntranslatedRows]:
     """Return the generic events that no source reads.
 
     These are GPU and plugin metrics in exports that contain them only as JSON, and tracer events.
     """
     table = gpu_metrics.GENERIC.name
-    rows = count_rows(table)
+    rows = database.count_rows(table)
     sources = gpu_metrics.SOURCE, plugin_metrics.SOURCE
     if not rows or any(database.list_missing(needed) for source in sources for needed in source.tables):
         return []  # missing columns are reported as an obstacle
@@ -235,22 +233,22 @@ def _find_untranslated_generic(
 
 def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
     """Return one obstacle per table that lacks columns which sources require."""
-    columns: dict[str, dict[str, None]] = {}
-    sources: dict[str, dict[str, None]] = {}
-    for source in SOURCES + DERIVED:
-        for table in source.tables:
-            if missing := database.list_missing(table):
-                columns.setdefault(table.name, {}).update(dict.fromkeys(missing))
-                sources.setdefault(table.name, {})[source.name] = None
-    return [
-        Obstacle(
-            tuple(sources[table]),
+    lacking = [
+        (table.name, column, source.name)
+        for source in SOURCES + DERIVED
+        for table in source.tables
+        for column in database.list_missing(table)
+    ]
+    obstacles = []
+    for table in dict.fromkeys(table for table, *_ in lacking):
+        missing, sources = (tuple(dict.fromkeys(row[i] for row in lacking if row[0] == table)) for i in (1, 2))
+        why = (
             f"table {table} has no column {', '.join(missing)} (schema version {schema_version});"
             " export the report again with another version of nsys, or translate without the sources"
-            f" {', '.join(sources[table])}",
+            f" {', '.join(sources)}"
         )
-        for table, missing in columns.items()
-    ]
+        obstacles.append(Obstacle(sources, why))
+    return obstacles
 
 
 # ---- the export ------------------------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 
 from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts, find_mixed_hosts
@@ -35,16 +35,19 @@ def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memo
     `paraver_memory`: memory above which the result warns that a trace is too large (bytes); 0 sets no limit. Raises
     UsageError if a report is named twice.
     """
-    with _provide_exports(reports, progress, jobs) as exports_or_errors:
-        exports = {report: export for report, export in exports_or_errors.items() if isinstance(export, Path)}
-        answers = _read_each(list(exports.values()), progress, jobs)
+    to_export = [report for report in reports if needs_export(report)]
+    # They are made beside the first such report, because temporary folders of compute nodes are small.
+    with _make_temporary_folder(to_export[0].parent) if to_export else nullcontext("") as folder:
+        exports = export_each(reports, Path(folder), progress, jobs, returned=(TranslationError,), keep=False)
+        answers = _read_each([export for export in exports.values() if isinstance(export, Path)], progress, jobs)
     contents: dict[Path, ReportContents] = {}
-    errors = {report: str(error) for report, error in exports_or_errors.items() if report not in exports}
-    for (report, export), answer in zip(exports.items(), answers, strict=True):
+    errors: dict[Path, str] = {}
+    for report, export in exports.items():
+        answer = answers[export] if isinstance(export, Path) else export
         if isinstance(answer, ReportContents):
             contents[report] = answer
         else:
-            errors[report] = str(answer).replace(str(export), str(report))
+            errors[report] = str(answer).replace(str(export), str(report)) if isinstance(export, Path) else str(answer)
     unreadable = [SkippedReport.from_error(path, why) for path, why in errors.items()]
     unreadable.sort(key=lambda report: report.file)
     inspection = _combine(contents, unreadable) if contents else Inspection([], unreadable)
@@ -52,44 +55,24 @@ def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memo
     return inspection
 
 
-@contextmanager
-def _provide_exports(
-    reports: Sequence[Path], progress: Progress, jobs: int
-) -> Iterator[Mapping[Path, Path | TranslationError]]:
-    """Provide the export of each report, or the error if there is none; finally delete the exports made here.
-
-    They are made in a folder beside the first such report, because temporary folders of compute nodes are small.
-    """
-    to_export = [report for report in reports if needs_export(report)]
-    if not to_export:
-        yield export_each(reports, Path(), progress, jobs, returned=(TranslationError,))
-        return
-    with _make_temporary_folder(to_export[0].parent) as folder:
-        yield export_each(reports, folder, progress, jobs, returned=(TranslationError,), keep=False)
-
-
-@contextmanager
-def _make_temporary_folder(parent: Path) -> Iterator[Path]:
+def _make_temporary_folder(parent: Path) -> tempfile.TemporaryDirectory[str]:
     """Make a temporary folder in `parent`, or in the system's temporary folder if `parent` cannot be written."""
     prefix = ".nsys2prv-inspect-"
     try:
-        folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent.absolute())
+        return tempfile.TemporaryDirectory(prefix=prefix, dir=parent.absolute())
     except OSError:
-        folder = tempfile.TemporaryDirectory(prefix=prefix)
-    with folder as name:
-        yield Path(name)
+        return tempfile.TemporaryDirectory(prefix=prefix)
 
 
-def _read_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[ReportContents | ReportError]:
+def _read_each(exports: Sequence[Path], progress: Progress, jobs: int) -> dict[Path, ReportContents | ReportError]:
     """Return the contents of each export, or its error. Read up to `jobs` exports at once, the largest first."""
     if not exports:
-        return []
-    sizes = [get_report_size(export) for export in exports]
-    order = sorted(range(len(exports)), key=sizes.__getitem__, reverse=True)
+        return {}
+    order = sorted(exports, key=get_report_size, reverse=True)
 
     def read(index: int, tick: Callable[[int], object]) -> ReportContents | ReportError:
         try:
-            return read_contents(exports[order[index]])
+            return read_contents(order[index])
         except ReportError as error:
             return error
         finally:
@@ -97,8 +80,7 @@ def _read_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[R
 
     with progress.step(f"inspecting {count_noun(len(exports), 'report')}", len(exports), "report") as step:
         answers = read_each(Work(len(exports), read), jobs, step.update)
-    answer_of_export = dict(zip(order, answers, strict=True))
-    return [answer_of_export[index] for index in range(len(exports))]
+    return dict(zip(order, answers, strict=True))
 
 
 # ---- all reports together --------------------------------------------------------------------------------------------
@@ -192,10 +174,8 @@ def _warn_of_long_span(reports: Sequence[Metadata]) -> list[str]:
 
 def count_messages(reports: Sequence[InspectedReport]) -> list[tuple[Message, int]]:
     """Return the messages of all reports, most frequent first, each with the number of reports that contain it."""
-    count: Counter[tuple[str, str]] = Counter()
-    reports_with: Counter[tuple[str, str]] = Counter()
-    for report in reports:
-        for message in report.messages:
-            count[message.severity, message.text] += message.count
-            reports_with[message.severity, message.text] += 1
-    return [(Message(*key, number), reports_with[key]) for key, number in count.most_common()]
+    counts: dict[tuple[str, str], list[int]] = {}
+    for message in chain.from_iterable(report.messages for report in reports):
+        counts.setdefault((message.severity, message.text), []).append(message.count)
+    found = ((Message(*key, sum(numbers)), len(numbers)) for key, numbers in counts.items())
+    return sorted(found, key=lambda pair: pair[0].count, reverse=True)

@@ -24,15 +24,24 @@ _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def check_values(array: pa.Array) -> pa.Array:
-    """Return an array from a file without its dictionary. Raises pa.ArrowInvalid if it is damaged."""
+    """Return an array from a file without its dictionary, with all text as strings and all bytes as pa.binary().
+
+    Strings may have bytes that are not UTF-8. Raises pa.ArrowInvalid if the array is damaged. All other functions take
+    what this returns.
+    """
     if types.is_dictionary(array.type):
         array.indices.validate(full=True)
         return check_values(array.dictionary).take(array.indices)
-    if _is_text(array.type) or _is_bytes(array.type):
-        _as_bytes(array).validate(full=True)  # as bytes, because text need not be UTF-8
-    else:
-        array.validate(full=True)
-    return array
+    kind = array.type
+    is_text = types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
+    if types.is_large_string(kind):
+        array = array.cast(pa.large_binary())  # without a check that it is UTF-8
+    elif is_text:
+        array = array.cast(pa.binary() if types.is_string(kind) else pa.binary_view())
+    if is_text or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or str(kind) == "binary_view":
+        array = array.cast(pa.binary())
+    array.validate(full=True)
+    return array.view(pa.string()) if is_text else array
 
 
 def read_integers(array: pa.Array) -> IntArray:
@@ -49,23 +58,19 @@ def read_integers(array: pa.Array) -> IntArray:
 
 def read_reals(array: pa.Array) -> FloatArray:
     """Return a new array of floats; other values are NaN."""
-    if types.is_floating(array.type):
-        return np.array(array.to_numpy(zero_copy_only=False), np.float64)
     if types.is_decimal(array.type):
         return np.array([np.nan if value is None else float(value) for value in array.to_pylist()], np.float64)
-    whole = _read_whole(array)
-    if whole is None:
+    numbers = array if types.is_floating(array.type) else _read_whole(array)
+    if numbers is None:
         return np.full(len(array), np.nan)
-    reals = whole.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-    reals[whole.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return reals
+    return np.array(numbers.to_numpy(zero_copy_only=False), np.float64)  # of nulls, to_numpy makes NaN
 
 
 def read_texts(array: pa.Array) -> pa.Array:
     """Return strings, with U+FFFD for bytes that are not UTF-8 (nsys writes names in the encoding of a locale)."""
-    if not _is_text(array.type):
+    if not types.is_string(array.type):
         return pa.nulls(len(array), pa.string())
-    as_bytes = _as_bytes(array)
+    as_bytes = array.cast(pa.binary())
     try:
         return as_bytes.cast(pa.string())
     except pa.ArrowInvalid:
@@ -75,8 +80,8 @@ def read_texts(array: pa.Array) -> pa.Array:
 
 def read_blobs(array: pa.Array) -> pa.Array:
     """Return bytes, also the bytes of text."""
-    if _is_text(array.type) or _is_bytes(array.type):
-        return _as_bytes(array)
+    if types.is_string(array.type) or types.is_binary(array.type):
+        return array.cast(pa.binary())
     return pa.nulls(len(array), pa.binary())
 
 
@@ -90,14 +95,12 @@ READ_VALUES: dict[pa.DataType, Callable[[pa.Array], pa.Array | FloatArray]] = {
 
 def read_objects(array: pa.Array) -> list[object]:
     """Return values of any type: int, float, str, bytes or None."""
-    if types.is_floating(array.type):
+    if types.is_floating(array.type) or types.is_binary(array.type):
         return array.to_pylist()
     if types.is_decimal(array.type):
         return [None if value is None else _read_decimal(value) for value in array.to_pylist()]
-    if _is_text(array.type):
+    if types.is_string(array.type):
         return read_texts(array).to_pylist()
-    if _is_bytes(array.type):
-        return _as_bytes(array).to_pylist()
     whole = _read_whole(array)
     return [None] * len(array) if whole is None else whole.to_pylist()
 
@@ -147,28 +150,3 @@ def _make_signed(value: int) -> int:
 
 def _read_decimal(value: Decimal) -> int | float:
     return _make_signed(int(value)) if value == int(value) else float(value)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return (
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_fixed_size_binary(kind)
-        or str(kind) == "binary_view"
-    )
-
-
-def _as_bytes(array: pa.Array) -> pa.Array:
-    """Return text or bytes as bytes."""
-    kind = array.type
-    if types.is_binary(kind):
-        return array
-    if types.is_large_string(kind):
-        array = array.cast(pa.large_binary())  # without a check that it is UTF-8
-    elif str(kind) == "string_view":
-        array = array.cast(pa.binary_view())
-    return array.cast(pa.binary())

@@ -74,6 +74,7 @@ class Database:
                 f"{path}: not an nsys export (it has no table StringIds); make one with: {find_format(path).command}"
             )
         self._columns: dict[str, frozenset[str]] = {}
+        self._rows: dict[str, int] = {}
 
     def close(self) -> None:
         self._table_reader.close()
@@ -88,7 +89,9 @@ class Database:
 
     def count_rows(self, table: str) -> int:
         """Return the number of a table's rows without reading them; 0 if the export has no such table."""
-        return self._table_reader.count_rows(table) if table in self.tables else 0
+        if table not in self._rows:
+            self._rows[table] = self._table_reader.count_rows(table) if table in self.tables else 0
+        return self._rows[table]
 
     def list_missing(self, table: Table) -> list[str]:
         """Return the required columns that a table lacks; none if the export has no such table."""
@@ -118,10 +121,12 @@ class Database:
         """Read columns of a large table. A table that the export lacks has no rows."""
         present = self._check_columns(table, schema_version)
         if not present:
-            return _make_no_rows(table)
-        names = _choose_integers(table, present)
-        numbers = _fill_defaults(table, names, self._table_reader.read_integers(table.name, names))
-        rows = next(iter(numbers.values())).size
+            none = np.zeros(0, np.int64)
+            numbers, rows = dict.fromkeys((*table.required, *table.optional), none), 0
+        else:
+            names = _choose_integers(table, present)
+            numbers = _fill_defaults(table, names, self._table_reader.read_integers(table.name, names))
+            rows = next(iter(numbers.values())).size
         texts, blobs, reals = (
             {
                 name: self._table_reader.read_values(table.name, name, kind)
@@ -183,13 +188,3 @@ def _fill_defaults(table: Table, names: Sequence[str], integers: Sequence[IntArr
         elif default != NULL:
             column[column == NULL] = default
     return numbers
-
-
-def _make_no_rows(table: Table) -> Columns:
-    return Columns(
-        0,
-        {name: np.zeros(0, np.int64) for name in (*table.required, *table.optional)},
-        {name: pa.chunked_array([], pa.string()) for name in table.text},
-        {name: pa.chunked_array([], pa.binary()) for name in table.blob},
-        {name: np.zeros(0) for name in table.real},
-    )

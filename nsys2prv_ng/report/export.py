@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
-from nsys2prv_ng.report.export_errors import describe_failure, met_no_locks, wrote_incompletely
+from nsys2prv_ng.report.export_errors import NoLocksError, describe_failure, wrote_incompletely
 from nsys2prv_ng.report.exported_times import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
 from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
@@ -60,7 +60,8 @@ def find_export(report: Path, out_folder: Path, nsys: Nsys | None) -> Path | Non
     """
     if not report.is_file():
         raise ReportError(f"{report}: no such report")
-    candidates = (path for stem in _make_stems(report.absolute(), out_folder) for path in _list_places(stem))
+    stems = _make_stems(report.absolute(), out_folder)
+    candidates = (_locate_export(stem, format) for stem in stems for format in EXPORT_FORMATS)
     return next((path for path in candidates if _is_good(path, report, nsys)), None)
 
 
@@ -124,7 +125,7 @@ class _Maker:
             made = work / target.name
             try:
                 self._export_whole(format, made)
-            except _NoLocksError:
+            except NoLocksError:
                 self._export_elsewhere(format, made)
             self._put(made, target, work)
         except OSError as error:
@@ -137,7 +138,9 @@ class _Maker:
 
     def _find_place(self, stem: Path) -> tuple[ExportFormat, Path]:
         """Return the first format that nsys offers whose place is free, and that place."""
-        offered = [format for format in EXPORT_FORMATS if format.type in self._help or format is SQLITE]
+        offered = [
+            format for format in EXPORT_FORMATS if format.type in read_export_help(self.nsys.path) or format is SQLITE
+        ]
         for format in offered:
             target = _locate_export(stem, format)
             if not _is_foreign(target):
@@ -156,8 +159,6 @@ class _Maker:
                     shutil.copytree(elsewhere, made)
                 else:
                     shutil.copyfile(elsewhere, made)
-        except _NoLocksError as error:
-            raise error.failure from None
         except OSError as error:
             raise TranslationError(
                 f"{self.report}: the file system of {made.parent.parent} has no locks, and the export cannot be made in"
@@ -178,27 +179,22 @@ class _Maker:
         """Let nsys write `output`. Raises TranslationError if it is missing, or not whole without `is_part`."""
         command = [str(self.nsys.path), "export", "--type", format.type, "--force-overwrite", "true"]
         command += ["--output", str(output)]
-        command += [f"{option}=true" for option in _COMPLETE if option in self._help]
+        command += [f"{option}=true" for option in _COMPLETE if option in read_export_help(self.nsys.path)]
         code, text = self.children.run([*command, *options, str(self.report)], on_output=self.on_output)
         if code or wrote_incompletely(text) or not (is_part or _is_whole(output)):
-            failure = describe_failure(self.report, self.nsys, code, text)
-            raise _NoLocksError(failure) if met_no_locks(text) else failure
+            raise describe_failure(self.report, self.nsys, code, text)
 
     def _add_capture(self, folder: Path, apart: Path) -> None:
         """Add the table that only SQLite exports have. Exporting it alone takes a tenth of the time."""
-        suffix = next(path.suffix for path in folder.iterdir())
+        suffix, names = next(path.suffix for path in folder.iterdir()), ("name", "value")
         target = folder / (CAPTURE + suffix)
-        if target.exists() or "--tables" not in self._help:
+        if target.exists() or "--tables" not in read_export_help(self.nsys.path):
             return
         self._export(SQLITE, apart, "--tables=META_DATA_.*", is_part=True)
         with closing(load_reader(apart)(apart)) as tables:
             is_present = CAPTURE in tables.tables
-            columns = sorted(tables.list_columns(CAPTURE)) if is_present else ["name", "value"]
-            values = {
-                name: tables.read_values(CAPTURE, name, pa.string()) if is_present else pa.array([], pa.string())
-                for name in columns
-            }
-        _write(pa.table(values), target)
+            values = [tables.read_values(CAPTURE, name, pa.string()) if is_present else [] for name in names]
+        _write(pa.table(values, pa.schema([(name, pa.string()) for name in names])), target)
 
     def _put(self, made: Path, target: Path, work: Path) -> None:
         """Move a complete export to its place."""
@@ -225,18 +221,6 @@ class _Maker:
             " move it away or delete it"
         )
 
-    @property
-    def _help(self) -> str:
-        return read_export_help(self.nsys.path)
-
-
-class _NoLocksError(Exception):
-    """Failure of nsys to lock its file."""
-
-    def __init__(self, failure: TranslationError) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
-
 
 def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
     """Return whether an export has system clock times although this nsys can export vClock times.
@@ -261,10 +245,6 @@ def _make_stems(report: Path, out_folder: Path) -> tuple[Path, Path]:
     """Return the two paths of a report's exports, without endings: beside the report, and in `out_folder`."""
     digest = hashlib.sha256(os.fsencode(report)).hexdigest()[:8]
     return report.with_name(report.stem), out_folder.absolute() / f"{report.stem}-{digest}"
-
-
-def _list_places(stem: Path) -> list[Path]:
-    return [_locate_export(stem, format) for format in EXPORT_FORMATS]
 
 
 def _locate_export(stem: Path, format: ExportFormat) -> Path:
@@ -343,7 +323,8 @@ def _make_no_nsys_error(report: Path, beside: Path) -> TranslationError:
     home = os.environ.get("NSYS_HOME")
     looked = f"NSYS_HOME ({home or 'not set'}), PATH, /opt/nvidia, /usr/local/cuda*, /usr/lib/nsight-systems"
     by_hand = f'nsys export --type {SQLITE.type} --output "{beside.name}{SQLITE.ending}" "{report.name}"'
-    existing = "".join(f"; {path.name} {why}" for path in _list_places(beside) if (why := _explain_unused(path)))
+    places = (_locate_export(beside, format) for format in EXPORT_FORMATS)
+    existing = "".join(f"; {path.name} {why}" for path in places if (why := _explain_unused(path)))
     return TranslationError(
         f"{report}: no nsys to export it with (looked in {looked}){existing}; load the nsight-systems module, "
         f"set NSYS_HOME to its folder, or export it where nsys is: {by_hand}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report.export import find_export, make_export
@@ -34,7 +35,7 @@ def export_all(
     An error of one of the types `returned` takes the place of its export, and the other reports are still exported. An
     interrupt kills running exports. For `keep` and `tmp`, see `make_export`.
     """
-    nsys = find_nsys()
+    nsys, children, failed = find_nsys(), Children(), Event()
     exports: dict[Path, Path | TranslationError] = {}
     for report in reports:
         if export := find_export(report, out_folder, nsys):
@@ -42,71 +43,43 @@ def export_all(
     missing = [report for report in reports if report not in exports]
     if not missing:
         return exports
-    title = f"exporting {len(missing)} of {len(reports)} reports" + (f" with nsys {nsys.version}" if nsys else "")
-    with progress.step(title, 100 * len(missing), "%") as step:
-        children = Children()
+    percents = dict.fromkeys(missing, 0)
 
-        def make(report: Path, percent: _Percent) -> Path:
-            return make_export(report, out_folder, nsys, children, percent.see, keep=keep, tmp=tmp)
+    def make(report: Path) -> Path | TranslationError | None:
+        def see(output: bytes) -> None:
+            for percent in _PERCENT.findall(output):
+                percents[report] = max(percents[report], min(int(percent), 99))
 
-        made = _export(missing, make, children, jobs, step, returned)
-        return exports | dict(zip(missing, made, strict=True))
-
-
-def _export(
-    reports: Sequence[Path],
-    make: Callable[[Path, _Percent], Path],
-    children: Children,
-    jobs: int,
-    step: Step,
-    returned: tuple[type[TranslationError], ...],
-) -> list[Path | TranslationError]:
-    """Export reports; return the exports in the order of the reports."""
-    failed = Event()
-    percents = [_Percent() for _ in reports]
-
-    def export(report: Path, percent: _Percent) -> Path | TranslationError | None:
         # Exports start in the order of the reports, so all exports that never start come after the one that failed.
         if failed.is_set():
             return None
         try:
-            return make(report, percent)
+            return make_export(report, out_folder, nsys, children, see, keep=keep, tmp=tmp)
         except BaseException as error:
             if isinstance(error, returned):
                 return error
             failed.set()
             raise
 
-    with ThreadPoolExecutor(max(1, min(jobs, len(reports)))) as pool:
+    title = f"exporting {len(missing)} of {len(reports)} reports" + (f" with nsys {nsys.version}" if nsys else "")
+    pool = ThreadPoolExecutor(max(1, min(jobs, len(missing))))
+    with progress.step(title, 100 * len(missing), "%") as step, pool:
         try:
-            running = [pool.submit(export, report, percent) for report, percent in zip(reports, percents, strict=True)]
+            running = {report: pool.submit(make, report) for report in missing}
             _follow(running, percents, step)
         except BaseException:
             children.end()  # this also ends the threads that wait for them, and the pool waits for these threads
             raise
-    exports = [future.result() for future in running]
-    return [export for export in exports if export is not None]
+    made = {report: future.result() for report, future in running.items()}
+    return exports | {report: export for report, export in made.items() if export is not None}
 
 
-def _follow(
-    running: Sequence[Future[Path | TranslationError | None]], percents: Sequence[_Percent], step: Step
-) -> None:
-    """Show the progress of exports until all have ended."""
-    shown, waiting = 0, set(running)
+def _follow(running: Mapping[Path, Future[Any]], percents: Mapping[Path, int], step: Step) -> None:
+    """Show the progress of exports, as nsys prints it, until all have ended."""
+    shown, waiting = 0, set(running.values())
     while waiting:
         waiting = wait(waiting, _BETWEEN_LOOKS).not_done
-        now = sum(100 if future.done() else percent.latest for future, percent in zip(running, percents, strict=True))
+        now = sum(100 if future.done() else percents[report] for report, future in running.items())
         if now > shown:
             step.update(now - shown)
             shown = now
-
-
-class _Percent:
-    """Progress of an export, as nsys prints it."""
-
-    def __init__(self) -> None:
-        self.latest = 0
-
-    def see(self, output: bytes) -> None:
-        for percent in _PERCENT.findall(output):
-            self.latest = max(self.latest, min(int(percent), 99))

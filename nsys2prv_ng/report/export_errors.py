@@ -12,7 +12,6 @@ from nsys2prv_ng.report.nsys import Nsys
 _NEWER = "the report is from a newer Nsight Systems: load that version's module, or set NSYS_HOME to its folder"
 _DAMAGED = "the report is damaged or was cut off: copy it again, or capture it again"
 _FULL = "free space in the folder of the report, or look at the quota"
-_LOCKED = r"database is locked"
 _NO_LOCKS = "the file systems of the report and of the temporary folder have no locks: choose another temporary folder"
 _REMEDIES = (
     (r"newer than your current version|update your Nsight Systems|newer version", _NEWER),
@@ -23,7 +22,7 @@ _REMEDIES = (
         r"|Version number is invalid: *(?!20\d\d\W)\S",
         _DAMAGED,
     ),
-    (_LOCKED, _NO_LOCKS),
+    (r"database is locked", _NO_LOCKS),
     (r"disk is full|No space left|quota exceeded|Error writing bytes|Cannot finalize Arrow", _FULL),
 )
 """Patterns of nsys output, and their remedies. The first match counts."""
@@ -36,17 +35,16 @@ _ERROR = re.compile(r"^Exportation error: *", re.IGNORECASE)
 _PROGRESS = re.compile(r"\[=|\d%|^Processing\b|^Generating\b|^Exporting\b")
 
 
-def wrote_incompletely(text: str) -> bool:
-    """Return whether nsys reports that it could not write, which it may do and still end with exit code 0."""
-    return _INCOMPLETE.search(text) is not None
-
-
-def met_no_locks(text: str) -> bool:
-    """Return whether nsys reports that it could not lock its SQLite file: the file system has no locks.
+class NoLocksError(TranslationError):
+    """Failure of nsys to lock its SQLite file: the file system has no locks.
 
     NVIDIA's release notes list it as a known issue. No other program opens the file, which is in a temporary folder.
     """
-    return re.search(_LOCKED, text) is not None
+
+
+def wrote_incompletely(text: str) -> bool:
+    """Return whether nsys reports that it could not write, which it may do and still end with exit code 0."""
+    return _INCOMPLETE.search(text) is not None
 
 
 def describe_failure(report: Path, nsys: Nsys, code: int, text: str) -> TranslationError:
@@ -68,7 +66,7 @@ def describe_failure(report: Path, nsys: Nsys, code: int, text: str) -> Translat
     remedy = remedy or "see what `nsys export --type sqlite` says of it; a report that was cut off cannot be read"
     message = f"{report}: {what}: {line or 'it printed nothing'}; {remedy}"
     if remedy == _NO_LOCKS:
-        return TranslationError(message, see=("tmp",))
+        return NoLocksError(message, see=("tmp",))
     return TranslationError(message) if remedy == _FULL else ReportError(message)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.diagnostics import TABLE as DIAGNOSTICS
@@ -44,16 +43,12 @@ def read_export_settings(database: Database) -> dict[str, str]:
     return {name: str(value) for name, value in pairs if value is not None}
 
 
-class ExportedTimes(NamedTuple):
-    """UTC (ns) of timestamp 0, None if unknown, and the clock of the times."""
+def read_exported_times(
+    database: Database, utc_of_start: int | None, settings: dict[str, str]
+) -> tuple[int | None, str]:
+    """Return the UTC (ns) of timestamp 0 of an export, None if unknown, and the clock of its times.
 
-    utc_of_zero: int | None
-    clock: str
-
-
-def read_exported_times(database: Database, utc_of_start: int | None, settings: dict[str, str]) -> ExportedTimes:
-    """Return what the times of an export count from; it may have been made with --ts-normalize or --ts-shift.
-
+    The export may have been made with --ts-normalize or --ts-shift.
     --ts-normalize adds the UTC of the start to every timestamp, and --ts-shift adds a number of ns. Neither changes the
     start of the session, `utc_of_start`. `settings`: what the export records about itself.
     """
@@ -63,8 +58,8 @@ def read_exported_times(database: Database, utc_of_start: int | None, settings: 
         version = parse_schema_version(settings.get("EXPORT_SCHEMA_VERSION", ""))
         may_be_virtual = version is None or version >= FIRST_WITH_VCLOCK
         start = None if utc_of_start is None else utc_of_start + shifted_by
-        return ExportedTimes(-shifted_by, _find_clock(database, start) if may_be_virtual else SYSTEM)
-    return ExportedTimes(None if utc_of_start is None else read_time(utc_of_start - shifted_by), SYSTEM)
+        return -shifted_by, (_find_clock(database, start) if may_be_virtual else SYSTEM)
+    return None if utc_of_start is None else read_time(utc_of_start - shifted_by), SYSTEM
 
 
 def is_normalised(settings: Mapping[str, str]) -> bool:

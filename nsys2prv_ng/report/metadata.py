@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
-from nsys2prv_ng.report.database import NULL, Database
+from nsys2prv_ng.report.database import NULL, Among, Database
 from nsys2prv_ng.report.exported_times import (
     CAPTURE,
     SYSTEM,
@@ -25,7 +26,7 @@ from nsys2prv_ng.report.exported_times import (
     read_time,
 )
 from nsys2prv_ng.report.nvtx_payload import PayloadLayout
-from nsys2prv_ng.report.payload_tables import PayloadEvents, read_payload_tables
+from nsys2prv_ng.report.payload_tables import read_payload_tables
 from nsys2prv_ng.report.schema_version import check_schema_version
 
 Keys = TypeVar("Keys", int, IntArray)
@@ -38,6 +39,7 @@ _ALLOWED_ENVIRONMENT = re.compile(
 """The only variables that may be read from a captured environment, which can contain secrets."""
 
 _NVTX_THREAD_NAME = 39
+_INIT_RANK = re.compile(r"ncclCommInitRank.*", re.DOTALL)
 _RANKS, _RANK = "No. of ranks", "Rank"
 """Fields of the payload of NCCL's call that makes a communicator."""
 
@@ -170,10 +172,6 @@ class Strings:
         rows = zip(columns["id"], columns["value"], strict=True)
         self._values = {int(i): value for i, value in rows if isinstance(i, int) or _is_whole(i)}
 
-    def find_ids(self, prefix: str) -> list[int]:
-        """Return the ids of the names that start with a prefix."""
-        return [i for i, value in self._values.items() if str(value).startswith(prefix)]
-
     def has_any(self, prefixes: tuple[str, ...]) -> bool:
         """Return whether any name starts with one of the prefixes."""
         return any(str(value).startswith(prefixes) for value in self._values.values())
@@ -210,13 +208,18 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         duration=max((read_time(duration) or 0 for duration in details["duration"]), default=0),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
         environment=_read_environment(database, str(system_values.get("DeviceEnvironment") or "")),
-        processes=_read_process_names(database.read_objects("PROCESSES", ["globalPid", "name"])),
+        processes={
+            pid >> 24: str(name) for pid, name in _list_rows(database, "PROCESSES", ["globalPid"], ["name"]) if name
+        },
         threads=threads,
         ranks=_read_mpi_ranks(database, threads),
         nccl_ranks=_read_nccl_ranks(database, strings),
         uses_nccl=strings.has_any(_NCCL_NAMES),
         gpus=_read_gpus(database),
-        gpu_of_device=_read_cuda_devices(database),
+        gpu_of_device={
+            (pid, device): gpu
+            for pid, device, gpu in _list_rows(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"])
+        },
         clock=clock,
     )
     if utc_of_zero is None:
@@ -236,21 +239,17 @@ def _read_environment(database: Database, device_environment: str) -> dict[str, 
     return {name: value for name, value in variables.items() if _ALLOWED_ENVIRONMENT.fullmatch(name)}
 
 
-def _read_process_names(columns: dict[str, list[Any]]) -> dict[int, str]:
-    pairs = zip(columns["globalPid"], columns["name"], strict=True)
-    return {int(pid) >> 24: str(name) for pid, name in pairs if read_integer(pid) is not None and name}
-
-
 def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
     """Return names by globalTid: names in the operating system, replaced by names given through NVTX (eventType 39)."""
-    tids, name_ids = _read_integers(database, "ThreadNames", ["globalTid", "nameId"])
-    threads = dict(zip(tids, strings(np.array(name_ids, np.int64)), strict=True))
-    given = database.read_objects("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
-    for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
-        known_tid, known_id = read_integer(tid), read_integer(text_id)
+    rows = _list_rows(database, "ThreadNames", ["globalTid", "nameId"])
+    names = strings(np.array([name_id for _, name_id in rows], np.int64))
+    threads = {tid: name for (tid, _), name in zip(rows, names, strict=True)}
+    is_name = {"eventType": [_NVTX_THREAD_NAME]}
+    for tid, text, text_id in _list_rows(database, "NVTX_EVENTS", ["globalTid"], ["text", "textId"], is_name):
+        known_id = read_integer(text_id)
         name = text or (strings(np.array([known_id], np.int64))[0] if known_id is not None else "")
-        if name and known_tid is not None:
-            threads[known_tid] = str(name)
+        if name:
+            threads[tid] = str(name)
     return threads
 
 
@@ -259,7 +258,7 @@ def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
 
     If the export has neither, payloads may be tables.
     """
-    ids = strings.find_ids("ncclCommInitRank")
+    ids = strings.find_matching_ids(_INIT_RANK)
     if not ids:
         return {}
     names = ["globalTid", "jsonText", "binaryData", "domainId", "eventId"]
@@ -286,35 +285,34 @@ def _read_rank_tables(database: Database, calls: dict[str, list[Any]]) -> list[A
     """Return the fields of each call's payload, read from tables; None for calls without a payload."""
     columns = (map(read_integer, calls[name]) for name in ("eventId", "globalTid", "domainId"))
     event, tid, domain = (np.array([NULL if v is None else v for v in column], np.int64) for column in columns)
-    index, payloads = read_payload_tables(database, PayloadEvents(event, tid >> 24, domain), (_RANKS, _RANK))
+    index, payloads = read_payload_tables(database, event, tid >> 24, domain, (_RANKS, _RANK))
     return [payloads[i] if i >= 0 else None for i in index.tolist()]
 
 
 def _read_mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
     """Read ranks from MPI_RANKS; in reports without this table, from the names that nsys gives to MPI threads."""
-    tids, ranks = _read_integers(database, "MPI_RANKS", ["globalTid", "rank"])
-    if tids:
-        return {tid >> 24: rank for tid, rank in zip(tids, ranks, strict=True) if 0 <= rank < MOST_RANKS}
+    if rows := _list_rows(database, "MPI_RANKS", ["globalTid", "rank"]):
+        return {tid >> 24: rank for tid, rank in rows if 0 <= rank < MOST_RANKS}
     named = ((tid, re.fullmatch(rf"MPI Rank ({_NUMBER.pattern})", name)) for tid, name in threads.items())
     return {tid >> 24: int(match[1]) for tid, match in named if match}
 
 
 def _read_gpus(database: Database) -> dict[int, Gpu]:
-    rows = zip(*database.read_objects("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"]).values(), strict=True)
-    known = ((read_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
-    return {i: Gpu(i, str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in known if i is not None}
+    rows = _list_rows(database, "TARGET_INFO_GPU", ["id"], ["name", "uuid", "busLocation"])
+    return {i: Gpu(i, str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in rows}
 
 
-def _read_cuda_devices(database: Database) -> dict[tuple[int, int], int]:
-    rows = zip(*_read_integers(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"]), strict=True)
-    return {(pid, device): gpu for pid, device, gpu in rows}
+def _list_rows(
+    database: Database, table: str, integers: list[str], others: Sequence[str] = (), among: Among | None = None
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a small table: columns that are integers, then others. Skip rows with other values in these.
 
-
-def _read_integers(database: Database, table: str, columns: list[str]) -> list[list[int]]:
-    """Read columns of a small table, only the rows in which all of them are integers."""
-    rows = (list(map(read_integer, row)) for row in zip(*database.read_objects(table, columns).values(), strict=True))
-    whole = [row for row in rows if None not in row]
-    return [[row[i] for row in whole] for i in range(len(columns))]  # type: ignore[misc]
+    For `among`, see `Database.read_objects`.
+    """
+    columns = database.read_objects(table, [*integers, *others], among)
+    read = (map(read_integer, columns[name]) for name in integers)
+    rows = zip(*read, *(columns[name] for name in others), strict=True)
+    return [row for row in rows if None not in row[: len(integers)]]
 
 
 def _is_whole(value: object) -> bool:

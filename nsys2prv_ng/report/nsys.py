@@ -17,21 +17,17 @@ from pathlib import Path
 from nsys2prv_ng.errors import TranslationError
 
 # Where installers put nsys. CUDA, the HPC SDK and Nsight Compute each include an nsys.
-INSTALL_PATTERNS = (
-    "/opt/nvidia/nsight-systems/*/bin/nsys",
-    "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
-    "/opt/nvidia/nsight-systems-cli/*/bin/nsys",
-    "/opt/nvidia/nsight-systems-cli/*/target-linux-*/nsys",
-    "/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys",
-    "/opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems/bin/nsys",
-    "/opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems/target-linux-*/nsys",
-    "/usr/local/cuda*/bin/nsys",
-    "/usr/local/cuda*/nsight-systems-*/bin/nsys",
-    "/usr/local/cuda*/nsight-systems-*/target-linux-*/nsys",
-    "/usr/lib/nsight-systems/bin/nsys",
-    "/usr/lib/nsight-systems/target-linux-*/nsys",
+INSTALL_FOLDERS = (
+    "/opt/nvidia/nsight-systems/*",
+    "/opt/nvidia/nsight-systems-cli/*",
+    "/opt/nvidia/nsight-compute/*/host",
+    "/opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems",
+    "/usr/local/cuda*",
+    "/usr/local/cuda*/nsight-systems-*",
+    "/usr/lib/nsight-systems",
 )
-_HOME_PATTERNS = ("nsys", "bin/nsys", "target-linux-*/nsys")
+_PROGRAMS = ("nsys", "bin/nsys", "target-linux-*/nsys")
+"""Where nsys is in each of them, and in NSYS_HOME."""
 
 NORMALISE = "--ts-normalize"
 """Option of nsys export for UTC instead of times from the start: by vClock if the report contains vClock data."""
@@ -59,18 +55,19 @@ def find_nsys() -> Nsys | None:
 
     A program that does not print its version (another architecture, a broken install) does not count.
     """
-    home = os.environ.get("NSYS_HOME")
-    if home:
-        inside = [path for pattern in _HOME_PATTERNS for path in sorted(Path(home).expanduser().glob(pattern))]
-        for path in inside:
-            if nsys := _ask_version(path):
-                return nsys
-    on_path = shutil.which("nsys")
-    if on_path and (nsys := _ask_version(Path(on_path))):
-        return nsys
-    installed = {path.resolve(): path for pattern in INSTALL_PATTERNS for path in sorted(Path("/").glob(pattern[1:]))}
+    home, on_path = os.environ.get("NSYS_HOME"), shutil.which("nsys")
+    chosen = _list_programs(Path(home).expanduser()) if home else []
+    for path in [*chosen, *([Path(on_path)] if on_path else [])]:
+        if nsys := _ask_version(path):
+            return nsys
+    folders = (folder for pattern in INSTALL_FOLDERS for folder in sorted(Path("/").glob(pattern[1:])))
+    installed = {path.resolve(): path for folder in folders for path in _list_programs(folder)}
     working = [nsys for path in installed.values() if (nsys := _ask_version(path))]
     return max(working, key=lambda nsys: _parse_numbers(nsys.version), default=None)
+
+
+def _list_programs(folder: Path) -> list[Path]:
+    return [path for pattern in _PROGRAMS for path in sorted(folder.glob(pattern))]
 
 
 class Children:

@@ -49,7 +49,7 @@ class _Entry(NamedTuple):
     name: str
     offset: int
     format: str
-    enumeration: dict[int, str] | None
+    enumeration: dict[int, str]
 
 
 class PayloadLayout:
@@ -61,19 +61,19 @@ class PayloadLayout:
 
     def __init__(self, columns: Callable[[Table], Columns], wanted: str) -> None:
         schemas, enums = columns(SCHEMAS), columns(ENUMS)
-        alignment = _map_keys(schemas["domainId"], schemas["schemaId"], schemas["alignTo"])
-        sizes = _map_keys(enums["domainId"], enums["schemaId"], enums["size"])
-        values: dict[_Key, dict[int, str]] = {key: {} for key in sizes}
+        self._alignment = _map_keys(schemas["domainId"], schemas["schemaId"], schemas["alignTo"])
+        self._enum_sizes = _map_keys(enums["domainId"], enums["schemaId"], enums["size"])
+        self._enum_values: dict[_Key, dict[int, str]] = {}
         entries = columns(ENUM_ENTRIES)
         named = entries.texts["name"].to_pylist()
         numbers = [entries[name].tolist() for name in ("domainId", "schemaId", "value")]
         for domain, schema, value, name in zip(*numbers, named, strict=True):
-            values.setdefault((domain, schema), {})[value] = name or f"value {value}"
+            self._enum_values.setdefault((domain, schema), {})[value] = name or f"value {value}"
 
         self._schemas: dict[_Key, list[_Entry]] = {}
         for key, definitions in _group_definitions(columns(ENTRIES)).items():
             definition = next((d for d in definitions if wanted in {row.name for row in d}), definitions[0])
-            self._schemas[key] = _place_entries(key, definition, alignment, sizes, values)
+            self._schemas[key] = self._place_entries(key, definition)
 
     def fields(self, blob: str | bytes) -> Fields | None:
         """Return the fields of a payload; None for bytes that are not a payload, or for an unknown schema."""
@@ -92,8 +92,32 @@ class PayloadLayout:
         for entry in entries:
             if entry.offset >= 0 and entry.offset + struct.calcsize(entry.format) <= len(payload):
                 (value,) = struct.unpack_from("<" + entry.format, payload, entry.offset)
-                fields[entry.name] = value if entry.enumeration is None else entry.enumeration.get(value, value)
+                fields[entry.name] = entry.enumeration.get(value, value)
         return fields
+
+    def _place_entries(self, key: _Key, definition: Sequence[_Row]) -> list[_Entry]:
+        """Return entries with plain values. An entry without an offset follows the one before, aligned to its type."""
+        entries = []
+        end: int | None = 0
+        for row in definition:
+            type_key = (key[0], row.type)
+            kind = _FORMATS.get(row.type, "")
+            if row.type >= _FIRST_SCHEMA and type_key not in self._alignment:  # no schema, so an enumeration
+                kind = {1: "b", 2: "h", 8: "q"}.get(self._enum_sizes.get(type_key, 4), "i")
+            if not kind or row.flags & _NO_PLAIN_VALUE:
+                end = None  # its size is not known
+                continue
+            size = struct.calcsize(kind)
+            if row.offset > 0 or row.position == 0:
+                offset = row.offset
+            elif end is not None:
+                step = min(size, self._alignment.get(key) or size)
+                offset = -(-end // step) * step
+            else:
+                continue
+            entries.append(_Entry(row.name, offset, kind, self._enum_values.get(type_key, {})))
+            end = offset + size
+        return entries
 
 
 class _Row(NamedTuple):
@@ -120,37 +144,6 @@ def _group_definitions(columns: Columns) -> dict[_Key, list[list[_Row]]]:
             definitions.append(continued := {})
         continued[position] = row
     return {key: [sorted(d.values()) for d in definitions] for key, definitions in definitions_by_key.items()}
-
-
-def _place_entries(
-    key: _Key,
-    definition: Sequence[_Row],
-    alignment: dict[_Key, int],
-    enum_sizes: dict[_Key, int],
-    enum_values: dict[_Key, dict[int, str]],
-) -> list[_Entry]:
-    """Return entries with plain values. An entry without an offset follows the entry before it, aligned to its type."""
-    entries = []
-    end: int | None = 0
-    for row in definition:
-        type_key = (key[0], row.type)
-        kind = _FORMATS.get(row.type, "")
-        if row.type >= _FIRST_SCHEMA and type_key not in alignment:  # no schema, so an enumeration
-            kind = {1: "b", 2: "h", 8: "q"}.get(enum_sizes.get(type_key, 4), "i")
-        if not kind or row.flags & _NO_PLAIN_VALUE:
-            end = None  # its size is not known
-            continue
-        size = struct.calcsize(kind)
-        if row.offset > 0 or row.position == 0:
-            offset = row.offset
-        elif end is not None:
-            step = min(size, alignment.get(key) or size)
-            offset = -(-end // step) * step
-        else:
-            continue
-        entries.append(_Entry(row.name, offset, kind, enum_values.get(type_key)))
-        end = offset + size
-    return entries
 
 
 def _map_keys(domain: IntArray, schema: IntArray, value: IntArray) -> dict[_Key, int]:

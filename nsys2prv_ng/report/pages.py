@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ import numpy.typing as npt
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.page_kernels import INTERIOR, LEAF, NOT_READ, SLACK
+from nsys2prv_ng.report.table_reader import NULL
 
 T = TypeVar("T")
 _State = tuple[int, int, int, int]
@@ -47,6 +48,10 @@ _DEEPEST = 20
 
 _BLOCK_BYTES = 1 << 21
 """Bytes to read at once: they stay in the CPU cache until they are taken apart."""
+
+_SELECT_COLUMNS = "SELECT name, upper(type), dflt_value IS NOT NULL, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid"
+"""The columns of a table in stored order."""
+_COUNT_INDEXES_OF_KEY = "SELECT count(*) FROM pragma_index_list(?) WHERE origin = 'pk'"
 
 
 class _UnusualError(Exception):
@@ -74,31 +79,26 @@ class PageReader:
         except (_UnusualError, OSError):
             return
 
-    def read(self, connection: sqlite3.Connection, table: str, columns: Sequence[str], null: int) -> IntArray | None:
+    def read(self, connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> IntArray | None:
         """Return integers as an array (columns x rows) in rowid order; None if sqlite3 has to read the table.
 
-        NULL, text and bytes are `null`. `connection` is a connection to the file. Raises sqlite3.DatabaseError as
+        NULL, text and bytes are `NULL`. `connection` is a connection to the file. Raises sqlite3.DatabaseError as
         `check_tree` does.
         """
-
-        def rows(file: _File, leaves: IntArray, request: _Request) -> IntArray:
-            return _read_rows(file, leaves, request, len(columns), null)
-
-        return self._take_apart(connection, table, columns, rows)
+        return self._take_apart(connection, table, columns, _read_rows)
 
     def read_by_block(
         self,
         connection: sqlite3.Connection,
         table: str,
         columns: Sequence[str],
-        null: int,
         convert: Callable[[Sequence[IntArray]], T],
     ) -> list[T] | None:
         """Return what `convert` makes of the integers of each block of rows, as `read` reads them. Blocks last only for
         the call."""
 
         def converted(file: _File, leaves: IntArray, request: _Request) -> list[T]:
-            return [convert(list(block)) for block in _read_row_blocks(file, leaves, request, len(columns), null)]
+            return [convert(list(block)) for block in _read_row_blocks(file, leaves, request)]
 
         return self._take_apart(connection, table, columns, converted)
 
@@ -143,6 +143,8 @@ class _Request:
 
     root: int
     """Number of the first page of the table."""
+    columns: int
+    """Number of requested columns."""
     want: IntArray
     """For each column up to the last requested one: its place in the result, or -1."""
     has_default: npt.NDArray[np.bool_]
@@ -155,7 +157,8 @@ class _Request:
         """Look up the columns. Raises _UnusualError also if sqlite3 fails, because it will fail again."""
         root = _find_root(connection, table)
         try:
-            schema, indexes_of_key = _read_schema(connection, table)
+            schema = connection.execute(_SELECT_COLUMNS, (table,)).fetchall()
+            ((indexes_of_key,),) = connection.execute(_COUNT_INDEXES_OF_KEY, (table,))
         except (sqlite3.Error, ValueError):
             raise _UnusualError from None
         if not schema:
@@ -176,7 +179,7 @@ class _Request:
             if types[place] != "INTEGER" or max(key) > 1:
                 raise _UnusualError
             alias = int(want[place]) if place < want.size else -1
-        return _Request(root, want, np.array(has_default[: want.size], np.bool_), alias)
+        return _Request(root, len(columns), want, np.array(has_default[: want.size], np.bool_), alias)
 
 
 def _find_root(connection: sqlite3.Connection, table: str) -> int:
@@ -190,15 +193,6 @@ def _find_root(connection: sqlite3.Connection, table: str) -> int:
     if not isinstance(root, int):
         raise _UnusualError
     return root
-
-
-def _read_schema(connection: sqlite3.Connection, table: str) -> tuple[list[tuple[Any, ...]], int]:
-    """Return the columns of a table in stored order (one row for each), and the number of indexes on its key."""
-    columns = connection.execute(
-        "SELECT name, upper(type), dflt_value IS NOT NULL, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid", (table,)
-    )
-    ((indexes,),) = connection.execute("SELECT count(*) FROM pragma_index_list(?) WHERE origin = 'pk'", (table,))
-    return columns.fetchall(), indexes
 
 
 def quote(name: str) -> str:
@@ -281,53 +275,49 @@ def _find_leaves(file: _File, root: int) -> IntArray:
 
 
 def _read_children(file: _File, block: ByteArray, pages: int) -> IntArray:
-    cells = page_kernels.count_cells(block, pages, INTERIOR, file.page_size, file.usable)
-    children = np.empty(max(cells, 0) + pages, np.int64)
-    if page_kernels.read_children(block, pages, file.page_size, file.usable, children) == NOT_READ:
-        raise _UnusualError
+    children = np.empty(_count_cells(file, block, pages, INTERIOR) + pages, np.int64)
+    _check_read(page_kernels.read_children(block, pages, file.page_size, file.usable, children))
     return children
 
 
-def _read_rows(file: _File, leaves: IntArray, request: _Request, columns: int, null: int) -> IntArray:
-    integers = np.empty((columns, 0), np.int64)
+def _read_rows(file: _File, leaves: IntArray, request: _Request) -> IntArray:
+    integers = np.empty((request.columns, 0), np.int64)
     rows = done = 0
     for block, pages in file.blocks(leaves):
         cells = _count_cells(file, block, pages)
         done += pages
         if rows + cells > integers.shape[1]:
             # Expect as many rows per page as so far; the system never allocates memory that is never used.
-            wider = np.empty((columns, (rows + cells) * leaves.size // done * 51 // 50 + 1), np.int64)
+            wider = np.empty((request.columns, (rows + cells) * leaves.size // done * 51 // 50 + 1), np.int64)
             wider[:, :rows] = integers[:, :rows]
             integers = wider
-        rows = _read_block(file, block, pages, request, null, integers, rows)
+        rows = _read_block(file, block, pages, request, integers, rows)
     return integers[:, :rows]
 
 
-def _read_row_blocks(file: _File, leaves: IntArray, request: _Request, columns: int, null: int) -> Iterator[IntArray]:
+def _read_row_blocks(file: _File, leaves: IntArray, request: _Request) -> Iterator[IntArray]:
     """Yield the rows of one block of leaf pages after the other; the next block overwrites them."""
-    integers = np.empty((columns, 0), np.int64)
+    integers = np.empty((request.columns, 0), np.int64)
     for block, pages in file.blocks(leaves):
         cells = _count_cells(file, block, pages)
         if cells > integers.shape[1]:
-            integers = np.empty((columns, cells * 5 // 4), np.int64)
-        yield integers[:, : _read_block(file, block, pages, request, null, integers, 0)]
+            integers = np.empty((request.columns, cells * 5 // 4), np.int64)
+        yield integers[:, : _read_block(file, block, pages, request, integers, 0)]
 
 
-def _count_cells(file: _File, block: ByteArray, pages: int) -> int:
-    """Return the number of rows in leaf pages."""
-    cells: int = page_kernels.count_cells(block, pages, LEAF, file.page_size, file.usable)
-    if cells == NOT_READ:
+def _count_cells(file: _File, block: ByteArray, pages: int, kind: int = LEAF) -> int:
+    """Return the number of rows in leaf pages, or of the keys in interior pages."""
+    return _check_read(page_kernels.count_cells(block, pages, kind, file.page_size, file.usable))
+
+
+def _check_read(number: int) -> int:
+    """Return a number of rows or pages, unless sqlite3 has to read them."""
+    if number == NOT_READ:
         raise _UnusualError
-    return cells
+    return number
 
 
-def _read_block(
-    file: _File, block: ByteArray, pages: int, request: _Request, null: int, into: IntArray, row: int
-) -> int:
+def _read_block(file: _File, block: ByteArray, pages: int, request: _Request, into: IntArray, row: int) -> int:
     """Read the rows of leaf pages into `into[:, row:]`; return the row after the last."""
-    row = page_kernels.read_leaves(
-        block, pages, file.page_size, file.usable, request.want, request.has_default, request.alias, null, into, row
-    )
-    if row == NOT_READ:
-        raise _UnusualError
-    return row
+    place = request.want, request.has_default, request.alias
+    return _check_read(page_kernels.read_leaves(block, pages, file.page_size, file.usable, *place, NULL, into, row))

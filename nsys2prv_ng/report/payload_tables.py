@@ -13,15 +13,15 @@ certain.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.report.database import NULL, Columns, Database, Table
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_rows
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.nvtx_payload import Fields
 
 PREFIX = "DYNAMIC_"
@@ -32,54 +32,40 @@ _DATA = re.compile(PREFIX + r"NVTXPAYLOAD_DATATYPE_(-?[0-9]{1,20})_([0-9]{1,20})
 _EVENT = "eventId"
 
 
-class PayloadEvents(NamedTuple):
-    """n rows of NVTX_EVENTS: `eventId` (NULL if unknown), process key and domain."""
-
-    event: IntArray
-    process: IntArray
-    domain: IntArray
-
-
 def read_payload_tables(
-    database: Database, events: PayloadEvents, names: Sequence[str]
+    database: Database, event: IntArray, process: IntArray, domain: IntArray, names: Sequence[str]
 ) -> tuple[IntArray, list[Fields | None]]:
     """Return (index into the payloads for each event, -1 for events without a payload; distinct payloads).
 
+    The events are n rows of NVTX_EVENTS, given by their `eventId` (NULL if unknown), process key and domain.
     Payloads contain the fields with these names. A payload is None if nothing in it is certain.
     """
     if LINKS.name not in database.tables:
-        return np.full(events.event.size, -1, np.int64), []
-    order, event = _sort_unique(events.event)
+        return np.full(event.size, -1, np.int64), []
+    order, ids = _sort_unique(event)
     payloads: list[Fields | None] = [None]
-    index = np.full(event.size, -1, np.int64)
+    index = np.full(ids.size, -1, np.int64)
     renamed = database.read_objects(_NAMES, ["originalName", "sanitizedName"])
     named = [*zip(renamed["originalName"], renamed["sanitizedName"], strict=True), *zip(names, names, strict=True)]
-    for key, table in _list_tables(database, events) if event.size else []:
+    for key, table in _list_tables(database, process, domain) if ids.size else []:
         columns = _choose_columns(database.list_columns(table), names, named)
         if not columns:
             continue
-        read, fields = _read_fields(database, table, columns)
-        has_key = (events.process[order] == key[0]) & (events.domain[order] == key[1])
-        place, is_known = _find(event, read[_EVENT])
-        is_known &= has_key[place]
-        place, codes = place[is_known], fields.codes[is_known]
-        times = np.bincount(place, minlength=event.size)
+        read, codes, fields = _read_fields(database, table, columns)
+        has_key = (process[order] == key[0]) & (domain[order] == key[1])
+        place = find_rows([ids], [read])
+        is_known = (place >= 0) & has_key[place]
+        place, codes = place[is_known], codes[is_known]
+        times = np.bincount(place, minlength=ids.size)
         again = (times > 1) | ((times > 0) & (index >= 0))
         index[place] = len(payloads) + codes
         index[again] = 0
-        payloads += fields.distinct
-    place, is_known = _find(event, database.read(LINKS, "")[_EVENT])
-    linked = np.zeros(event.size, np.bool_)
-    linked[place[is_known]] = True
+        payloads += fields
+    linked = np.isin(ids, database.read(LINKS, "")[_EVENT])
     index[linked & (index < 0)] = 0
-    payload_of_event = np.full(events.event.size, -1, np.int64)
+    payload_of_event = np.full(event.size, -1, np.int64)
     payload_of_event[order] = index
     return payload_of_event, payloads
-
-
-class _DistinctFields(NamedTuple):
-    codes: IntArray
-    distinct: list[Fields | None]
 
 
 def _sort_unique(event: IntArray) -> tuple[IntArray, IntArray]:
@@ -89,24 +75,16 @@ def _sort_unique(event: IntArray) -> tuple[IntArray, IntArray]:
     return first[sound].astype(np.int64), ids[sound]
 
 
-def _find(event: IntArray, wanted: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return (position of each wanted event among sorted events, whether it is there)."""
-    if not event.size:
-        return np.zeros(wanted.size, np.int64), np.zeros(wanted.size, np.bool_)
-    place = np.minimum(np.searchsorted(event, wanted), event.size - 1)
-    return place, event[place] == wanted
-
-
-def _list_tables(database: Database, events: PayloadEvents) -> list[tuple[tuple[int, int], str]]:
+def _list_tables(database: Database, process: IntArray, domain: IntArray) -> list[tuple[tuple[int, int], str]]:
     """Return (process and domain, table) of each payload table in the processes and domains of the events."""
-    _, used = find_distinct_rows(events.process, events.domain)
+    _, used = find_distinct_rows(process, domain)
     known = set(used)
     tables = []
     for table in sorted(database.tables):
         if match := _DATA.fullmatch(table):
-            process = (int(match[1]) + 2**63) % 2**64 - 2**63 >> 24  # signed, like all integer columns
-            if (process, int(match[2])) in known:
-                tables.append(((process, int(match[2])), table))
+            key = (int(match[1]) + 2**63) % 2**64 - 2**63 >> 24  # signed, like all integer columns
+            if (key, int(match[2])) in known:
+                tables.append(((key, int(match[2])), table))
     return tables
 
 
@@ -117,19 +95,19 @@ def _choose_columns(present: Collection[str], names: Sequence[str], named: Seque
     """
     if _EVENT not in present:
         return {}
-    fields_of_column: dict[str, set[str]] = defaultdict(set)
-    for field, column in named:
-        if column in present:
-            fields_of_column[column].add(field)
-    columns: dict[str, list[str]] = defaultdict(list)
-    for column, fields in fields_of_column.items():
-        for field in fields & set(names):
-            columns[field].append(column if len(fields) == 1 else "")
-    return {field: found[0] for field, found in columns.items() if len(found) == 1 and found[0]}
+    pairs = dict.fromkeys((field, column) for field, column in named if column in present)
+    columns_of_field, fields_of_column = Counter(field for field, _ in pairs), Counter(column for _, column in pairs)
+    certain = ((f, c) for f, c in pairs if columns_of_field[f] == fields_of_column[c] == 1)
+    return {field: column for field, column in certain if field in names}
 
 
-def _read_fields(database: Database, table: str, columns: Mapping[str, str]) -> tuple[Columns, _DistinctFields]:
-    """Return the columns of a table, and its distinct rows as fields. A column without any number is read as text."""
+def _read_fields(
+    database: Database, table: str, columns: Mapping[str, str]
+) -> tuple[IntArray, IntArray, list[Fields | None]]:
+    """Return (event of each row of a table, index into its distinct rows for each row, distinct rows as fields).
+
+    A column without any number is read as text.
+    """
     read = database.read(Table(table, (_EVENT,), dict.fromkeys(columns.values(), NULL)), "")
     as_text = [column for column in columns.values() if (read[column] == NULL).all()]
     texts = database.read(Table(table, (_EVENT,), text=tuple(as_text)), "").texts if as_text else {}
@@ -138,17 +116,16 @@ def _read_fields(database: Database, table: str, columns: Mapping[str, str]) -> 
         if column in texts:
             encoded = texts[column].combine_chunks().dictionary_encode()
             words[column] = encoded.dictionary.to_pylist()
-            values.append(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
+            values.append(encoded.indices.cast(pa.int64()).fill_null(NULL).to_numpy(zero_copy_only=False))
         else:
             values.append(read[column])
     codes, rows = find_distinct_rows(*values)
-    distinct: list[Fields | None] = []
-    for row in rows:
-        fields: Fields = {}
-        for (field, column), value in zip(columns.items(), row, strict=True):
-            if column in words:
-                fields |= {field: words[column][value]} if value >= 0 else {}
-            elif value != NULL:
-                fields[field] = value
-        distinct.append(fields)
-    return read, _DistinctFields(codes, distinct)
+    distinct: list[Fields | None] = [
+        {
+            field: words[column][value] if column in words else value
+            for (field, column), value in zip(columns.items(), row, strict=True)
+            if value != NULL
+        }
+        for row in rows
+    ]
+    return read[_EVENT], codes, distinct

@@ -104,14 +104,14 @@ class SqliteFile:
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         with _report_damage(self.path, table):
-            block = self._pages.read(self._connection, table, columns, NULL)
+            block = self._pages.read(self._connection, table, columns)
             if block is None:
                 block = self._integers(table, columns)
         return [np.ascontiguousarray(column) for column in block]
 
     def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
         with _report_damage(self.path, table):
-            answers = self._pages.read_by_block(self._connection, table, columns, NULL, convert)
+            answers = self._pages.read_by_block(self._connection, table, columns, convert)
             return [convert(list(self._integers(table, columns)))] if answers is None else answers
 
     def _integers(self, table: str, columns: Sequence[str]) -> IntArray:

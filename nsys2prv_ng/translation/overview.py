@@ -20,15 +20,15 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.records.runs import Run, load_records
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.translation import overview_budget as budget
 from nsys2prv_ng.translation.overview_budget import LineSizes
-from nsys2prv_ng.translation.overview_counters import SHARES, make_metrics, make_shares
+from nsys2prv_ng.translation.overview_counters import make_metrics, make_shares
 from nsys2prv_ng.translation.overview_states import make_coarse_states
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
-from nsys2prv_ng.translation.step_records import STEPS, StepsOnRows, list_steps, store_steps
+from nsys2prv_ng.translation.step_records import STEPS, list_steps, store_steps
 from nsys2prv_ng.translation.wait_records import GPUS, WAITS, make_waiting, select_shown
 
 NAME = "overview"
@@ -64,12 +64,6 @@ class Overview:
             changed.append(replace(account, written=written, dropped=dropped, closed_at_end=0, cut_at_end=0))
         made = self.written[NAME]
         return [*changed, SourceAccount(NAME, "What GPUs do in steps of time", made, made)]
-
-
-def declare_types(labels: Labels) -> None:
-    """Declare the event types that occur only in overviews."""
-    for event_type in SHARES:
-        labels.declare(event_type)
 
 
 def make_overview(
@@ -153,6 +147,6 @@ def _choose_steps(job: Job, sizes: LineSizes, budget: int) -> tuple[Result, int,
     if job.steps is not None and kept.size < with_steps.size:
         # Made again, because windows may cut a step into pieces that no longer show their step.
         steps = list_steps(job, job.steps)
-        is_kept = np.isin(steps.row, kept)
-        result = store_steps(job, StepsOnRows(*(column[is_kept] for column in steps))).accounts[STEPS]
+        is_kept = np.isin(steps.place, kept)
+        result = store_steps(job, StateIntervals(*(column[is_kept] for column in steps))).accounts[STEPS]
     return result, kept.size, with_steps.size

@@ -21,6 +21,7 @@ from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import measure_durations
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.records.columns import Pair, Records, concatenate, make_events
 from nsys2prv_ng.records.runs import Run, load_records, store_records
@@ -106,14 +107,15 @@ def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> 
     records = load_records(run, job.store)
     rows = np.array(_list_rows(run), np.int64)
     length = np.diff(edges)[None]
-    activity = _sum_values(rows, *get_values(records, types.GPU_ACTIVITY.number), edges, _ACTIVITIES)
-    row, time, kernels = get_values(records, types.KERNELS_IN_FLIGHT.number)
-    in_flight = _sum_amounts(rows, row, time, kernels, edges)
+    activity = sum_states(_hold_values(records, types.GPU_ACTIVITY, rows), edges, rows.size, _ACTIVITIES)
+    kernels = _hold_values(records, types.KERNELS_IN_FLIGHT, rows)
+    amounts = kernels.state.astype(np.float64)
+    in_flight = sum_held(kernels._replace(state=np.zeros_like(kernels.state)), amounts, edges, rows.size, 1)[:, :, 0]
     known = np.isin(rows, list(waits))
     waiting = np.zeros_like(activity[:, :, 0])
     for wait_run in {id(waits[row]): waits[row] for row in rows[known].tolist()}.values():
-        changes = get_values(load_records(wait_run, job.store), types.GPU_ACTIVITY_WITH_WAITS.number)
-        waiting += _sum_values(rows, *changes, edges, gpu_waits.WHOLE_GRAPH + 1)[:, :, gpu_waits.WAITING]
+        held = _hold_values(load_records(wait_run, job.store), types.GPU_ACTIVITY_WITH_WAITS, rows)
+        waiting += sum_states(held, edges, rows.size, gpu_waits.WHOLE_GRAPH + 1)[:, :, gpu_waits.WAITING]
     bits = np.arange(_ACTIVITIES)
 
     def sum_activity(which: BoolArray) -> IntArray:
@@ -141,19 +143,10 @@ def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> 
     return _write_changes(rows, edges, values, is_known, np.array([event_type.number for event_type in SHARES]))
 
 
-def _sum_values(
-    rows: IntArray, row: IntArray, time: IntArray, value: IntArray, edges: IntArray, values: int
-) -> IntArray:
-    """Return how long each value held (ns), an array of rows x bins x values."""
-    flat = FlatStates(np.searchsorted(rows, row), time, time + measure_durations(row, time), value)
-    return sum_states(flat, edges, rows.size, values)
-
-
-def _sum_amounts(rows: IntArray, row: IntArray, time: IntArray, value: IntArray, edges: IntArray) -> FloatArray:
-    """Return the sum of value x ns (rows x bins)."""
-    end = time + measure_durations(row, time)
-    flat = FlatStates(np.searchsorted(rows, row), time, end, np.zeros(row.size, np.int64))
-    return sum_held(flat, value.astype(np.float64), edges, rows.size, 1)[:, :, 0]
+def _hold_values(records: Records, event_type: EventType, rows: IntArray) -> FlatStates:
+    """Return the values of an event type as states, by index into `rows`; each lasts until the next one."""
+    row, time, value = get_values(records, event_type.number)
+    return FlatStates(np.searchsorted(rows, row), time, time + measure_durations(row, time), value)
 
 
 def _average(job: Job, names: Sequence[str], edges: IntArray) -> dict[int, tuple[BoolArray, FloatArray]]:

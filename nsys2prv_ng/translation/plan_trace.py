@@ -27,7 +27,8 @@ from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
-from nsys2prv_ng.translation.overview import declare_types, make_overview
+from nsys2prv_ng.translation.overview import make_overview
+from nsys2prv_ng.translation.overview_counters import SHARES
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TraceFacts
 from nsys2prv_ng.translation.slices import Slices, cut_into_slices
@@ -82,7 +83,8 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     derived_steps = derive_steps(job, labels)
     job = replace(job, joined=[*job.joined, derived_waits, derived_path, derived_steps])
     if plan.overview:
-        declare_types(labels)
+        for event_type in SHARES:
+            labels.declare(event_type)
     assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
     numbering = Numbering([*(report.labels for report in job.reports), labels], assigned, kept_labels)
     model = job.tree.model

@@ -169,24 +169,14 @@ class TranslationResult(TraceFacts):
 
     def text(self, *, verbose: bool = False) -> str:
         """Return the result as text for a terminal or a log; `verbose` adds the clocks and one line for each report."""
-        rows = [("source", "read", "written", "dropped")]
+        numbers = {s.name: (s.read, s.written, sum(s.dropped.values())) for s in self.sources if s.read}
+        rows = [(name, *(f"{number:,}" for number in counts)) for name, counts in numbers.items()]
+        lines = format_table([("source", "read", "written", "dropped"), *rows])
         for source in self.sources:
-            if source.read:
-                dropped = sum(source.dropped.values())
-                rows.append((source.name, f"{source.read:,}", f"{source.written:,}", f"{dropped:,}"))
-        lines = format_table(rows)
-        for source in self.sources:
-            for reason, count in sorted(source.dropped.items()):
-                lines.append(f"  {source.name}: {count:,} dropped: {reason}")
-            if source.closed_at_end:
-                lines.append(
-                    f"  {source.name}: {source.closed_at_end:,} without an end, closed at the end of the trace"
-                )
-            if source.cut_at_end:
-                lines.append(
-                    f"  {source.name}: {source.cut_at_end:,} of idle threads cut at the end of the trace, when all else"
-                    " has ended"
-                )
+            counts = {f"dropped: {reason}": count for reason, count in sorted(source.dropped.items())}
+            counts["without an end, closed at the end of the trace"] = source.closed_at_end
+            counts["of idle threads cut at the end of the trace, when all else has ended"] = source.cut_at_end
+            lines += [f"  {source.name}: {count:,} {what}" for what, count in counts.items() if count]
         absent = [source.name for source in self.sources if not source.read]
         if absent:
             lines.append(f"  not in these reports: {', '.join(absent)}")

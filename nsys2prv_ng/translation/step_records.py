@@ -6,19 +6,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.states import flatten
+from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver.event_types import STEP
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Labels
 from nsys2prv_ng.records.columns import Pair, make_intervals
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult
 
 STEPS = "steps"
@@ -37,31 +36,25 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
     return joined
 
 
-class StepsOnRows(NamedTuple):
-    """n steps on rows of the trace, unsorted and not cut to the chosen time: row, begin and end (ns), value."""
+def list_steps(job: Job, steps: Steps) -> StateIntervals:
+    """Return the steps of a job on main threads and on GPUs: on rows of the trace, not cut to the chosen time.
 
-    row: IntArray
-    begin: IntArray
-    end: IntArray
-    value: IntArray
-
-
-def list_steps(job: Job, steps: Steps) -> StepsOnRows:
-    """Return the steps of a job on main threads and on GPUs."""
+    The state of an interval is the value of its step.
+    """
     values = _number_values(steps)
     rows = np.append(job.new_row, -1)[steps.row]
     on_threads = np.flatnonzero(rows >= 0)
     parts = [(rows[on_threads], *(column[on_threads] for column in (steps.begin, steps.end, values[steps.step])))]
     parts += _list_on_gpus(job, steps, values)
-    return StepsOnRows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return StateIntervals(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def store_steps(job: Job, steps: StepsOnRows) -> JoinResult:
+def store_steps(job: Job, steps: StateIntervals) -> JoinResult:
     """Store the records of steps, cut to the chosen time."""
     joined = JoinResult()
-    pair = Pair(STEP.number, steps.value)
-    records = [make_intervals(steps.row, steps.begin, steps.end, [pair], [STEP.number])]
-    joined.accounts[STEPS] = Result(read=steps.row.size, records=records)
+    pair = Pair(STEP.number, steps.state)
+    records = [make_intervals(steps.place, steps.begin, steps.end, [pair], [STEP.number])]
+    joined.accounts[STEPS] = Result(read=steps.place.size, records=records)
     store_derived(joined, job)
     return joined
 
@@ -73,8 +66,8 @@ def _number_values(steps: Steps) -> IntArray:
     return np.arange(1, steps.number.size + 1)
 
 
-def _list_on_gpus(job: Job, steps: Steps, values: IntArray) -> list[tuple[IntArray, IntArray, IntArray, IntArray]]:
-    """Return row, begin, end (ns) and value of the steps on GPUs.
+def _list_on_gpus(job: Job, steps: Steps, values: IntArray) -> list[FlatStates]:
+    """Return the steps on each GPU.
 
     If tasks share a GPU, the earlier of two overlapping steps is shown until it ends.
     """
@@ -82,6 +75,5 @@ def _list_on_gpus(job: Job, steps: Steps, values: IntArray) -> list[tuple[IntArr
     parts = []
     for row, device in list_devices(job).rows.items():
         spans = np.flatnonzero(np.isin(task, list(device.tasks)))
-        flat = flatten(np.full(spans.size, row), steps.begin[spans], steps.end[spans], values[steps.step[spans]])
-        parts.append((flat.row, flat.begin, flat.end, flat.state))
+        parts.append(flatten(np.full(spans.size, row), steps.begin[spans], steps.end[spans], values[steps.step[spans]]))
     return parts

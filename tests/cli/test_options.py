@@ -15,7 +15,7 @@ from nsys2prv_ng.bundled.job_script import ScriptOptions
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import collect_options, find_flag, spell
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.options import (
+from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
     CutOptions,

@@ -14,7 +14,7 @@ import typer.main
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import collect_options
 from nsys2prv_ng.cli.paste import join_command, quote, quote_path, quote_reports, spell_options
-from nsys2prv_ng.options import TranslateOptions
+from nsys2prv_ng.options.calls import TranslateOptions
 from nsys2prv_ng.text.option import list_options
 
 BASH = shutil.which("bash")

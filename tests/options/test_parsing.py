@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import JobOptions, TraceOptions
+from nsys2prv_ng.options.calls import JobOptions, TraceOptions
 from nsys2prv_ng.options.kinds import parse_time, parse_window
 from nsys2prv_ng.text.option import Integer, list_options
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import CheckOptions, CompareOptions, TranslateOptions
+from nsys2prv_ng.options.calls import CheckOptions, CompareOptions, TranslateOptions
 
 PATH = Path("a.cfg")
 

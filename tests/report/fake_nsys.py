@@ -174,7 +174,7 @@ def hide_nsys(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     (folder / "empty").mkdir()
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setenv("PATH", str(folder / "empty"))
-    monkeypatch.setattr(nsys_of, "INSTALL_PATTERNS", (f"{folder}/opt/*/bin/nsys",))
+    monkeypatch.setattr(nsys_of, "INSTALL_FOLDERS", (f"{folder}/opt/*",))
 
 
 def age(path: Path, seconds: float) -> None:

@@ -181,13 +181,13 @@ def page_reader(path: Path, small: int = pages.SMALL) -> Iterator[tuple[PageRead
 def by_pages(path: Path, columns: list[str], table: str = "t", *, small: int = 0) -> Rows | None:
     """Return what PageReader reads, by default from tables of any size."""
     with page_reader(path, small) as (reader, connection):
-        return reader.read(connection, table, columns, NULL)
+        return reader.read(connection, table, columns)
 
 
 def by_pages_in_blocks(path: Path, columns: list[str], table: str = "t") -> Rows | None:
     """Return the same, read a page at a time."""
     with page_reader(path, 0) as (reader, connection), mock.patch.object(pages, "_BLOCK_BYTES", 1):
-        blocks = reader.read_by_block(connection, table, columns, NULL, np.array)
+        blocks = reader.read_by_block(connection, table, columns, np.array)
         return None if blocks is None else np.concatenate(blocks, axis=1)
 
 

@@ -162,10 +162,10 @@ def test_a_hanging_nsys_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_real_install_patterns_are_absolute() -> None:
     # the fixture replaces the patterns, so read them from the source
-    source = Path(nsys_of.__file__).read_text().split("INSTALL_PATTERNS = (")[1].split(")")[0]
+    source = Path(nsys_of.__file__).read_text().split("INSTALL_FOLDERS = (")[1].split(")")[0]
     patterns = [line.strip().strip('",') for line in source.strip().splitlines()]
-    assert len(patterns) >= 8
-    assert all(pattern.startswith("/") and pattern.endswith("/nsys") for pattern in patterns)
+    assert len(patterns) >= 7
+    assert all(pattern.startswith("/") for pattern in patterns)
 
 
 # ------------------------------------------------------------------------------------------------------- exporting

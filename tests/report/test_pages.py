@@ -209,7 +209,7 @@ def tables_read(report: Path) -> int:
         for table in sorted(by_row.tables):
             reals = {name for (name,) in connection.execute(REALS, (table,))}
             columns = sorted(by_row.list_columns(table) - reals)
-            by_page = reader.read(connection, table, columns, NULL)
+            by_page = reader.read(connection, table, columns)
             if by_page is not None:
                 np.testing.assert_array_equal(by_page, by_row.read_integers(table, columns), table)
                 read += 1
@@ -309,23 +309,23 @@ def test_another_writer(tmp_path, suffix):
     path = large_export(tmp_path / "a.sqlite")
     with page_reader(path) as (reader, connection):
         path.with_name(path.name + suffix).write_bytes(b"")
-        assert reader.read(connection, "EVENTS", ["start"], NULL) is not None
+        assert reader.read(connection, "EVENTS", ["start"]) is not None
         path.with_name(path.name + suffix).write_bytes(b"x")
-        assert reader.read(connection, "EVENTS", ["start"], NULL) is None
+        assert reader.read(connection, "EVENTS", ["start"]) is None
 
 
 def test_a_file_that_changes(tmp_path):
     path = large_export(tmp_path / "a.sqlite")
     with page_reader(path) as (reader, connection):
         os.utime(path, ns=(1, 1))
-        assert reader.read(connection, "EVENTS", ["start"], NULL) is None
+        assert reader.read(connection, "EVENTS", ["start"]) is None
         content = path.read_bytes()
         path.unlink()
-        assert reader.read(connection, "EVENTS", ["start"], NULL) is None
+        assert reader.read(connection, "EVENTS", ["start"]) is None
         of_no_file = PageReader(path)
         path.write_bytes(content)
-        assert of_no_file.read(connection, "EVENTS", ["start"], NULL) is None
-        assert PageReader(path).read(connection, "EVENTS", ["start"], NULL) is not None
+        assert of_no_file.read(connection, "EVENTS", ["start"]) is None
+        assert PageReader(path).read(connection, "EVENTS", ["start"]) is not None
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_process
 from nsys2prv_ng.report.nvtx_payload import Fields
-from nsys2prv_ng.report.payload_tables import LINKS, PayloadEvents, read_payload_tables
+from nsys2prv_ng.report.payload_tables import LINKS, read_payload_tables
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class ReportReader:
             return np.full(rows.size, -1, np.int64), []
         columns = self.read(Table("NVTX_EVENTS", (), dict.fromkeys(("eventId", "globalTid", "domainId"), NULL)))
         event, tid, domain = (columns[name][rows] for name in ("eventId", "globalTid", "domainId"))
-        return read_payload_tables(self._database, PayloadEvents(event, get_process(tid), domain), names)
+        return read_payload_tables(self._database, event, get_process(tid), domain, names)
 
     def has(self, table: str) -> bool:
         """Return whether the report has the table and a chosen source reads it."""

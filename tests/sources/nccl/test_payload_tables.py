@@ -11,7 +11,7 @@ import pytest
 from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.report.database import NULL, Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
-from nsys2prv_ng.report.payload_tables import PayloadEvents, read_payload_tables
+from nsys2prv_ng.report.payload_tables import read_payload_tables
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
@@ -110,10 +110,9 @@ def test_rank_and_inspection(tmp_path: Path) -> None:
 def test_events_without_an_id_of_their_own(tmp_path: Path, ids: list[int]) -> None:
     """They have no payload: nothing shows which is theirs."""
     database = Database(write_tables(tmp_path))
-    events = PayloadEvents(np.array(ids), np.array([1 << 24 | 77] * 2), np.array([1, 1]))
-    index, _ = read_payload_tables(database, events, (reports.SIZE,))
-    own = PayloadEvents(np.array([1006, 1009]), *events[1:])
-    known, payloads = read_payload_tables(database, own, (reports.SIZE,))
+    process, domain = np.array([1 << 24 | 77] * 2), np.array([1, 1])
+    index, _ = read_payload_tables(database, np.array(ids), process, domain, (reports.SIZE,))
+    known, payloads = read_payload_tables(database, np.array([1006, 1009]), process, domain, (reports.SIZE,))
     database.close()
     assert index.tolist() == [-1, -1]
     # The second event, which makes a communicator, and the third, an all-reduce of 4096 bytes.
