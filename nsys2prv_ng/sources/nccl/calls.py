@@ -95,22 +95,14 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     result.read += int(counted.sum())
 
     tid, begin, end = (columns[column][rows] for column in ("globalTid", "start", "end"))
-    no_thread = tid == NULL
-    reasons = {NO_THREAD: no_thread}
     known_end = np.where(end == NULL, np.maximum(begin, 1), end)
     end = np.where(end == NULL, NO_END, end)
-    reasons |= {reason: mask & ~no_thread for reason, mask in find_unsound_times(begin, known_end).items()}
-    sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
-    crosses = np.zeros(rows.size, np.bool_)
-    crosses[sound] = mark_crossing(tid[sound], begin[sound], end[sound])
-    reasons[OVERLAPS_CALL] = crosses
-    nests = ~np.logical_or.reduce(list(reasons.values()))
-    reasons[_explain_no_payload(reader)] = nests & ~payload.given
-    reasons[_NOT_UNDERSTOOD] = nests & payload.given & ~payload.understood
-    for reason, mask in reasons.items():
-        result.drop(reason, int((mask & counted).sum()))
+    sound = result.drop_rows({NO_THREAD: tid == NULL, **find_unsound_times(begin, known_end)}, counted)
+    crosses = mark_crossing(tid[sound], begin[sound], end[sound])
+    kept = sound[result.drop_rows({OVERLAPS_CALL: crosses}, counted[sound])]
+    lacking = {_explain_no_payload(reader): ~payload.given[kept], _NOT_UNDERSTOOD: ~payload.understood[kept]}
+    result.drop_rows(lacking, counted[kept])
 
-    kept = np.flatnonzero(nests)
     kept = kept[np.lexsort((-end[kept], begin[kept], tid[kept]))]
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(payload.understood[kept])

@@ -19,8 +19,6 @@ from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, make_table,
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.kernels import (
     NcclKernels,
-    SharedCalls,
-    SharedKernels,
     assign_calls,
     parse_function,
     read_kernels,
@@ -78,24 +76,13 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
     result.drop(_OUTSIDE, int(outside.sum()))
 
     kind = table.groupby(["name", "communicator", "bytes", "operation", "root", "peer"], sort=False).ngroup()
-    function = np.array([parse_function(name) for name in calls.names], np.int64)
-    position, call = assign_calls(
-        SharedCalls(
-            group=table["group"].to_numpy(np.int64),
-            function=function[table["name"].to_numpy(np.int64)] if len(table) else np.zeros(0, np.int64),
-            kind=kind.to_numpy(np.int64),
-            communicator=table["communicator"].to_numpy(np.int64),
-        ),
-        SharedKernels(
-            group=calls.group[kernels.range[within]],
-            function=kernels.function[within],
-            device=kernels.device[within],
-            begin=kernels.begin[within],
-        ),
-    )
-    result.drop("kernel whose calls have no payload", within.size - np.unique(position).size)
-    pairs: pd.DataFrame = pd.DataFrame({"kernel": within[position], "call": call})
-    return pairs
+    function = np.array([parse_function(name) for name in calls.names], np.int64)[table["name"].to_numpy(np.int64)]
+    launched = {"group": calls.group[kernels.range[within]], "function": kernels.function[within]}
+    launched |= {"device": kernels.device[within], "begin": kernels.begin[within]}
+    shared = table[["group", "communicator"]].assign(function=function, kind=kind.to_numpy(np.int64))
+    pairs = assign_calls(shared, pd.DataFrame(launched))
+    result.drop("kernel whose calls have no payload", within.size - pairs["kernel"].nunique())
+    return pairs.assign(kernel=within[pairs["kernel"]])
 
 
 SOURCE = Source(

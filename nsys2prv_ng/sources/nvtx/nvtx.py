@@ -50,9 +50,7 @@ def read(reader: ReportReader) -> Result:
     if not reader.columns(NVTX).rows:
         return Result()
     events = reader.once(read_nvtx_events)
-    result = Result(read=events.read)
-    for reason, count in events.dropped.items():
-        result.drop(reason, count)
+    result = events.account.copy_records()
     for domain in events.domains:
         if domain in events.selected:
             _DomainWriter(reader, result, events, domain).write()

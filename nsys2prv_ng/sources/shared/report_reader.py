@@ -98,7 +98,8 @@ class ReportReader:
         """Return a reader of the same report for one source, whose places and names do not become part of the trace."""
         reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
         for name, table in reader._tables.items():
-            if name in self._tables and _contains(self._tables[name], table):
+            known = self._tables.get(name)
+            if known is not None and _merge_declarations((known, table)) == {name: known}:
                 reader._columns[name] = self.columns(name)
         return reader
 
@@ -132,13 +133,3 @@ def _merge_declarations(tables: Iterable[Table]) -> dict[str, Table]:
         )
         declared[table.name] = Table(table.name, required, optional, text, real, blob)
     return declared
-
-
-def _contains(whole: Table, part: Table) -> bool:
-    """Return whether `whole` declares all columns of `part` with the same defaults."""
-    columns = ((set(getattr(whole, kind)), set(getattr(part, kind))) for kind in ("text", "real", "blob"))
-    return (
-        set(part.required) <= set(whole.required)
-        and all(whole.optional.get(name) == default for name, default in part.optional.items())
-        and all(needed <= declared for declared, needed in columns)
-    )
