@@ -58,8 +58,6 @@ def read_graph_ids(reader: ReportReader, columns: Columns, rows: IntArray) -> li
 def _add_launches(reader: ReportReader, result: Result) -> None:
     """Add an interval for each launch of a graph that was traced as a whole."""
     columns = reader.columns(GRAPH)
-    if not columns.rows:
-        return
     rows, place, begin, end = select_operations(reader, result, GRAPH)
     labels = reader.labels
     graphs, index = np.unique(columns["graphId"][rows], return_inverse=True)
@@ -79,8 +77,6 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
     """Add a point for each row of a table of created graphs or nodes."""
     result.read += columns.rows
     rows = result.drop_rows({NO_THREAD: columns["globalTid"] == NULL, NO_TIME: lacks_time(columns["start"])})
-    if not rows.size:
-        return
     labels = reader.labels
     index, names = reader.names(columns["nameId"][rows])
     pairs = [make_name_pair(labels, types.GRAPH_CREATION, index, names)]

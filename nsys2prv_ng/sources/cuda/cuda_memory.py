@@ -76,8 +76,6 @@ def read(reader: ReportReader) -> Result:
     before = columns["start"][rows] == 0
     result.drop("before the capture: only part of the memory in use", int(before.sum()))
     rows = rows[~before]
-    if not rows.size:
-        return result
     labels = reader.labels
     is_free = columns["memoryOperationType"][rows] == _FREE
     handles = np.where(is_free, labels.handle(types.FREED_BYTES), labels.handle(types.ALLOCATED_BYTES))

@@ -46,8 +46,6 @@ def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
     begin, end, pid, device = (columns[name] for name in GPU_FAULTS.required)
     no_device = (pid == NULL) | (device == NULL)
     rows = result.drop_rows({"no process or device": no_device, **find_unsound_times(begin, end)})
-    if not rows.size:
-        return
     labels = reader.labels
     access, faults, address = (columns[name][rows] for name in ("faultAccessType", "numberOfPageFaults", "address"))
     value = np.where(np.isin(access + 1, list(ACCESSES)), access + 1, 1)
@@ -66,8 +64,6 @@ def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
     rows = result.drop_rows({NO_PROCESS: pid == NULL, NO_TIME: lacks_time(begin)})
-    if not rows.size:
-        return
     process = get_process(pid[rows])
     place = reader.places.threads(get_main_thread(process), application=True)
     # `CpuInstruction` is the id of the function's name. If it is missing, the module may be known.

@@ -45,8 +45,7 @@ def read(reader: ReportReader) -> Result:
         columns = reader.columns(table.name)
         result.read += columns.rows
         rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
-        if rows.size:
-            _add_events(reader, result, columns, rows, i)
+        _add_events(reader, result, columns, rows, i)
     return result
 
 

@@ -70,6 +70,7 @@ class MessageEnds(NamedTuple):
     """The place where it ended, or where it was posted if its end was not recorded."""
     posted_at: IntArray
     """The place of the call that posted it."""
+    process: IntArray
     time: IntArray
     """The start of a send, or the posting of a receive."""
     done: IntArray
@@ -133,6 +134,7 @@ def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, last: IntAr
     return MessageEnds(
         place=np.where(is_done, rows.place[done], rows.place[calls]),
         posted_at=rows.place[calls],
+        process=rows.process[calls],
         time=rows.begin[calls],
         done=np.where(is_done, rows.end[done], NULL),
         completing=np.where(is_done, np.where(immediate, rows.begin[done], rows.begin[calls]), NULL),

@@ -30,11 +30,10 @@ from nsys2prv_ng.sources.mpi.parameters import (
     RANK_NAMES,
     make_collective_pairs,
     make_message_pairs,
-    parse_rank,
 )
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
 from nsys2prv_ng.sources.shared.mappings import map_unambiguous
-from nsys2prv_ng.sources.shared.pairs import register_used
+from nsys2prv_ng.sources.shared.pairs import parse_rank, register_used
 from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -79,7 +78,7 @@ def read(reader: ReportReader) -> Result:
     ranks = reader.metadata.ranks
     result.evidence.collectives.append(collect_evidence(calls, names, communicators, ranks))
     if initialised.size:  # otherwise the first messages may be missing, and the k-th sent is not the k-th received
-        result.evidence.messages.append(collect_messages(messages, reader.places, communicators, ranks))
+        result.evidence.messages.append(collect_messages(messages, communicators, ranks))
     if result.dropped:
         initialised = initialised[:0]
     result.drop(_MERGED, name.size - calls.first.size)
@@ -93,8 +92,7 @@ def read(reader: ReportReader) -> Result:
 
 def _gather(reader: ReportReader) -> tuple[dict[str, IntArray], IntArray, list[str]]:
     """Return the rows of a report's calls from all tables: columns, index of each name, distinct names."""
-    tables = [reader.columns(table.name) for table in TABLES]
-    columns = {name: np.concatenate([table[name] for table in tables]) for name in (*_CALL, *_PARAMETERS)}
+    columns = reader.stack(nvtx_ranges.EVENT_TABLES, (*_CALL, *_PARAMETERS))
     index, names = reader.names(columns["textId"])
     ranges = reader.once(nvtx_ranges.find_mpi_ranges)
     if ranges.rows.size:

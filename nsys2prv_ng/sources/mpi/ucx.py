@@ -61,12 +61,9 @@ def read(reader: ReportReader) -> Result:
 
 def _add_calls(reader: ReportReader, result: Result) -> None:
     """Add an interval for each call."""
-    tables = [reader.columns(table.name) for table in (CALLS, SUBMISSIONS)]
-    columns = {name: np.concatenate([table[name] for table in tables]) for name in (*_COLUMNS, *_MESSAGE)}
-    result.read += sum(table.rows for table in tables)
+    columns = reader.stack((CALLS.name, SUBMISSIONS.name), (*_COLUMNS, *_MESSAGE))
+    result.read += columns["start"].size
     rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
-    if not rows.size:
-        return
     text, begin, end, thread, size, tag, peer = (
         columns[name][rows] for name in ("textId", "start", "end", "globalTid", *_MESSAGE)
     )

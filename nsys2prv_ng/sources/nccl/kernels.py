@@ -23,6 +23,7 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import is_nccl
@@ -55,6 +56,7 @@ class NcclKernels(NamedTuple):
     """-1 for a dropped kernel."""
     begin: IntArray
     end: IntArray
+    process: IntArray
     device: IntArray
     function: IntArray
     """Index into FUNCTIONS, or NO_FUNCTION."""
@@ -83,6 +85,7 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
         place=operations.take(KERNEL, operations.place)[rows],
         begin=columns["start"][rows],
         end=columns["end"][rows],
+        process=get_process(columns["globalPid"][rows]),
         device=columns["deviceId"][rows],
         function=np.array([parse_function(name) for name in names], np.int64)[index[rows]],
         range=within,

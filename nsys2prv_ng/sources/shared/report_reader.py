@@ -59,6 +59,11 @@ class ReportReader:
             self._columns[table] = self.read(declared) if declared else Columns(0, {}, {})
         return self._columns[table]
 
+    def stack(self, tables: Iterable[str], names: Iterable[str]) -> dict[str, IntArray]:
+        """Return columns of several declared tables, one table after the other."""
+        parts = [self.columns(table) for table in tables]
+        return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
     def list_rows(self, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a small table as tuples of these columns, which are integers or texts."""
         columns = self.columns(table)
