@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -138,12 +139,9 @@ def _translate_partners(remote: IntArray, role: IntArray, process: IntArray, mpi
 def _find_calls(rows: MpiRows) -> MpiCalls:
     """Return the first and last row of each call. A Sendrecv has two rows: first the send, then the receive."""
     order = np.lexsort((rows.end, rows.name, rows.begin, rows.thread))
-    same = np.ones(order.size, np.bool_)
-    for column in (rows.thread, rows.begin, rows.name):
-        same[1:] &= column[order][1:] == column[order][:-1]
-    same[:1] = False
-    same &= rows.role[order] & SEVERAL_ROWS != 0
-    starts = np.flatnonzero(~same)
+    is_first = rows.role[order] & SEVERAL_ROWS == 0
+    is_first[find_starts(rows.thread[order], rows.begin[order], rows.name[order])] = True
+    starts = np.flatnonzero(is_first)
     first, last = order[starts], order[np.append(starts, order.size)[1:] - 1]
     in_rows = np.argsort(first)
     return MpiCalls(rows, first[in_rows], last[in_rows])

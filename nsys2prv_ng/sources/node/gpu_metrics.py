@@ -170,9 +170,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     filters: list[MetricFilter] = [part.data for part in parts]
     names = sorted({name for metric_filter in filters for name in metric_filter.names})
     patterns = sorted({pattern for metric_filter in filters for pattern in metric_filter.patterns})
-    unmatched = [
-        pattern for pattern in patterns if not any(match_patterns(name, pattern, ignore_case=True) for name in names)
-    ]
+    unmatched = [pattern for pattern in patterns if not any(_is_chosen(name, [pattern]) for name in names)]
     if unmatched:
         if not names:
             remedy = "these reports have no GPU metrics"

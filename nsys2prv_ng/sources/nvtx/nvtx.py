@@ -155,9 +155,10 @@ class _DomainWriter:
         return pairs
 
     def _make_json_labels(self, json: pa.Array) -> list[Pair]:
+        if json.null_count == len(json):
+            return []
         index, texts = encode_texts(json)
-        event_type = families.make_nvtx_json_payload(self.domain)
-        return [make_name_pair(self.labels, event_type, index, texts, index >= 0)] if texts else []
+        return [make_name_pair(self.labels, families.make_nvtx_json_payload(self.domain), index, texts, index >= 0)]
 
 
 SOURCE = Source(

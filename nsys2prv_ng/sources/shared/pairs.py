@@ -12,6 +12,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 
 def make_number_pair(labels: Labels, event_type: EventType, value: IntArray) -> Pair:
@@ -24,6 +25,11 @@ def make_name_pair(
 ) -> Pair:
     """Make the pair that shows a name at each event, given the index of each into distinct names."""
     return Pair(labels.handle(event_type), labels.name_ids(event_type.names, names)[index], present)
+
+
+def make_id_pair(reader: ReportReader, event_type: EventType, ids: IntArray, present: BoolArray | None = None) -> Pair:
+    """Make the pair that shows a name of the report at each event, given its id."""
+    return make_name_pair(reader.labels, event_type, *reader.names(ids), present)
 
 
 def make_partial_pair(labels: Labels, event_type: EventType, value: IntArray, present: BoolArray) -> Pair:

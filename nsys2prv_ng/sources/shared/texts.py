@@ -16,9 +16,9 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 def read_texts(reader: ReportReader, columns: Columns, rows: IntArray, inline: str, by_id: str) -> pa.Array:
     """Return the text of each of n rows: in the column `inline`, else the text with the id in `by_id`, else null."""
     text = columns.texts[inline].combine_chunks().take(pa.array(rows, pa.int64()))
-    ids, position = np.unique(columns[by_id][rows], return_inverse=True)
-    if (ids == NULL).all():
+    if (columns[by_id][rows] == NULL).all():
         return text
+    ids, position = np.unique(columns[by_id][rows], return_inverse=True)
     names = [None if i == NULL else name for i, name in zip(ids, reader.strings(ids), strict=True)]
     return pc.coalesce(text, pa.array(names, pa.string()).take(pa.array(position)))
 
