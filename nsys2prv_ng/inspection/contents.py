@@ -225,7 +225,7 @@ def _find_untranslated_generic(database: Database, metadata: Metadata, strings: 
     gpu_rows = 0 if reader.has(gpu_metrics.METRICS) else gpu_metrics.read_json_samples(reader)
     found = (
         (gpu_rows, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"),
-        (plugin_metrics.count_json_rows(reader), f"metrics of plugins {gpu_metrics.ONLY_JSON}"),
+        (plugin_metrics.count_plugin_rows(reader, as_json=True), f"metrics of plugins {gpu_metrics.ONLY_JSON}"),
         (plugin_metrics.count_tracer_rows(reader), plugin_metrics.NO_METRIC),
     )
     return [UntranslatedRows(table, count, why) for count, why in found if count]

@@ -18,41 +18,37 @@ from nsys2prv_ng.operations.parts import Messages, RankMessages
 from nsys2prv_ng.report.database import NULL
 
 
-def fill_in_order(
-    member_of_rank: dict[int, int], members: set[int], size: int | None, largest: int, *, complete: bool
-) -> dict[int, int]:
-    """Return the member of each rank; unknown ranks go to the remaining members, in their order.
-
-    Ranks stay unknown if a member is missing. If `size`, the number of ranks, is unknown, no member is missing if the
-    whole job is present (`complete`) and no call names a rank (`largest`) beyond the members.
-    """
-    left = sorted(members - set(member_of_rank.values()))
-    if size is None:
-        size = len(left) + len(member_of_rank)
-        if not complete or largest >= size:
-            return member_of_rank
-    unknown = [rank for rank in range(size) if rank not in member_of_rank]
-    if len(unknown) != len(left):
-        return member_of_rank
-    return member_of_rank | dict(zip(unknown, left, strict=True))
-
-
-def find_rank(member_of_rank: dict[int, int], member: int | None) -> int:
-    """Return the rank of a member; -1 if it has no known rank, or more than one."""
-    ranks = [rank for rank, owner in member_of_rank.items() if owner == member]
-    return ranks[0] if len(ranks) == 1 else -1
-
-
 @dataclass
-class _Communicator:
-    """A communicator: its members by their ranks in the job, and the member of each known rank."""
+class CommunicatorRanks:
+    """A communicator: its members (ranks in the job, or tasks), and the member of each known rank."""
 
     size: int = 0
+    """Number of ranks; 0 if no call records it."""
     members: set[int] = field(default_factory=set)
     member_of_rank: dict[int, int] = field(default_factory=dict)
     largest: int = -1
+    """Largest rank that a call names, as its root or peer."""
     has_unknown: bool = False
-    """Whether a process with an unknown rank in the job uses it."""
+    """Whether a process that uses it may be any member."""
+
+    def fill_in_order(self, *, complete: bool) -> None:
+        """Give the unknown ranks to the remaining members, in their order.
+
+        Ranks stay unknown if a member is missing. If the number of ranks is unknown, no member is missing if the whole
+        job is present (`complete`) and no call names a rank beyond the members.
+        """
+        left = sorted(self.members - set(self.member_of_rank.values()))
+        size = self.size or len(left) + len(self.member_of_rank)
+        if self.has_unknown or (not self.size and (not complete or self.largest >= size)):
+            return
+        unknown = [rank for rank in range(size) if rank not in self.member_of_rank]
+        if len(unknown) == len(left):
+            self.member_of_rank |= dict(zip(unknown, left, strict=True))
+
+    def find_rank(self, member: int | None) -> int:
+        """Return the rank of a member; -1 if it has no known rank, or more than one."""
+        ranks = [rank for rank, owner in self.member_of_rank.items() if owner == member]
+        return ranks[0] if len(ranks) == 1 else -1
 
 
 def resolve_ranks(reports: Sequence[Sequence[RankMessages]]) -> list[list[Messages]]:
@@ -60,24 +56,17 @@ def resolve_ranks(reports: Sequence[Sequence[RankMessages]]) -> list[list[Messag
     tables = [table for report in reports for table in report]
     ranks = {rank for table in tables for rank in table.job_ranks.values()}
     complete = len(ranks) >= max((table.job_size for table in tables), default=0)
-    communicators: dict[str, _Communicator] = {}
+    communicators: dict[str, CommunicatorRanks] = {}
     for table in tables:
         _gather(table, communicators)
     for communicator in communicators.values():
-        if not communicator.has_unknown:
-            communicator.member_of_rank = fill_in_order(
-                communicator.member_of_rank,
-                communicator.members,
-                communicator.size or None,
-                communicator.largest,
-                complete=complete,
-            )
+        communicator.fill_in_order(complete=complete)
     return [[_resolve(table, communicators) for table in report] for report in reports]
 
 
-def _gather(table: RankMessages, communicators: dict[str, _Communicator]) -> None:
+def _gather(table: RankMessages, communicators: dict[str, CommunicatorRanks]) -> None:
     for name, size in zip(table.communicators, table.sizes, strict=True):
-        communicator = communicators.setdefault(name, _Communicator())
+        communicator = communicators.setdefault(name, CommunicatorRanks())
         communicator.size = max(communicator.size, size)
     for number, process, rank in table.uses:
         communicator = communicators[table.communicators[number]]
@@ -94,11 +83,10 @@ def _gather(table: RankMessages, communicators: dict[str, _Communicator]) -> Non
         communicator.largest = max(communicator.largest, int(peer))
 
 
-def _resolve(table: RankMessages, communicators: dict[str, _Communicator]) -> Messages:
+def _resolve(table: RankMessages, communicators: dict[str, CommunicatorRanks]) -> Messages:
     """Return the messages of a table by channel."""
     codes, pairs = find_distinct_rows(table.communicator, table.process)
-    known = [communicators[name].member_of_rank for name in table.communicators]
-    ranks = [find_rank(known[c], table.job_ranks.get(p)) for c, p in pairs]
+    ranks = [communicators[table.communicators[c]].find_rank(table.job_ranks.get(p)) for c, p in pairs]
     rank = np.array([*ranks, -1], np.int64)[codes]
     kept = np.flatnonzero((rank >= 0) & (table.peer != rank))
     rank, peer, is_send = rank[kept], table.peer[kept], table.is_send[kept]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.operations.lag import FURTHEST_UTC_NS, LEAST_OVERLAP, STEEPEST, Lag, Sequence, find_lag
 from nsys2prv_ng.operations.parts import ANY_SIZE
 
@@ -139,10 +139,8 @@ def _choose_change(one: Sequence, other: Sequence, before: Lag, after: Lag) -> t
     change = int(np.argmin(until + since[start]) if before.lag != after.lag else np.argmax(one_cost))
     limit, since_limit = low + change, low + int(start[change])
     return (
-        before._replace(last=limit - _count_unsteady(_mark_steady(one, other, low, limit, before.lag, middle)[::-1])),
-        after._replace(
-            first=since_limit + _count_unsteady(_mark_steady(one, other, since_limit, high, after.lag, middle))
-        ),
+        before._replace(last=limit - _count_unsteady(one, other, low, limit, before.lag, middle, backward=True)),
+        after._replace(first=since_limit + _count_unsteady(one, other, since_limit, high, after.lag, middle)),
     )
 
 
@@ -151,26 +149,27 @@ def _trim(one: Sequence, other: Sequence, stretch: Lag, *, start: bool, end: boo
     first, last, lag = stretch.first, stretch.last, stretch.lag
     if start:
         middle = float(np.median(_compare_ends(one, other, first + _PIECE, first + 2 * _PIECE, lag)))
-        first += _count_unsteady(_mark_steady(one, other, first, first + _PIECE, lag, middle))
+        first += _count_unsteady(one, other, first, first + _PIECE, lag, middle)
     if end:
         middle = float(np.median(_compare_ends(one, other, last - 2 * _PIECE, last - _PIECE, lag)))
-        last -= _count_unsteady(_mark_steady(one, other, last - _PIECE, last, lag, middle)[::-1])
+        last -= _count_unsteady(one, other, last - _PIECE, last, lag, middle, backward=True)
     return Lag(lag, first, last)
 
 
-def _mark_steady(one: Sequence, other: Sequence, low: int, high: int, lag: int, middle: float) -> BoolArray:
-    """Mark operations whose ends differ by about `middle` (ns), or clearly less than from the ends of neighbours."""
+def _count_unsteady(
+    one: Sequence, other: Sequence, low: int, high: int, lag: int, middle: float, *, backward: bool = False
+) -> int:
+    """Return the number of operations before the first steady one, or `backward`, after the last.
+
+    An operation is steady if the ends differ by about `middle` (ns), or clearly less than from the ends of neighbours.
+    """
     deviation = np.abs(_compare_ends(one, other, low, high, lag) - middle)
     k = np.arange(low, high)
     ends = np.concatenate([[-_FAR], other.end, [_FAR]]).astype(np.float64)
     beside = [ends[np.clip(k - lag + 1 + step, 0, ends.size - 1)] for step in (-1, 1)]
     nearest = np.minimum(*(np.abs(one.end[k] - end - middle) for end in beside))
-    return np.asarray((deviation <= _STEADY_NS) | (2 * deviation < nearest), np.bool_)
+    steady = (deviation <= _STEADY_NS) | (2 * deviation < nearest)
+    return int(np.argmax(steady[::-1] if backward else steady)) if steady.any() else steady.size
 
 
 _FAR = 1 << 62
-
-
-def _count_unsteady(steady: BoolArray) -> int:
-    """Return the number of operations before the first steady one."""
-    return int(np.argmax(steady)) if steady.any() else steady.size

@@ -13,7 +13,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, select_operations
-from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
+from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -58,8 +58,6 @@ def read_graph_ids(reader: ReportReader, columns: Columns, rows: IntArray) -> li
 def _add_launches(reader: ReportReader, result: Result) -> None:
     """Add an interval for each launch of a graph that was traced as a whole."""
     columns = reader.columns(GRAPH)
-    if not columns.rows:
-        return
     rows, place, begin, end = select_operations(reader, result, GRAPH)
     labels = reader.labels
     graphs, index = np.unique(columns["graphId"][rows], return_inverse=True)
@@ -79,11 +77,8 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
     """Add a point for each row of a table of created graphs or nodes."""
     result.read += columns.rows
     rows = result.drop_rows({NO_THREAD: columns["globalTid"] == NULL, NO_TIME: lacks_time(columns["start"])})
-    if not rows.size:
-        return
     labels = reader.labels
-    index, names = reader.names(columns["nameId"][rows])
-    pairs = [make_name_pair(labels, types.GRAPH_CREATION, index, names)]
+    pairs = [make_id_pair(reader, types.GRAPH_CREATION, columns["nameId"][rows])]
     for name, event_type in (
         ("graphId", types.GRAPH_ID),
         ("graphExecId", types.GRAPH_EXEC_ID),
@@ -91,9 +86,8 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
         ("originalGraphId", types.GRAPH_ORIGINAL_ID),
         ("originalGraphNodeId", types.GRAPH_ORIGINAL_ID),
     ):
-        value = columns.numbers.get(name)
-        if value is not None and (value[rows] != NULL).any():
-            pairs.append(make_number_pair(labels, event_type, value[rows]))
+        if name in columns.numbers:
+            pairs.append(make_number_pair(labels, event_type, columns[name][rows]))
     place = reader.places.threads(columns["globalTid"][rows], application=True)
     result.records.append(make_events(place, columns["start"][rows], pairs))
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
@@ -76,8 +77,6 @@ def read(reader: ReportReader) -> Result:
     before = columns["start"][rows] == 0
     result.drop("before the capture: only part of the memory in use", int(before.sum()))
     rows = rows[~before]
-    if not rows.size:
-        return result
     labels = reader.labels
     is_free = columns["memoryOperationType"][rows] == _FREE
     handles = np.where(is_free, labels.handle(types.FREED_BYTES), labels.handle(types.ALLOCATED_BYTES))
@@ -181,14 +180,12 @@ def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArr
     """
     order = np.lexsort((time, kind, row))
     row, kind, time, change = row[order], kind[order], time[order], change[order]
-    first = np.concatenate([[True], (row[1:] != row[:-1]) | (kind[1:] != kind[:-1])])
+    first = find_starts(row, kind)
     total = np.cumsum(change)
-    before = (total - change)[first]
-    level = total - np.repeat(before, np.diff(np.flatnonzero(np.append(first, True))))
-    is_last = np.concatenate([first[1:] | (time[1:] != time[:-1]), [True]])
+    level = total - np.repeat((total - change)[first], np.diff(first, append=row.size))
+    last = np.append(find_starts(row, kind, time), row.size)[1:] - 1
     numbers = np.array([event_type.number for event_type in types.MEMORY_LEVELS], np.int64)
-    pairs = [Pair(numbers[kind[is_last]], level[is_last])]
-    return make_events(row[is_last], time[is_last], pairs), int((~is_last).sum())
+    return make_events(row[last], time[last], [Pair(numbers[kind[last]], level[last])]), row.size - last.size
 
 
 SOURCE = Source(

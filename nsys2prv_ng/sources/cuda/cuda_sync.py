@@ -66,8 +66,6 @@ def _add_synchronizations(reader: ReportReader, result: Result) -> None:
     rows, thread, _ = _find_calls(reader, result, columns)
     begin, end = columns["start"][rows], columns["end"][rows]
     sound = select_sound_calls(result, begin, end, thread)
-    if not sound.size:
-        return
     rows, thread, begin, end = rows[sound], thread[sound], begin[sound], end[sound]
     stream = columns["streamId"][rows]
     kind = find_sync_kinds(columns["syncType"][rows], columns["eventId"][rows], stream)
@@ -87,8 +85,6 @@ def _add_events(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(EVENT)
     result.read += columns.rows
     rows, thread, time = _find_calls(reader, result, columns)
-    if not rows.size:
-        return
     pairs = [
         Pair(reader.labels.handle(types.CUDA_EVENT_RECORD), 1),
         *_make_id_pairs(reader, columns, rows, True),

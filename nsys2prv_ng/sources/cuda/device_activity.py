@@ -62,7 +62,8 @@ class Operations(NamedTuple):
 
 def read(reader: ReportReader) -> Result:
     """Leave the operations of the report for `join`, and return no records."""
-    parts = [_collect_operations(reader, table) for table in reader.once(locate) if _SOURCES[table] in reader.chosen]
+    tables = [table for table in reader.once(locate).columns if _SOURCES[table] in reader.chosen]
+    parts = [_collect_operations(reader, table) for table in tables]
     result = Result()
     operations = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
     if operations is not None and operations.place.size:
@@ -75,15 +76,15 @@ def read(reader: ReportReader) -> Result:
 
 def _collect_operations(reader: ReportReader, table: str) -> Operations:
     """Return the operations of a table. A kernel or graph is also in flight from its launch to its end."""
-    columns = reader.columns(table)
-    rows = np.flatnonzero(reader.once(locate)[table].place >= 0)
+    columns, operations = reader.columns(table), reader.once(locate)
+    rows = np.flatnonzero(operations.take(table, operations.place) >= 0)
     begin, end = columns["start"][rows], columns["end"][rows]
     place = reader.place_gpus(get_process(columns["globalPid"][rows]), columns["deviceId"][rows])
     kind = _classify(reader, table, rows)
     if table not in (KERNEL, GRAPH):
         return Operations(place, begin, end, kind)
     call_begin = reader.once(calls.read_recorded_calls).begin
-    call = reader.once(calls.find_launches)[table][rows]
+    call = operations.take(table, reader.once(calls.find_launches))[rows]
     launched = begin.copy()
     launched[call >= 0] = np.minimum(call_begin[call[call >= 0]], begin[call >= 0])
     flights = Operations(place, launched, end, np.full(rows.size, IN_FLIGHT, np.int64))
@@ -118,10 +119,10 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
     """Return the activity of the GPUs that reports share. `hides_nccl`: whether whole graphs may contain NCCL."""
     captured = [_place_on_rows(part) for part in parts]
     devices = [
-        pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
-        for report, stretch_of_row in zip(captured, _number_stretches(captured), strict=True)
+        pd.Series(report.place).map(stretch_of_row).to_numpy(np.int64) + report.place * len(captured)
+        for report, stretch_of_row in zip(captured, _number_stretches(parts, captured), strict=True)
     ]
-    begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
+    _, begin, end, kind = (np.concatenate(column) for column in zip(*captured, strict=True))
     if not hides_nccl:
         kind = np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
     changes = sweep_devices(np.concatenate(devices), begin, end, kind)
@@ -136,29 +137,24 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
     return result
 
 
-class _CapturedOperations(NamedTuple):
-    """n operations and flights of a report on the common clock, and the limits (start and end, ns) of the report."""
-
-    row: IntArray
-    begin: IntArray
-    end: IntArray
-    kind: IntArray
-    limits: tuple[int, int]
-
-
-def _place_on_rows(part: JoinInput) -> _CapturedOperations:
-    """Return the operations of a report on the rows of the trace and on the common clock."""
+def _place_on_rows(part: JoinInput) -> Operations:
+    """Return the operations of a report, with rows of the trace as places, on the common clock."""
     operations = Operations(*part.load_columns())
     begin, end = part.clock(operations.begin), part.clock(operations.end)
+    return Operations(part.rows[operations.place], begin, end, operations.kind)
+
+
+def _find_limits(part: JoinInput, operations: Operations) -> tuple[int, int]:
+    """Return the start and end (ns, common clock) of a report, given its operations on the common clock."""
     ran = operations.kind != IN_FLIGHT
     capture, length = part.metadata.begin, part.metadata.duration
-    limits = [int(begin[ran].min()), int(end[ran].max())]
+    limits = [int(operations.begin[ran].min()), int(operations.end[ran].max())]
     if 0 < length < LONGEST_TRACE_NS:
         limits += [part.clock.at(capture), part.clock.at(capture + length)]
-    return _CapturedOperations(part.rows[operations.place], begin, end, operations.kind, (min(limits), max(limits)))
+    return min(limits), max(limits)
 
 
-def _number_stretches(captured: Sequence[_CapturedOperations]) -> list[dict[int, int]]:
+def _number_stretches(parts: Sequence[JoinInput], captured: Sequence[Operations]) -> list[dict[int, int]]:
     """Return, for each report, the number of its stretch of captured time on each row.
 
     Reports of processes that share a GPU are in one stretch if they overlap in time. The capture ranges of one run are
@@ -166,9 +162,10 @@ def _number_stretches(captured: Sequence[_CapturedOperations]) -> list[dict[int,
     """
     stretches: list[dict[int, int]] = [{} for _ in captured]
     last_of_row: dict[int, tuple[int, int]] = {}  # number of the last stretch, and its end
-    for i in sorted(range(len(captured)), key=lambda i: captured[i].limits):
-        first, last = captured[i].limits
-        for row in np.unique(captured[i].row).tolist():
+    limits = list(map(_find_limits, parts, captured))
+    for i in sorted(range(len(captured)), key=lambda i: limits[i]):
+        first, last = limits[i]
+        for row in np.unique(captured[i].place).tolist():
             number, end = last_of_row.get(row, (0, last))
             number += first > end
             last_of_row[row] = number, max(end, last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes
-from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.database import NULL, Columns
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.shared.reasons import find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -25,11 +26,29 @@ COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 """Columns that every table of device operations has."""
 
 
-class DeviceOperations(NamedTuple):
-    """Rows of a table of device operations: place of each (-1 if dropped), and number of dropped rows by reason."""
+@dataclass(frozen=True)
+class DeviceOperations:
+    """The n operations of a report: the rows of all its tables, one table after the other."""
 
+    columns: dict[str, Columns]
+    """Columns of the tables that the report has, by name."""
+    accounts: dict[str, Result]
+    """Number of rows of each table, and of dropped ones."""
     place: IntArray
-    dropped: dict[str, int]
+    """Place of each operation; -1 if it is dropped."""
+
+    def stack(self, name: str) -> IntArray:
+        """Return a column of all operations; 0 for the operations of tables without it."""
+        return _stack(self.columns, name)
+
+    def take(self, table: str, column: IntArray) -> IntArray:
+        """Return the part of a column of all operations that belongs to a table."""
+        low = 0
+        for name, columns in self.columns.items():
+            if name == table:
+                return column[low : low + columns.rows]
+            low += columns.rows
+        return column[:0]
 
 
 class SoundOperations(NamedTuple):
@@ -43,41 +62,40 @@ class SoundOperations(NamedTuple):
 
 def select_operations(reader: ReportReader, result: Result, table: str) -> SoundOperations:
     """Count the rows of a table, and return the rows that can be shown."""
-    columns, located = reader.columns(table), reader.once(locate)[table]
-    result.read += columns.rows
-    for reason, count in located.dropped.items():
-        result.drop(reason, count)
-    rows = np.flatnonzero(located.place >= 0)
-    return SoundOperations(rows, located.place[rows], columns["start"][rows], columns["end"][rows])
+    columns, operations = reader.columns(table), reader.once(locate)
+    result.add(operations.accounts.get(table, Result()))
+    place = operations.take(table, operations.place)
+    rows = np.flatnonzero(place >= 0)
+    return SoundOperations(rows, place[rows], columns["start"][rows], columns["end"][rows])
 
 
-def locate(reader: ReportReader) -> dict[str, DeviceOperations]:
-    """Return the places of the operations by table. Call it through `reader.once`.
+def locate(reader: ReportReader) -> DeviceOperations:
+    """Find the places of all operations. Call it through `reader.once`.
 
     All tables share the lanes of a stream, so that operations on a row never overlap.
     """
-    tables = [table for table in TABLES if reader.has(table)]
-    columns = [reader.columns(table) for table in tables]
-    start, end, pid, device, context, stream = (
-        np.concatenate([part[name] for part in columns]) if columns else np.zeros(0, np.int64) for name in COLUMNS
-    )
+    tables = {table: reader.columns(table) for table in TABLES if reader.has(table)}
+    start, end, pid, device, context, stream = (_stack(tables, name) for name in COLUMNS)
     no_stream = (pid == NULL) | (device == NULL) | (context == NULL) | (stream == NULL)
-    reasons = {"no process, device, context or stream": no_stream}
-    reasons |= {reason: mask & ~no_stream for reason, mask in find_unsound_times(start, end).items()}
-    sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
-
-    process = get_process(pid[sound])
-    key = (process, device[sound], context[sound], stream[sound])
-    group, _ = encode_rows(*key)
-    lane = assign_lanes(group, start[sound], end[sound])
-    place = np.full(start.size, -1, np.int64)
-    place[sound] = reader.places.streams(*key, lane)
-
-    located = {}
+    reasons = {"no process, device, context or stream": no_stream, **find_unsound_times(start, end)}
+    accounts = {}
+    is_sound = np.zeros(start.size, np.bool_)
     low = 0
-    for table, table_columns in zip(tables, columns, strict=True):
-        part = slice(low, low + table_columns.rows)
-        dropped = {reason: int(mask[part].sum()) for reason, mask in reasons.items() if mask[part].any()}
-        located[table] = DeviceOperations(place[part], dropped)
-        low += table_columns.rows
-    return located
+    for table, columns in tables.items():
+        part = slice(low, low + columns.rows)
+        account = accounts[table] = Result(read=columns.rows)
+        is_sound[part][account.drop_rows({reason: mask[part] for reason, mask in reasons.items()})] = True
+        low += columns.rows
+
+    process = get_process(pid[is_sound])
+    key = (process, device[is_sound], context[is_sound], stream[is_sound])
+    group, _ = encode_rows(*key)
+    lane = assign_lanes(group, start[is_sound], end[is_sound])
+    place = np.full(start.size, -1, np.int64)
+    place[is_sound] = reader.places.streams(*key, lane)
+    return DeviceOperations(tables, accounts, place)
+
+
+def _stack(tables: dict[str, Columns], name: str) -> IntArray:
+    parts = [columns.numbers.get(name, np.zeros(columns.rows, np.int64)) for columns in tables.values()]
+    return np.concatenate([np.zeros(0, np.int64), *parts])

@@ -47,8 +47,6 @@ def read(reader: ReportReader) -> Result:
     crosses = mark_crossing(gpu[shown], begin, end)
     result.drop("partly overlaps another turn on its GPU", int(crosses.sum()))
     shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]
-    if not shown.size:
-        return result
 
     codes, contexts = find_distinct_rows(get_process(pid[shown]), context[shown])
     names = [_name_context(reader, *key) for key in contexts]

@@ -43,8 +43,6 @@ def read(reader: ReportReader) -> Result:
     """Return an interval for each kernel, with its attributes at its start only."""
     columns = reader.columns(KERNEL)
     result = Result()
-    if not columns.rows:
-        return result
     rows, place, begin, end = select_operations(reader, result, KERNEL)
     labels = reader.labels
     short_index, short = reader.names(columns["shortName"][rows])
@@ -64,7 +62,7 @@ def read(reader: ReportReader) -> Result:
         *read_graph_ids(reader, columns, rows),
     ]
     if source_names.DEVICE_ACTIVITY in reader.chosen:
-        opening.append(make_number_pair(labels, types.QUEUE_DELAY, compute_queue_delays(reader, KERNEL, rows)))
+        opening.append(make_number_pair(labels, types.QUEUE_DELAY, compute_queue_delays(reader, rows)))
     result.records.append(make_intervals(place, begin, end, opening, [handles, class_handle]))
     state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)
     result.add_states(place, begin, end, state)

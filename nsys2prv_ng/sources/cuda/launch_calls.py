@@ -14,7 +14,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.cuda_api import RUNTIME
-from nsys2prv_ng.sources.cuda.device_operations import TABLES
+from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
 from nsys2prv_ng.sources.shared.reasons import find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
@@ -37,28 +37,21 @@ class LaunchCalls(NamedTuple):
         return keys.find_rows([self.process, self.correlation], [process, correlation])
 
 
-def find_launches(reader: ReportReader) -> dict[str, IntArray]:
-    """Return, by table of device operations, the index of the call that launched each row, or -1.
-
-    Call it through `reader.once`.
-    """
-    tables = [table for table in TABLES if reader.has(table)]
-    columns = [reader.columns(table) for table in tables]
-    process, correlation = (
-        np.concatenate([part[name] for part in columns] or [np.zeros(0, np.int64)])
-        for name in ("globalPid", "correlationId")
-    )
-    call = reader.once(read_recorded_calls).find(get_process(process), correlation)
-    return dict(zip(tables, np.split(call, np.cumsum([part.rows for part in columns])[:-1]), strict=False))
+def find_launches(reader: ReportReader) -> IntArray:
+    """Return the index of the call that launched each device operation, or -1. Call it through `reader.once`."""
+    operations = reader.once(locate)
+    process, correlation = operations.stack("globalPid"), operations.stack("correlationId")
+    return reader.once(read_recorded_calls).find(get_process(process), correlation)
 
 
-def compute_queue_delays(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
-    """Return the time (ns) from the end of the call that launched each kernel to the kernel's start.
+def compute_queue_delays(reader: ReportReader, rows: IntArray) -> IntArray:
+    """Return the time (ns) from the end of the call that launched each kernel (a row) to the kernel's start.
 
     This is the definition of NVIDIA's cuda_kern_exec_trace. The time is NULL for a kernel that started before its call
     ended, because it did not wait, and for a kernel without a recorded call.
     """
-    call, begin = reader.once(find_launches)[table][rows], reader.columns(table)["start"][rows]
+    call = reader.once(locate).take(KERNEL, reader.once(find_launches))[rows]
+    begin = reader.columns(KERNEL)["start"][rows]
     launched = np.append(reader.once(read_recorded_calls).end, NULL)[call]  # -1 is the last
     return np.where((launched != NULL) & (launched <= begin), begin - launched, NULL)
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import mark_duplicates
-from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
@@ -29,14 +28,12 @@ _TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COP
 
 def read(reader: ReportReader) -> Result:
     """Return a communication for each operation that a recorded call launched; one per stream for a graph's nodes."""
-    result = Result()
-    launches = reader.once(calls.find_launches)
-    operations = [_stack_operations(reader, result, table, call) for table, call in launches.items()]
-    if not operations:
-        return result
-    start, place, call, device, context, stream, size, tag = np.concatenate(operations, axis=1)
-    result.drop(calls.NO_CALL, int((call < 0).sum()))
-    rows = np.flatnonzero(call >= 0)
+    operations, call = reader.once(locate), reader.once(calls.find_launches)
+    start, device, context, stream = map(operations.stack, ("start", "deviceId", "contextId", "streamId"))
+    tag = np.repeat([_TAGS[table] for table in operations.columns], [c.rows for c in operations.columns.values()])
+    size = np.where(tag == types.TAG_COPY, np.maximum(operations.stack("bytes"), 0), 0)
+    result = Result(read=start.size)
+    rows = result.drop_rows({"its operation was dropped": operations.place < 0, calls.NO_CALL: call < 0})
     # All nodes of a graph have the id of its launch, whatever their kind: the first node on each stream gets the line.
     rows = rows[np.argsort(start[rows], kind="stable")]
     later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows])
@@ -47,29 +44,10 @@ def read(reader: ReportReader) -> Result:
         tagged = rows[tag[rows] == value]
         sender = reader.places.threads(recorded.global_tid[call[tagged]], application=True)
         send = recorded.begin[call[tagged]]
-        lines = make_communications(sender, send, place[tagged], start[tagged], size[tagged], int(value))
+        receiver = operations.place[tagged]
+        lines = make_communications(sender, send, receiver, start[tagged], size[tagged], int(value))
         result.records.append(lines)
     return result
-
-
-def _stack_operations(reader: ReportReader, result: Result, table: str, call: IntArray) -> IntArray:
-    """Return start, place, call, device, context, stream, bytes and tag of a table's n operations: 8 x n."""
-    columns = reader.columns(table)
-    place = reader.once(locate)[table].place
-    result.read += columns.rows
-    rows = np.flatnonzero(place >= 0)
-    result.drop("its operation was dropped", columns.rows - rows.size)
-    size = np.maximum(columns["bytes"][rows], 0) if table in (MEMCPY, MEMSET) else np.zeros(rows.size, np.int64)
-    return np.stack(
-        [
-            columns["start"][rows],
-            place[rows],
-            call[rows],
-            *(columns[name][rows] for name in ("deviceId", "contextId", "streamId")),
-            size,
-            np.full(rows.size, _TAGS[table], np.int64),
-        ]
-    )
 
 
 SOURCE = Source(

@@ -63,8 +63,6 @@ def read(reader: ReportReader) -> Result:
 def _add_operations(reader: ReportReader, result: Result, table: str) -> None:
     """Add an interval for each row of a table."""
     columns = reader.columns(table)
-    if not columns.rows:
-        return
     operations = select_operations(reader, result, table)
     sound = result.drop_rows({NO_BYTES: columns["bytes"][operations.row] == NULL})
     rows, place, begin, end = (column[sound] for column in operations)

@@ -15,7 +15,7 @@ from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
+from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_TIME, find_unsound_times, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -46,8 +46,6 @@ def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
     begin, end, pid, device = (columns[name] for name in GPU_FAULTS.required)
     no_device = (pid == NULL) | (device == NULL)
     rows = result.drop_rows({"no process or device": no_device, **find_unsound_times(begin, end)})
-    if not rows.size:
-        return
     labels = reader.labels
     access, faults, address = (columns[name][rows] for name in ("faultAccessType", "numberOfPageFaults", "address"))
     value = np.where(np.isin(access + 1, list(ACCESSES)), access + 1, 1)
@@ -66,15 +64,12 @@ def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
     rows = result.drop_rows({NO_PROCESS: pid == NULL, NO_TIME: lacks_time(begin)})
-    if not rows.size:
-        return
     process = get_process(pid[rows])
     place = reader.places.threads(get_main_thread(process), application=True)
     # `CpuInstruction` is the id of the function's name. If it is missing, the module may be known.
     function, module, address = (columns[name][rows] for name in ("CpuInstruction", "module", "address"))
-    index, names = reader.names(np.where(function == NULL, module, function))
     pairs = [
-        make_name_pair(reader.labels, types.CPU_PAGE_FAULT, index, names),
+        make_id_pair(reader, types.CPU_PAGE_FAULT, np.where(function == NULL, module, function)),
         make_number_pair(reader.labels, types.CPU_PAGE_FAULT_ADDRESS, address),
     ]
     result.records.append(make_events(place, begin[rows], pairs))

@@ -85,9 +85,8 @@ def _find_threads(reader: ReportReader) -> IntArray:
     """Return the thread of each work item: the thread of the call with its id, else the main thread of the process."""
     work = reader.columns(WORK.name)
     process = get_process(work["globalPid"])
-    calls = [reader.columns(table) for table in CALLS]
-    caller, api = (np.concatenate([columns[name] for columns in calls]) for name in ("globalTid", "apiId"))
-    kind = np.repeat(_ENGINES, [columns.rows for columns in calls])
+    caller, api = reader.stack(CALLS, ("globalTid", "apiId")).values()
+    kind = np.repeat(_ENGINES, [reader.columns(table).rows for table in CALLS])
     has_id = (caller != NULL) & (api != NULL)
     caller, kind, api = caller[has_id], kind[has_id], api[has_id]
     first = ~keys.mark_duplicates(get_process(caller), kind, api)

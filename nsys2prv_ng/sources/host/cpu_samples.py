@@ -33,9 +33,8 @@ def read(reader: ReportReader) -> Result:
     time, thread = columns["start"], columns["globalTid"]
     # A sample at time 0 is sound: start and end at 0 mean a missing time only for intervals.
     rows = select_sound_intervals(result, time, np.where(time == 0, 1, time), thread)
-    if rows.size:
-        place = reader.places.observed_threads(thread[rows])
-        result.records.append(make_events(place, time[rows], _find_functions(reader, columns["id"][rows])))
+    place = reader.places.observed_threads(thread[rows])
+    result.records.append(make_events(place, time[rows], _find_functions(reader, columns["id"][rows])))
     return result
 
 

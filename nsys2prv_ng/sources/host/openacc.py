@@ -13,12 +13,11 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.value_tables import OPENACC_KINDS, OPENACC_UNKNOWN
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
-from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
+from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -45,8 +44,7 @@ def read(reader: ReportReader) -> Result:
         columns = reader.columns(table.name)
         result.read += columns.rows
         rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
-        if rows.size:
-            _add_events(reader, result, columns, rows, i)
+        _add_events(reader, result, columns, rows, i)
     return result
 
 
@@ -67,15 +65,16 @@ def _add_events(reader: ReportReader, result: Result, columns: Columns, rows: In
             opening.append(make_name_pair(labels, event_type, index, names))
     closing: list[int | IntArray] = [pair.handle for pair in opening]
     if TABLES[i] is DATA:
-        size = columns["bytes"][rows]
+        size, name = columns["bytes"][rows], columns["varName"][rows]
         size_handle = labels.handle(types.OPENACC_BYTES)
         opening.append(Pair(size_handle, np.where(size == NULL, 0, size)))
         closing.append(size_handle)
-        opening.append(_make_start_pair(reader, columns["varName"][rows], types.OPENACC_VARIABLE))
+        opening.append(make_id_pair(reader, types.OPENACC_VARIABLE, name, name != NULL))
     elif TABLES[i] is LAUNCH:
-        for name, event_type in types.OPENACC_SIZES.items():
-            opening.append(make_number_pair(labels, event_type, columns[name][rows]))
-        opening.append(_make_start_pair(reader, columns["kernelName"][rows], types.OPENACC_KERNEL))
+        for column, event_type in types.OPENACC_SIZES.items():
+            opening.append(make_number_pair(labels, event_type, columns[column][rows]))
+        name = columns["kernelName"][rows]
+        opening.append(make_id_pair(reader, types.OPENACC_KERNEL, name, name != NULL))
     result.records.append(make_intervals(place, begin, end, opening, closing))
     result.add_states(place, begin, end, np.where(np.isin(kind, _WAITS), types.SYNCHRONIZATION, -1))
 
@@ -86,12 +85,6 @@ def _name_source_lines(reader: ReportReader, columns: Columns, rows: IntArray) -
     files = reader.strings(np.array([file for file, _ in pairs], np.int64))
     lines = ["" if file == NULL else f":{line}" for file, line in pairs]
     return codes, [file.rpartition("/")[2] + line for file, line in zip(files, lines, strict=True)]
-
-
-def _make_start_pair(reader: ReportReader, name: IntArray, event_type: EventType) -> Pair:
-    """Make the pair that shows a name (id) at the start of each row that has one."""
-    index, names = reader.names(name)
-    return make_name_pair(reader.labels, event_type, index, names, name != NULL)
 
 
 SOURCE = Source(

@@ -138,11 +138,9 @@ def read(reader: ReportReader) -> Result:
     states: list[StateIntervals] = []
     for event_type, i in number.items():
         chosen = np.flatnonzero(type_number == i)
-        if not chosen.size:
+        if not chosen.size:  # the usual case
             continue
         sound = chosen[select_sound_calls(result, rows.begin[chosen], rows.end[chosen], rows.thread[chosen])]
-        if not sound.size:
-            continue
         part = _Rows(*(column[sound] for column in rows))
         place = reader.places.threads(part.thread, application=False)
         _add_records(reader, result, event_type, place, part, np.array([m.value for m in meanings])[part.meaning])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from nsys2prv_ng import source_names
@@ -21,28 +23,12 @@ TABLE = Table(OSRT, ("start", "end", "globalTid", "nameId"), {"eventClass": _CAL
 # ENUM_NSYS_EVENT_CLASS: rows for the start and the end of tracing calls in a process.
 _NO_CALLS = (31, 32)
 
-_PTHREAD_VALUE = {label: value for value, label in PTHREAD_CALLS.items() if "*" not in label} | {
-    "pthread_tryjoin_np": 3,
-    "pthread_timedjoin_np": 3,
-    "pthread_clockjoin_np": 3,
-    "pthread_rwlock_wrlock": 5,
-    "pthread_rwlock_trywrlock": 5,
-    "pthread_rwlock_timedwrlock": 5,
-    "pthread_rwlock_clockwrlock": 5,
-    "pthread_rwlock_rdlock": 6,
-    "pthread_rwlock_tryrdlock": 6,
-    "pthread_rwlock_timedrdlock": 6,
-    "pthread_rwlock_clockrdlock": 6,
-    "pthread_mutex_lock": 8,
-    "pthread_mutex_trylock": 8,
-    "pthread_mutex_timedlock": 8,
-    "pthread_mutex_clocklock": 8,
-    "pthread_cond_wait": 12,
-    "pthread_cond_timedwait": 12,
-    "pthread_cond_clockwait": 12,
-}
-"""The value of each call of pthreads. As in Extrae, the variants of a call (try, timed) share a value. Unlisted calls
-are shown by name with the other OS runtime calls."""
+_JOIN = 3
+_PTHREAD_VALUE = {label: value for value, label in PTHREAD_CALLS.items()} | dict.fromkeys(
+    ("pthread_tryjoin_np", "pthread_timedjoin_np", "pthread_clockjoin_np"), _JOIN
+)
+_VARIANT = re.compile("(?<=_)(try|timed|clock)?(?=(wrlock|rdlock|lock|wait)$)")
+"""What distinguishes the variants of a call."""
 
 _BLOCKED = """
     poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 futex
@@ -65,6 +51,14 @@ _INPUT_OUTPUT = """
 _STATES = dict.fromkeys(_BLOCKED.split(), types.BLOCKED) | dict.fromkeys(_INPUT_OUTPUT.split(), types.INPUT_OUTPUT)
 
 
+def find_pthread_value(name: str) -> int:
+    """Return the value of a call of pthreads; 0 for other calls, which are shown by name.
+
+    As in Extrae, the variants of a call (try, timed) share a value.
+    """
+    return _PTHREAD_VALUE.get(name) or _PTHREAD_VALUE.get(_VARIANT.sub("*", name), 0)
+
+
 def choose_call_state(name: str) -> int:
     """Return the state of a thread within a call, or -1 if the call implies none.
 
@@ -83,7 +77,7 @@ def read(reader: ReportReader) -> Result:
         OSRT,
         types.OS_RUNTIME,
         rows=np.flatnonzero(~np.isin(reader.columns(OSRT)["eventClass"], _NO_CALLS)),
-        numbered=NumberedCalls(types.PTHREAD, _PTHREAD_VALUE),
+        numbered=NumberedCalls(types.PTHREAD, find_pthread_value),
         system=True,
         read_chains=lambda reader, _: call_chains.read_chains(reader, call_chains.OS_CALL_CHAINS),
         choose_state=choose_call_state,

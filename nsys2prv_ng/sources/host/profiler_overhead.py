@@ -51,15 +51,10 @@ def is_profiling(name: str) -> bool:
 
 def read(reader: ReportReader) -> Result:
     """Return an interval for each row, nested as the rows are; the two tables report different things."""
-    tables = [reader.columns(table.name) for table in TABLES]
-    begin, end, thread, name_id, kind = (
-        np.concatenate([columns[name] for columns in tables])
-        for name in ("start", "end", "globalTid", "nameId", "overheadType")
-    )
+    columns = reader.stack((NSYS, CUPTI), ("start", "end", "globalTid", "nameId", "overheadType"))
+    begin, end, thread, name_id, kind = columns.values()
     result = Result(read=int(begin.size))
     rows = select_sound_calls(result, begin, end, thread)
-    if not rows.size:
-        return result
     begin, end, kind = begin[rows], end[rows], kind[rows]
     place = reader.places.observed_threads(thread[rows])
     index, names = _name_rows(reader, name_id[rows], kind)

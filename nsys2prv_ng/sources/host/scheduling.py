@@ -38,9 +38,6 @@ def read(reader: ReportReader) -> Result:
             "neither in nor out": is_in == NULL,
         }
     )
-    if not rows.size:
-        result.read = columns.rows
-        return result
     # Switches at the same time happened in the order of the table.
     rows = rows[np.lexsort((time[rows], thread[rows]))]
     time, core, thread = time[rows], core[rows], thread[rows]

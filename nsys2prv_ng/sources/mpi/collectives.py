@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
@@ -106,60 +105,32 @@ def _find_rank(world: int | None, key: str, communicators: Communicators) -> int
     return next((local for local, member in members.items() if member == world), NULL)
 
 
-def collect_messages(
-    messages: MpiMessages, places: Places, communicators: Communicators, ranks: Mapping[int, int]
-) -> Messages:
+def collect_messages(messages: MpiMessages, communicators: Communicators, ranks: Mapping[int, int]) -> Messages:
     """Return the sends and receives that can be matched by their order alone.
 
     A receive from any source, with any tag or without a recorded end excludes all receives of its rank in its
     communicator, because channels with fewer receives than sends are not compared.
     """
-    sends = _make_table(messages.sends, places, communicators, ranks)
-    receives = _make_table(messages.receives, places, communicators, ranks)
-    is_doubtful = receives["doubtful"] | (receives["done"] == NULL)
-    doubtful = pd.MultiIndex.from_frame(receives.loc[is_doubtful, ["communicator", "rank"]])
-    receives = receives[~pd.MultiIndex.from_frame(receives[["communicator", "rank"]]).isin(doubtful)]
-    sends = sends[~sends["doubtful"]]
-    both = pd.concat(
-        [
-            sends.rename(columns={"rank": "source", "partner": "target"}).assign(is_send=True, at=sends["time"]),
-            receives.rename(columns={"rank": "target", "partner": "source"}).assign(is_send=False, at=receives["done"]),
-        ],
-        ignore_index=True,
-    )
-    columns = (both[name].to_numpy(np.int64) for name in ("communicator", "source", "target", "tag"))
-    channel, distinct = find_distinct_rows(*columns)
+    sends, receives = messages.sends, messages.receives
+    ends = MessageEnds._make(np.concatenate(columns) for columns in zip(sends, receives, strict=True))
+    is_send = np.repeat([True, False], [sends.time.size, receives.time.size])
+    rank = _find_callers_ranks(ends.process, ends.communicator, communicators, ranks)
+    is_doubtful = (rank == NULL) | (ends.partner < 0) | (ends.tag == NULL) | (~is_send & (ends.done == NULL))
+    is_doubtful |= ~_mark_known(communicators)[ends.communicator]
+    side, _ = encode_rows(is_send.astype(np.int64), ends.communicator, rank)
+    rows = np.flatnonzero(~is_doubtful & ~np.isin(side, side[is_doubtful & ~is_send]))
+    is_send, rank, partner = is_send[rows], rank[rows], ends.partner[rows]
+    source, target = np.where(is_send, rank, partner), np.where(is_send, partner, rank)
+    channel, distinct = find_distinct_rows(ends.communicator[rows], source, target, ends.tag[rows])
+    at = np.where(is_send, ends.time[rows], ends.done[rows])
     return Messages(
         channels=[f"mpi {communicators.keys[c]} {s} > {t} tag {tag}" for c, s, t, tag in distinct],
         links=[f"mpi {communicators.keys[c]} {min(s, t)} {max(s, t)}" for c, s, t, _ in distinct],
         is_forward=np.array([s < t for _, s, t, _ in distinct], np.bool_),
-        channel=channel.astype(np.int64),
-        is_send=both["is_send"].to_numpy(np.bool_),
-        order=both["time"].to_numpy(np.int64),
-        time=both["at"].to_numpy(np.int64),
-        handed=both["at"].to_numpy(np.int64),
-        bytes=both["bytes"].to_numpy(np.int64),
-    )
-
-
-def _make_table(
-    ends: MessageEnds, places: Places, communicators: Communicators, ranks: Mapping[int, int]
-) -> pd.DataFrame:
-    """Make a table of sends or receives: communicator, rank, partner, tag, times, and whether any is unknown."""
-    used, position = np.unique(ends.posted_at, return_inverse=True)
-    threads = [places.all[number] for number in used.tolist()]
-    processes = [thread.process if isinstance(thread, Thread) else -1 for thread in threads]
-    rank = _find_callers_ranks(np.array(processes, np.int64)[position], ends.communicator, communicators, ranks)
-    known = _mark_known(communicators)[ends.communicator]
-    return pd.DataFrame(
-        {
-            "communicator": ends.communicator,
-            "rank": rank,
-            "partner": ends.partner,
-            "tag": ends.tag,
-            "time": ends.time,
-            "done": ends.done,
-            "bytes": ends.bytes,
-            "doubtful": ~known | (rank == NULL) | (ends.partner < 0) | (ends.tag == NULL),
-        }
+        channel=channel,
+        is_send=is_send,
+        order=ends.time[rows],
+        time=at,
+        handed=at,
+        bytes=ends.bytes[rows],
     )

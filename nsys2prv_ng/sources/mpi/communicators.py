@@ -82,8 +82,6 @@ def read_communicators(reader: ReportReader) -> Communicators:
     """Read the communicators that the processes of a report made."""
     columns = reader.columns(COMMUNICATORS)
     communicators = Communicators()
-    if not columns.rows:
-        return communicators
     process_of_rank = map_unambiguous((rank, process) for process, rank in reader.metadata.ranks.items())
     members = columns.texts["members"].to_pylist()
     handles: list[tuple[int, int, int, int]] = []

@@ -70,6 +70,7 @@ class MessageEnds(NamedTuple):
     """The place where it ended, or where it was posted if its end was not recorded."""
     posted_at: IntArray
     """The place of the call that posted it."""
+    process: IntArray
     time: IntArray
     """The start of a send, or the posting of a receive."""
     done: IntArray
@@ -100,24 +101,16 @@ def read_messages(calls: MpiCalls) -> MpiMessages:
     sends, send_ends_with = calls.first[is_send], calls.last[is_send]
     receives = calls.last[(last_role & RECEIVES != 0) & (last_role & PERSISTENT == 0)]
     started, made = _find_starts(rows)
-    known = made >= 0
-    starts_send = known & (rows.role[made] & SENDS != 0)
-    starts_receive = known & (rows.role[made] & RECEIVES != 0)
-    send_ends = _make_ends(
-        rows,
-        np.append(sends, started[starts_send]),
-        np.append(sends, made[starts_send]),
-        np.append(send_ends_with, started[starts_send]),
-        np.full(rows.begin.size, -1, np.int64),
-    )
-    receive_ends = _make_ends(
-        rows,
-        np.append(receives, started[starts_receive]),
-        np.append(receives, made[starts_receive]),
-        np.append(receives, started[starts_receive]),
-        _find_completions(rows),
-    )
-    return MpiMessages(send_ends, receive_ends, int((~known).sum()))
+
+    def make_ends(posting: IntArray, last: IntArray, flag: int, done_row: IntArray) -> MessageEnds:
+        """Add the sends or receives that a persistent request started, and make columns of all."""
+        is_started = (made >= 0) & (rows.role[made] & flag != 0)
+        calls, parameters = np.append(posting, started[is_started]), np.append(posting, made[is_started])
+        return _make_ends(rows, calls, parameters, np.append(last, started[is_started]), done_row)
+
+    send_ends = make_ends(sends, send_ends_with, SENDS, np.full(rows.begin.size, -1, np.int64))
+    receive_ends = make_ends(receives, receives, RECEIVES, _find_completions(rows))
+    return MpiMessages(send_ends, receive_ends, int((made < 0).sum()))
 
 
 def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, last: IntArray, done_row: IntArray) -> MessageEnds:
@@ -133,6 +126,7 @@ def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, last: IntAr
     return MessageEnds(
         place=np.where(is_done, rows.place[done], rows.place[calls]),
         posted_at=rows.place[calls],
+        process=rows.process[calls],
         time=rows.begin[calls],
         done=np.where(is_done, rows.end[done], NULL),
         completing=np.where(is_done, np.where(immediate, rows.begin[done], rows.begin[calls]), NULL),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -30,11 +31,10 @@ from nsys2prv_ng.sources.mpi.parameters import (
     RANK_NAMES,
     make_collective_pairs,
     make_message_pairs,
-    parse_rank,
 )
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
 from nsys2prv_ng.sources.shared.mappings import map_unambiguous
-from nsys2prv_ng.sources.shared.pairs import register_used
+from nsys2prv_ng.sources.shared.pairs import parse_rank, register_used
 from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -79,7 +79,7 @@ def read(reader: ReportReader) -> Result:
     ranks = reader.metadata.ranks
     result.evidence.collectives.append(collect_evidence(calls, names, communicators, ranks))
     if initialised.size:  # otherwise the first messages may be missing, and the k-th sent is not the k-th received
-        result.evidence.messages.append(collect_messages(messages, reader.places, communicators, ranks))
+        result.evidence.messages.append(collect_messages(messages, communicators, ranks))
     if result.dropped:
         initialised = initialised[:0]
     result.drop(_MERGED, name.size - calls.first.size)
@@ -93,8 +93,7 @@ def read(reader: ReportReader) -> Result:
 
 def _gather(reader: ReportReader) -> tuple[dict[str, IntArray], IntArray, list[str]]:
     """Return the rows of a report's calls from all tables: columns, index of each name, distinct names."""
-    tables = [reader.columns(table.name) for table in TABLES]
-    columns = {name: np.concatenate([table[name] for table in tables]) for name in (*_CALL, *_PARAMETERS)}
+    columns = reader.stack(nvtx_ranges.EVENT_TABLES, (*_CALL, *_PARAMETERS))
     index, names = reader.names(columns["textId"])
     ranges = reader.once(nvtx_ranges.find_mpi_ranges)
     if ranges.rows.size:
@@ -140,12 +139,9 @@ def _translate_partners(remote: IntArray, role: IntArray, process: IntArray, mpi
 def _find_calls(rows: MpiRows) -> MpiCalls:
     """Return the first and last row of each call. A Sendrecv has two rows: first the send, then the receive."""
     order = np.lexsort((rows.end, rows.name, rows.begin, rows.thread))
-    same = np.ones(order.size, np.bool_)
-    for column in (rows.thread, rows.begin, rows.name):
-        same[1:] &= column[order][1:] == column[order][:-1]
-    same[:1] = False
-    same &= rows.role[order] & SEVERAL_ROWS != 0
-    starts = np.flatnonzero(~same)
+    is_first = rows.role[order] & SEVERAL_ROWS == 0
+    is_first[find_starts(rows.thread[order], rows.begin[order], rows.name[order])] = True
+    starts = np.flatnonzero(is_first)
     first, last = order[starts], order[np.append(starts, order.size)[1:] - 1]
     in_rows = np.argsort(first)
     return MpiCalls(rows, first[in_rows], last[in_rows])

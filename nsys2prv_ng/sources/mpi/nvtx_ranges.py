@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.texts import encode_texts, read_texts
 
 NVTX = "NVTX_EVENTS"
 TABLE = Table(
@@ -46,22 +45,18 @@ def find_mpi_ranges(reader: ReportReader) -> MpiRanges:
         return none
     kind, process, domain = columns["eventType"], get_process(columns["globalTid"]), columns["domainId"]
     created = np.flatnonzero(kind == _DOMAIN_CREATE)
-    index, names = _read_texts(reader, columns, created)
-    created = created[np.array([name == _DOMAIN for name in names], np.bool_)[index]]
+    index, names = _read_names(reader, columns, created)
+    created = created[np.array([*(name == _DOMAIN for name in names), False], np.bool_)[index]]
     if not created.size:
         return none
     domains = pd.MultiIndex.from_arrays([process[created], domain[created]])
     ranges = np.flatnonzero((kind == _PUSH_POP) & np.isin(domain, domain[created]))
     ranges = ranges[pd.MultiIndex.from_arrays([process[ranges], domain[ranges]]).isin(domains)]
-    index, names = _read_texts(reader, columns, ranges)
-    is_call = np.array([name.startswith(_PREFIX) for name in names], np.bool_)[index]
+    index, names = _read_names(reader, columns, ranges)
+    is_call = np.array([*(name.startswith(_PREFIX) for name in names), False], np.bool_)[index]
     return MpiRanges(ranges[is_call], index[is_call], names)
 
 
-def _read_texts(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
-    """Return (index into the texts for each row, distinct texts): the inline text of a row, else the registered one."""
-    index, registered = reader.names(columns["textId"][rows])
-    by_id = pa.array(registered, pa.string()).take(pa.array(index))
-    inline = columns.texts["text"].combine_chunks().take(pa.array(rows))
-    encoded = pc.coalesce(inline, by_id).dictionary_encode()
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+def _read_names(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
+    """Return (index into the names for each row, -1 for none; distinct names)."""
+    return encode_texts(read_texts(reader, columns, rows, "text", "textId"))

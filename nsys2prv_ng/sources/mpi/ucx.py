@@ -25,7 +25,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
 from nsys2prv_ng.sources.shared.mappings import map_unambiguous
-from nsys2prv_ng.sources.shared.pairs import make_number_pair, make_partial_pair
+from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_name_pair, make_number_pair, make_partial_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -61,25 +61,21 @@ def read(reader: ReportReader) -> Result:
 
 def _add_calls(reader: ReportReader, result: Result) -> None:
     """Add an interval for each call."""
-    tables = [reader.columns(table.name) for table in (CALLS, SUBMISSIONS)]
-    columns = {name: np.concatenate([table[name] for table in tables]) for name in (*_COLUMNS, *_MESSAGE)}
-    result.read += sum(table.rows for table in tables)
+    columns = reader.stack((CALLS.name, SUBMISSIONS.name), (*_COLUMNS, *_MESSAGE))
+    result.read += columns["start"].size
     rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
-    if not rows.size:
-        return
     text, begin, end, thread, size, tag, peer = (
         columns[name][rows] for name in ("textId", "start", "end", "globalTid", *_MESSAGE)
     )
     labels = reader.labels
-    handle = labels.handle(types.UCX_CALL)
     opening = [
-        Pair(handle, _read_names(reader, text)),
+        make_id_pair(reader, types.UCX_CALL, text),
         make_number_pair(labels, types.UCX_BYTES, size),
         make_number_pair(labels, types.UCX_TAG, tag),
         _make_peer_pair(reader, peer),
     ]
     place = reader.places.threads(thread, application=True)
-    result.records.append(make_intervals(place, begin, end, opening, [handle]))
+    result.records.append(make_intervals(place, begin, end, opening, [opening[0].handle]))
 
 
 def _add_transfers(reader: ReportReader, result: Result) -> None:
@@ -93,19 +89,13 @@ def _add_transfers(reader: ReportReader, result: Result) -> None:
     lanes = assign_lanes(thread, begin, end)
     beyond = lanes >= types.UCX_LANES
     result.drop(f"more than {types.UCX_LANES} transfers at a time on its thread", int(beyond.sum()))
-    names = _read_names(reader, text)
     place = reader.places.threads(thread, application=True)
+    index, names = reader.names(text)
     for lane in np.unique(lanes[~beyond]):
         here = np.flatnonzero(lanes == lane)
-        handle = reader.labels.handle(types.UCX_TRANSFERS[lane])
-        opening = [Pair(handle, names[here]), make_number_pair(reader.labels, types.UCX_TRANSFER_BYTES, size[here])]
-        result.records.append(make_intervals(place[here], begin[here], end[here], opening, [handle]))
-
-
-def _read_names(reader: ReportReader, text: IntArray) -> IntArray:
-    """Return the ids of the names of calls and transfers, which share a name space."""
-    index, names = reader.names(text)
-    return reader.labels.name_ids(types.UCX_CALL.names, names)[index]
+        transfer = make_name_pair(reader.labels, types.UCX_TRANSFERS[lane], index[here], names)
+        opening = [transfer, make_number_pair(reader.labels, types.UCX_TRANSFER_BYTES, size[here])]
+        result.records.append(make_intervals(place[here], begin[here], end[here], opening, [transfer.handle]))
 
 
 def _make_peer_pair(reader: ReportReader, peer: IntArray) -> Pair:

@@ -45,8 +45,6 @@ COMMUNICATING = re.compile("|".join(sorted(_COMMUNICATING)))
 COLLECTIVE, SENDING, RECEIVING = range(3)
 """Direction of a call. One-sided calls, which name a peer, count as sending."""
 
-_PAYLOAD_COLUMNS = ("communicator", "bytes", "operation", "root", "peer", "rank", "ranks", "devices")
-
 _NO_PAYLOAD = "call without payload: the export has none"
 _REMEDY = f"{_NO_PAYLOAD}, make it with nsys export"
 WITHOUT_PAYLOAD = frozenset((_NO_PAYLOAD, f"{_REMEDY} {JSON_OPTION}", f"{_REMEDY} {BLOBS_OPTION}"))
@@ -95,28 +93,24 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     result.read += int(counted.sum())
 
     tid, begin, end = (columns[column][rows] for column in ("globalTid", "start", "end"))
-    no_thread = tid == NULL
-    reasons = {NO_THREAD: no_thread}
     known_end = np.where(end == NULL, np.maximum(begin, 1), end)
     end = np.where(end == NULL, NO_END, end)
-    reasons |= {reason: mask & ~no_thread for reason, mask in find_unsound_times(begin, known_end).items()}
-    sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
-    crosses = np.zeros(rows.size, np.bool_)
-    crosses[sound] = mark_crossing(tid[sound], begin[sound], end[sound])
-    reasons[OVERLAPS_CALL] = crosses
-    nests = ~np.logical_or.reduce(list(reasons.values()))
-    reasons[_explain_no_payload(reader)] = nests & ~payload.given
-    reasons[_NOT_UNDERSTOOD] = nests & payload.given & ~payload.understood
-    for reason, mask in reasons.items():
-        result.drop(reason, int((mask & counted).sum()))
+    sound = result.drop_rows({NO_THREAD: tid == NULL, **find_unsound_times(begin, known_end)}, counted)
+    crosses = mark_crossing(tid[sound], begin[sound], end[sound])
+    kept = sound[result.drop_rows({OVERLAPS_CALL: crosses}, counted[sound])]
+    understood = payload.mark_understood()
+    lacking = {_explain_no_payload(reader): ~payload.given[kept], _NOT_UNDERSTOOD: ~understood[kept]}
+    result.drop_rows(lacking, counted[kept])
 
-    kept = np.flatnonzero(nests)
     kept = kept[np.lexsort((-end[kept], begin[kept], tid[kept]))]
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
-    shown = np.flatnonzero(payload.understood[kept])
+    shown = np.flatnonzero(understood[kept])
     step = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(text, 0) for text in names], np.int64)
     group = np.asarray(_number_groups(ranges.global_tid, step[ranges.name]), np.int64)
-    return NcclCalls(ranges, names, group, shown, payload.take(kept[shown]))
+    shown_payload = payload.columns.iloc[kept[shown]].reset_index(drop=True)
+    return NcclCalls(
+        ranges, names, group, shown, payload._replace(columns=shown_payload, given=payload.given[kept[shown]])
+    )
 
 
 def _explain_no_payload(reader: ReportReader) -> str:
@@ -150,25 +144,22 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
     `sequence` numbers the calls of a process with the same communicator, direction and peer from 1, in the order of
     their starts. It is 0 for calls that are neither collectives nor messages. Times in ns.
     """
-    ranges, payload = calls.ranges.take(calls.shown), calls.payload
+    ranges, payload = calls.ranges.take(calls.shown), calls.payload.columns
     names = np.array(calls.names, dtype=object)[ranges.name]
     is_collective = np.array([name in COLLECTIVES for name in calls.names], np.bool_)[ranges.name]
     is_message = (names == SEND) | (names == RECEIVE)
-    has_peer = is_message | (payload.peer != NULL)
-    table: pd.DataFrame = pd.DataFrame(
-        {
-            "place": reader.places.threads(ranges.global_tid, application=True),
-            "process": get_process(ranges.global_tid),
-            "begin": ranges.begin,
-            "end": ranges.end,
-            "name": ranges.name,
-            "group": calls.group[calls.shown],
-            "is_message": is_message,
-            "direction": np.where(has_peer, np.where(names == RECEIVE, RECEIVING, SENDING), COLLECTIVE),
-            **{name: getattr(payload, name) for name in _PAYLOAD_COLUMNS},
-        }
+    has_peer = is_message | (payload["peer"].to_numpy() != NULL)
+    table = payload.assign(
+        place=reader.places.threads(ranges.global_tid, application=True),
+        process=get_process(ranges.global_tid),
+        begin=ranges.begin,
+        end=ranges.end,
+        name=ranges.name,
+        group=calls.group[calls.shown],
+        is_message=is_message,
+        direction=np.where(has_peer, np.where(names == RECEIVE, RECEIVING, SENDING), COLLECTIVE),
     )
-    numbered = table[(is_collective | is_message) & (payload.communicator >= 0)].sort_values("begin", kind="stable")
+    numbered = table[(is_collective | is_message) & (table["communicator"] >= 0)].sort_values("begin", kind="stable")
     key = ["process", "communicator", "direction", "peer"]
     table["sequence"] = numbered.groupby(key).cumcount().reindex(table.index, fill_value=-1).astype(np.int64) + 1
     return table

@@ -12,7 +12,6 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.objects.places import Places, Stream
 from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
@@ -39,7 +38,6 @@ _SYNCHRONISING_FUNCTIONS = [parse_function(name) for name in ("ncclAllReduce", "
 
 
 def collect_evidence(
-    places: Places,
     names: list[str],
     communicators: list[str],
     table: pd.DataFrame,
@@ -53,7 +51,7 @@ def collect_evidence(
     they carry out. If no call records its communicator, kernels are compared in the order in which they ran on each
     stream, and so are kernels that CUDA graphs launch. Kernels outside collectives are in a separate table.
     """
-    process, device = _find_owners(places, kernel.place)
+    process, device = (np.where(kernel.place >= 0, column, -1) for column in (kernel.process, kernel.device))
     member, first = encode_rows(process, device)
     owners = list(zip((process[first] & PID_MASK).tolist(), device[first].tolist(), strict=True))
     in_graph = (kernel.graph_node != NULL) & (kernel.range < 0)
@@ -110,17 +108,6 @@ def _collect_by_call(
         place=kernel.place[at],
         sizes=find_sizes(table, len(communicators)),
     )
-
-
-def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the process and device of each kernel; -1 for a kernel without a place."""
-    used, position = np.unique(place, return_inverse=True)
-    owners = []
-    for number in used.tolist():
-        stream = places.all[number] if number >= 0 else None
-        owners.append((stream.process, stream.device) if isinstance(stream, Stream) else (-1, -1))
-    process, device = np.array(owners or [(-1, -1)], np.int64).T
-    return process[position], device[position]
 
 
 def _find_callers_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:

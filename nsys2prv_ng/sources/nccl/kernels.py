@@ -23,6 +23,7 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import is_nccl
@@ -55,6 +56,7 @@ class NcclKernels(NamedTuple):
     """-1 for a dropped kernel."""
     begin: IntArray
     end: IntArray
+    process: IntArray
     device: IntArray
     function: IntArray
     """Index into FUNCTIONS, or NO_FUNCTION."""
@@ -68,14 +70,11 @@ class NcclKernels(NamedTuple):
 
 def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
     """Read NCCL's kernels, and find the NCCL call in which each kernel was launched."""
-    columns = reader.columns(KERNEL)
-    if not columns.rows:
-        none = np.zeros(0, np.int64)
-        return NcclKernels(none, none, none, none, none, none, np.zeros(0, np.bool_), none)
+    columns, operations = reader.columns(KERNEL), reader.once(locate)
     index, names = reader.names(columns["shortName"])
     rows = np.flatnonzero(np.array([is_nccl(name) for name in names], np.bool_)[index])
     recorded = reader.once(launch_calls.read_recorded_calls)
-    call = reader.once(launch_calls.find_launches)[KERNEL][rows]
+    call = operations.take(KERNEL, reader.once(launch_calls.find_launches))[rows]
     known = np.flatnonzero(call >= 0)
     tid, time = recorded.global_tid[call[known]], recorded.begin[call[known]]
     within = np.full(rows.size, -1, np.int64)
@@ -83,9 +82,10 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
     launched_in = find_innermost(ranges.global_tid, ranges.begin, ranges.end, tid[order], time[order])
     within[known[order]] = launched_in.innermost
     return NcclKernels(
-        place=reader.once(locate)[KERNEL].place[rows],
+        place=operations.take(KERNEL, operations.place)[rows],
         begin=columns["start"][rows],
         end=columns["end"][rows],
+        process=get_process(columns["globalPid"][rows]),
         device=columns["deviceId"][rows],
         function=np.array([parse_function(name) for name in names], np.int64)[index[rows]],
         range=within,
@@ -94,34 +94,15 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
     )
 
 
-class SharedCalls(NamedTuple):
-    """n calls, in the order in which they were made."""
+def assign_calls(calls: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return pairs of `kernel` and `call` that it carries out (positions in the tables), sorted by kernel and call.
 
-    group: IntArray
-    function: IntArray
-    kind: IntArray
-    """A number that is the same for calls with the same name and payload."""
-    communicator: IntArray
-    """A number that stands for the communicator."""
-
-
-class SharedKernels(NamedTuple):
-    """n kernels."""
-
-    group: IntArray
-    """The group that launched the kernel."""
-    function: IntArray
-    device: IntArray
-    begin: IntArray
-    """Time (ns)."""
-
-
-def assign_calls(calls: SharedCalls, kernels: SharedKernels) -> tuple[IntArray, IntArray]:
-    """Return n pairs (index of a kernel, index of a call that it carries out), sorted by kernel and call."""
-    call = pd.DataFrame(calls._asdict()).assign(call=np.arange(calls.group.size))
-    kernel = pd.DataFrame({"group": kernels.group, "function": kernels.function})
-    kernel["kernel"] = np.arange(len(kernel))
-    kernel = kernel.iloc[np.lexsort((kernels.begin, kernels.device, kernels.group))]
+    `calls`, in the order in which they were made: group, function, communicator, and kind, which is the same for calls
+    with the same name and payload. `kernels`: the group that launched each kernel, function, device, begin (ns).
+    """
+    call = calls.assign(call=np.arange(len(calls)))
+    kernel = kernels.assign(kernel=np.arange(len(kernels))).sort_values(["group", "device", "begin"], kind="stable")
+    kernel = kernel.drop(columns=["device", "begin"])
 
     # Candidates: kernels of the same function, or all kernels of the group if none has the function of the call.
     keys = ["group", "function"]
@@ -137,8 +118,8 @@ def assign_calls(calls: SharedCalls, kernels: SharedKernels) -> tuple[IntArray, 
     call["position"] = _find_positions(call, keys)
     one = call[call["position"] >= 0].merge(candidates, on=[*keys, "position"])
     every = call[call["position"] < 0].drop(columns="position").merge(candidates, on=keys)
-    pairs = pd.concat([one, every])[["kernel", "call"]].sort_values(["kernel", "call"])
-    return pairs["kernel"].to_numpy(np.int64), pairs["call"].to_numpy(np.int64)
+    pairs: pd.DataFrame = pd.concat([one, every])[["kernel", "call"]].astype(np.int64)
+    return pairs.sort_values(["kernel", "call"])
 
 
 def _find_positions(call: pd.DataFrame, keys: list[str]) -> IntArray:

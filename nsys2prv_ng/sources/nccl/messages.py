@@ -8,7 +8,7 @@ the remaining members, in the order of tasks, provided that no member is missing
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -18,15 +18,16 @@ from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import MessagePairs
-from nsys2prv_ng.operations.ranks import fill_in_order, find_rank
+from nsys2prv_ng.operations.ranks import CommunicatorRanks
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.nccl.calls import RECEIVING
+from nsys2prv_ng.sources.nccl.calls import RECEIVING, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import NcclKernels
 from nsys2prv_ng.sources.nccl.payload import Payloads
-from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES, parse_rank
+from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES
+from nsys2prv_ng.sources.shared.pairs import parse_rank
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult
 
@@ -41,11 +42,13 @@ class NcclJoinData:
     """
 
     communicators: list[str]
+    sizes: list[int]
+    """Number of ranks of each communicator; 0 if no call records it."""
     operations: list[str]
     rank_names: list[str]
     """Names of communicator ranks in the space RANK_NAMES."""
     uses: pd.DataFrame
-    """communicator, place, rank, ranks, devices, begin: values that calls on each thread record, and when first."""
+    """communicator, place, rank, devices, begin: values that calls on each thread record, and when first."""
     messages: pd.DataFrame
     """communicator, caller (place of the thread), peer, receives, bytes, order (time of the call); place, begin and end
     of the kernel that carries out the message, else of the call."""
@@ -55,8 +58,8 @@ def make_join_data(
     labels: Labels, payload: Payloads, table: pd.DataFrame, kernels: NcclKernels, pairs: pd.DataFrame
 ) -> NcclJoinData:
     """Make the data of one report from its table of calls. `pairs`: indices of kernels and of their calls."""
-    uses = table.loc[table["communicator"] >= 0, ["communicator", "place", "rank", "ranks", "devices", "begin"]]
-    uses = uses.groupby(["communicator", "place", "rank", "ranks", "devices"], as_index=False)["begin"].min()
+    uses = table.loc[table["communicator"] >= 0, ["communicator", "place", "rank", "devices", "begin"]]
+    uses = uses.groupby(["communicator", "place", "rank", "devices"], as_index=False)["begin"].min()
 
     # A message is drawn from and to its kernel, if it is known; if it has several, the first.
     order = np.argsort(kernels.begin[pairs["kernel"]], kind="stable")
@@ -73,34 +76,28 @@ def make_join_data(
     messages["has_kernel"] = has_kernel
     kernel = kernel_of_call[rows][has_kernel]
     for name, values in (("place", kernels.place), ("begin", kernels.begin), ("end", kernels.end)):
-        column = messages[name].to_numpy(np.int64).copy()
-        column[has_kernel] = values[kernel]
-        messages[name] = column
+        messages.loc[has_kernel, name] = values[kernel]
     rank_names = list(labels.names.get(RANK_NAMES, {}))
-    return NcclJoinData(payload.communicators, payload.operations, rank_names, uses, messages)
+    sizes = find_sizes(table, len(payload.communicators))
+    return NcclJoinData(payload.communicators, sizes, payload.operations, rank_names, uses, messages)
 
 
 _Reports = Sequence[tuple[JoinInput, NcclJoinData]]
 
 
 @dataclass
-class _Communicator:
+class _Communicator(CommunicatorRanks):
     """A communicator: its number in the trace, the tasks that use it, and the task of each known rank."""
 
-    name: str
+    name: str = ""
     number: int = 0
     first: int = 0
     """Time of its first use (ns)."""
-    size: int | None = None
-    tasks: set[int] = field(default_factory=set)
-    task_of_rank: dict[int, int] = field(default_factory=dict)
-    largest: int = -1
-    """Largest rank that a root or peer names."""
 
     @property
     def ranks(self) -> int:
         """Number of ranks; if no call records it, the number of ranks that use the communicator or are named."""
-        return self.size or max(len(self.tasks), len(self.task_of_rank), self.largest + 1)
+        return self.size or max(len(self.members), len(self.member_of_rank), self.largest + 1)
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
@@ -129,32 +126,30 @@ def _find_communicators(reports: _Reports, tree: ObjectTree) -> dict[str, _Commu
     """Return all communicators by id, numbered from 1: the largest first, then by tasks, then by first use."""
     communicators: dict[str, _Communicator] = {}
     for part, data in reports:
-        columns = (data.uses[name].tolist() for name in ("communicator", "place", "rank", "ranks", "devices", "begin"))
-        for index, place, rank, ranks, devices, begin in zip(*columns, strict=True):
+        columns = (data.uses[name].tolist() for name in ("communicator", "place", "rank", "devices", "begin"))
+        for index, place, rank, devices, begin in zip(*columns, strict=True):
             name = data.communicators[index]
             used = part.clock.at(begin)
-            communicator = communicators.setdefault(name, _Communicator(name, first=used))
+            communicator = communicators.setdefault(name, _Communicator(name=name, first=used))
             task = int(tree.task_of_row[part.rows[place]])
             communicator.first = min(communicator.first, used)
-            communicator.tasks.add(task)
-            sizes = [size for size in (communicator.size, ranks, devices) if size is not None and size != NULL]
-            communicator.size = max(sizes, default=None)
+            communicator.members.add(task)
             if rank != NULL:
-                communicator.task_of_rank[rank] = task
+                communicator.member_of_rank[rank] = task
             if devices != NULL:
-                communicator.task_of_rank |= dict.fromkeys(range(devices), task)
-        for name in data.communicators:
-            communicators.setdefault(name, _Communicator(name))  # its calls were all dropped
+                communicator.member_of_rank |= dict.fromkeys(range(devices), task)
+        for name, size in zip(data.communicators, data.sizes, strict=True):
+            # If its calls were all dropped, it is new here.
+            communicator = communicators.setdefault(name, _Communicator(name=name))
+            communicator.size = max(communicator.size, size)
         for name, rank in map(parse_rank, data.rank_names):
             if name:
                 communicators[name].largest = max(communicators[name].largest, rank)
     complete = _is_complete(reports, tree)
-    ordered = sorted(communicators.values(), key=lambda c: (-c.ranks, sorted(c.tasks), c.first, c.name))
+    ordered = sorted(communicators.values(), key=lambda c: (-c.ranks, sorted(c.members), c.first, c.name))
     for number, communicator in enumerate(ordered, 1):
         communicator.number = number
-        communicator.task_of_rank = fill_in_order(
-            communicator.task_of_rank, communicator.tasks, communicator.size, communicator.largest, complete=complete
-        )
+        communicator.fill_in_order(complete=complete)
     return communicators
 
 
@@ -170,7 +165,7 @@ def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[st
     without_task = []
     for name in names:
         communicator, rank = parse_rank(name)
-        task = communicators[communicator].task_of_rank.get(rank) if communicator else None
+        task = communicators[communicator].member_of_rank.get(rank) if communicator else None
         if task is None:
             without_task.append((communicators[communicator].number if communicator else 0, rank, name))
         else:
@@ -214,9 +209,8 @@ def _match_messages(
         result.drop(f"{reason} in the reports", int((unpaired & peer_known).sum()))
     column = {name: pairs[name].to_numpy(np.int64) for name in pairs.columns}
     size: IntArray = np.where(column["bytes"] == NULL, column["bytes_received"], column["bytes"])
-    if len(pairs):
-        line = (column["row"], column["begin"], column["row_received"], column["end_received"])
-        result.records.append(make_communications(*line, np.maximum(size, 0), types.TAG_NCCL))
+    line = (column["row"], column["begin"], column["row_received"], column["end_received"])
+    result.records.append(make_communications(*line, np.maximum(size, 0), types.TAG_NCCL))
     ran = (column["has_kernel"] & column["has_kernel_received"]) > 0
     ends = [[column[f"{name}{end}"][ran] for name in ("row", "begin", "end")] for end in ("", "_received")]
     send, receive = ((row, begin, begin, end) for row, begin, end in ends)
@@ -229,15 +223,9 @@ def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[st
     `communicator` is its number in the trace, `rank` the caller's rank in it or -1. `peer_known` is set if the task of
     the peer is known.
     """
-    columns = (
-        *("communicator", "peer", "receives", "bytes", "order", "begin", "end", "has_kernel"),
-        *("row", "rank", "peer_known"),
-    )
-    tables = [pd.DataFrame({name: np.zeros(0, np.int64) for name in columns})]
+    tables = []
     for part, data in reports:
         table = data.messages.copy()
-        if not len(table):
-            continue
         for name in ("order", "begin", "end"):
             table[name] = part.clock(table[name].to_numpy(np.int64))
         table["row"] = part.rows[table["place"].to_numpy(np.int64)]
@@ -245,10 +233,10 @@ def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[st
         used = [communicators[name] for name in data.communicators]
         index, task, rank = (table[name].to_numpy(np.int64) for name in ("communicator", "task", "peer"))
         caller, callers = find_distinct_rows(index, task)
-        table["rank"] = np.array([find_rank(used[c].task_of_rank, task) for c, task in callers], np.int64)[caller]
+        table["rank"] = np.array([used[c].find_rank(task) for c, task in callers], np.int64)[caller]
         peer, peers = find_distinct_rows(index, rank)
-        table["peer_known"] = np.array([rank in used[c].task_of_rank for c, rank in peers], np.int64)[peer]
+        table["peer_known"] = np.array([rank in used[c].member_of_rank for c, rank in peers], np.int64)[peer]
         table["communicator"] = np.array([communicator.number for communicator in used], np.int64)[index]
-        tables.append(table[list(columns)])
+        tables.append(table)
     messages: pd.DataFrame = pd.concat(tables, ignore_index=True).astype(np.int64)
     return messages

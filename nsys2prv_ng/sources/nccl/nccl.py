@@ -19,19 +19,12 @@ from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, make_table,
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.kernels import (
     NcclKernels,
-    SharedCalls,
-    SharedKernels,
     assign_calls,
     parse_function,
     read_kernels,
 )
 from nsys2prv_ng.sources.nccl.messages import NcclJoinData, join, make_join_data
-from nsys2prv_ng.sources.nccl.payload_events import (
-    PayloadOwners,
-    make_call_events,
-    make_kernel_events,
-    write_events,
-)
+from nsys2prv_ng.sources.nccl.payload_events import make_call_events, make_kernel_events, write_events
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -47,17 +40,17 @@ def read(reader: ReportReader) -> Result:
     kernels = read_kernels(reader, calls.ranges)
     table = make_table(reader, calls)
     call_events = make_call_events(reader.labels, calls.payload, table)
-    callers = PayloadOwners(*(table[name].to_numpy(np.int64) for name in ("place", "begin", "end")))
-    write_events(reader.labels, result, callers, call_events)
+    place, begin, end = (table[name].to_numpy(np.int64) for name in ("place", "begin", "end"))
+    write_events(reader.labels, result, place, begin, end, call_events)
 
     pairs = _pair_kernels(result, calls, kernels, table)
     used, index = np.unique(pairs["kernel"], return_inverse=True)
-    carriers = PayloadOwners(kernels.place[used], kernels.begin[used], kernels.end[used])
+    place, begin, end = kernels.place[used], kernels.begin[used], kernels.end[used]
     kernel_events = make_kernel_events(call_events, index, pairs["call"].to_numpy(np.int64))
-    write_events(reader.labels, result, carriers, kernel_events)
+    write_events(reader.labels, result, place, begin, end, kernel_events)
     result.join_data = make_join_data(reader.labels, calls.payload, table, kernels, pairs)
     communicators = calls.payload.communicators
-    result.evidence = collect_evidence(reader.places, calls.names, communicators, table, kernels, pairs)
+    result.evidence = collect_evidence(calls.names, communicators, table, kernels, pairs)
     result.evidence.has_whole_graphs = reader.is_in_report(GRAPH)
     result.evidence.rank_messages.append(collect_messages(reader.metadata, communicators, table, kernels, pairs))
     return result
@@ -78,24 +71,13 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
     result.drop(_OUTSIDE, int(outside.sum()))
 
     kind = table.groupby(["name", "communicator", "bytes", "operation", "root", "peer"], sort=False).ngroup()
-    function = np.array([parse_function(name) for name in calls.names], np.int64)
-    position, call = assign_calls(
-        SharedCalls(
-            group=table["group"].to_numpy(np.int64),
-            function=function[table["name"].to_numpy(np.int64)] if len(table) else np.zeros(0, np.int64),
-            kind=kind.to_numpy(np.int64),
-            communicator=table["communicator"].to_numpy(np.int64),
-        ),
-        SharedKernels(
-            group=calls.group[kernels.range[within]],
-            function=kernels.function[within],
-            device=kernels.device[within],
-            begin=kernels.begin[within],
-        ),
-    )
-    result.drop("kernel whose calls have no payload", within.size - np.unique(position).size)
-    pairs: pd.DataFrame = pd.DataFrame({"kernel": within[position], "call": call})
-    return pairs
+    function = np.array([parse_function(name) for name in calls.names], np.int64)[table["name"].to_numpy(np.int64)]
+    launched = {"group": calls.group[kernels.range[within]], "function": kernels.function[within]}
+    launched |= {"device": kernels.device[within], "begin": kernels.begin[within]}
+    shared = table[["group", "communicator"]].assign(function=function, kind=kind.to_numpy(np.int64))
+    pairs = assign_calls(shared, pd.DataFrame(launched))
+    result.drop("kernel whose calls have no payload", within.size - pairs["kernel"].nunique())
+    return pairs.assign(kernel=within[pairs["kernel"]])
 
 
 SOURCE = Source(

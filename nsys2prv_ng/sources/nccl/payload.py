@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -20,6 +21,7 @@ from nsys2prv_ng.report.metadata import MOST_RANKS
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, Fields, PayloadLayout
 from nsys2prv_ng.sources.nvtx.events import NVTX
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.texts import encode_texts, read_texts
 
 PAYLOAD_TABLE = Table(NVTX, (), {"jsonTextId": NULL}, text=("jsonText",), blob=("binaryData",))
 TABLES = (PAYLOAD_TABLE, *LAYOUT_TABLES)
@@ -38,40 +40,28 @@ OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
 """NCCL's names of its reduction operations (ncclRedOp_t), starting with operation 0."""
 
 
-@dataclass(frozen=True)
-class Payloads:
-    """Payloads of n calls. NULL stands for a field that a payload lacks, -1 for no index."""
+class Payloads(NamedTuple):
+    """Payloads of n calls."""
 
-    given: BoolArray
-    """Whether the call has a payload at all, understood or not."""
-    communicator: IntArray
-    """Index into `communicators`."""
     communicators: list[str]
     """The 64-bit ids of the communicators as 16 hexadecimal digits."""
-    bytes: IntArray
-    operation: IntArray
-    """Index into `operations`."""
     operations: list[str]
-    root: IntArray
-    peer: IntArray
-    rank: IntArray
-    """Rank of the caller, as recorded by calls that create or end a communicator."""
-    ranks: IntArray
-    """Number of ranks of the communicator."""
-    devices: IntArray
-    """Number of ranks of a communicator whose ranks are all in the calling process."""
+    columns: pd.DataFrame
+    """n rows of integers; NULL stands for a field that a payload lacks, -1 for no index.
 
-    def take(self, calls: IntArray) -> Payloads:
-        """Return the payloads at these indices; the names stay."""
-        names = [f.name for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)]
-        return replace(self, **{name: getattr(self, name)[calls] for name in names})
+    `communicator` and `operation` are indices into the names; `bytes`, `root`, `peer`; `rank` of the caller, as
+    recorded by calls that create or end a communicator; `ranks`, the number of ranks of the communicator; `devices`,
+    the number of ranks of a communicator whose ranks are all in the calling process."""
+    given: BoolArray
+    """Whether the call has a payload at all, understood or not."""
 
-    @property
-    def understood(self) -> BoolArray:
-        """Whether each payload contains a field of a communication."""
-        columns = (self.bytes, self.root, self.peer)
-        has_field = [self.communicator >= 0, self.operation >= 0, *(column != NULL for column in columns)]
-        return np.asarray(np.logical_or.reduce(has_field), np.bool_)
+    def mark_understood(self) -> BoolArray:
+        """Mark the payloads that contain a field of a communication."""
+        is_index, is_number = (
+            self.columns[["communicator", "operation"]] >= 0,
+            self.columns[["bytes", "root", "peer"]] != NULL,
+        )
+        return np.asarray(is_index.any(axis=1) | is_number.any(axis=1), np.bool_)
 
 
 def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:
@@ -80,11 +70,9 @@ def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:
     distinct: list[Fields | None] = [None]
     index = np.zeros(rows.size, np.int64)  # 0: no payload
 
-    by_id, texts = reader.names(columns["jsonTextId"][rows])
-    _add(distinct, index, np.where(columns["jsonTextId"][rows] != NULL, by_id, -1), [_parse_json(t) for t in texts])
-    codes, inline = _encode(columns.texts["jsonText"], rows)
-    _add(distinct, index, codes, [_parse_json(text) for text in inline])
-    codes, blobs = _encode(columns.blobs["binaryData"], rows)
+    codes, texts = encode_texts(read_texts(reader, columns, rows, "jsonText", "jsonTextId"))
+    _add(distinct, index, codes, [_parse_json(text) for text in texts])
+    codes, blobs = encode_texts(columns.blobs["binaryData"].take(pa.array(rows, pa.int64())).combine_chunks())
     if blobs:
         layout = PayloadLayout(lambda table: reader.columns(table.name), COMMUNICATOR)
         _add(distinct, index, codes, [layout.fields(blob) for blob in blobs])
@@ -94,12 +82,6 @@ def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:
         codes[without], payloads = reader.read_payload_tables(rows[without], _FIELDS)
         _add(distinct, index, codes, payloads)
     return _make_columns(distinct, index)
-
-
-def _encode(column: pa.ChunkedArray, rows: IntArray) -> tuple[IntArray, list[str | bytes]]:
-    """Return (index into the distinct values or -1, distinct values) of these rows."""
-    encoded = column.take(pa.array(rows, pa.int64())).combine_chunks().dictionary_encode()
-    return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
 
 
 def _add(distinct: list[Fields | None], index: IntArray, codes: IntArray, payloads: Sequence[Fields | None]) -> None:
@@ -121,19 +103,17 @@ def _make_columns(distinct: Sequence[Fields | None], index: IntArray) -> Payload
         fits = [NULL if value is None or not 0 <= value < limit else value for value in values]
         return np.array(fits, np.int64)[index]
 
-    return Payloads(
-        given=index > 0,
-        communicator=communicator,
-        communicators=communicator_names,
-        bytes=column(BYTES, 2**63),
-        operation=operation,
-        operations=operation_names,
-        root=column(ROOT),
-        peer=column(PEER),
-        rank=column(RANK),
-        ranks=column(RANKS),
-        devices=column(DEVICES),
-    )
+    columns = {
+        "communicator": communicator,
+        "operation": operation,
+        "bytes": column(BYTES, 2**63),
+        "root": column(ROOT),
+        "peer": column(PEER),
+        "rank": column(RANK),
+        "ranks": column(RANKS),
+        "devices": column(DEVICES),
+    }
+    return Payloads(communicator_names, operation_names, pd.DataFrame(columns), index > 0)
 
 
 def _index_names(payload_names: Sequence[str | None], index: IntArray) -> tuple[list[str], IntArray]:

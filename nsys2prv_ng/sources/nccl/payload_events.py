@@ -6,8 +6,6 @@ all reports, so `messages.join` assigns them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
@@ -20,6 +18,7 @@ from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.calls import COLLECTIVE, RECEIVING, SENDING
 from nsys2prv_ng.sources.nccl.payload import Payloads
+from nsys2prv_ng.sources.shared.pairs import register_ranks
 from nsys2prv_ng.sources.shared.result import Result
 
 _TYPES = (
@@ -41,37 +40,27 @@ RANK_NAMES = types.NCCL_ROOT.names
 """Name space of communicator ranks: roots and peers."""
 
 
-@dataclass(frozen=True)
-class PayloadOwners:
-    """n calls or kernels with a payload: place, start and end (ns); the end is NO_END for a call without an end."""
-
-    place: IntArray
-    begin: IntArray
-    end: IntArray
-
-
-def parse_rank(name: str) -> tuple[str, int]:
-    """Return the id of the communicator ('' if unknown) and the rank in it, for a name in the space RANK_NAMES."""
-    communicator, _, rank = name.rpartition(" ")
-    return communicator, int(rank)
-
-
 def make_call_events(labels: Labels, payload: Payloads, table: pd.DataFrame) -> pd.DataFrame:
     """Make the events of the calls in a table: `owner` (row of the table), `type` (position in _TYPES), `value`."""
-    direction, sequence = table["direction"].to_numpy(np.int64), table["sequence"].to_numpy(np.int64)
+    direction, sequence, communicator, operation, root, peer, size = (
+        table[name].to_numpy(np.int64)
+        for name in ("direction", "sequence", "communicator", "operation", "root", "peer", "bytes")
+    )
     parts = [
-        _make_name_events(labels, types.NCCL_COMMUNICATOR, payload.communicators, payload.communicator),
-        _make_name_events(labels, types.NCCL_OPERATION, payload.operations, payload.operation),
-        _make_rank_events(labels, types.NCCL_ROOT, payload, payload.root),
-        _make_number_events(types.NCCL_BYTES, np.where(direction == COLLECTIVE, payload.bytes, NULL)),
+        _make_name_events(labels, types.NCCL_COMMUNICATOR, payload.communicators, communicator),
+        _make_name_events(labels, types.NCCL_OPERATION, payload.operations, operation),
+        _make_rank_events(labels, types.NCCL_ROOT, payload.communicators, communicator, root),
+        _make_number_events(types.NCCL_BYTES, np.where(direction == COLLECTIVE, size, NULL)),
     ]
-    for number, peer, size in (
+    for number, peer_type, size_type in (
         (SENDING, types.NCCL_SEND_PEER, types.NCCL_SEND_BYTES),
         (RECEIVING, types.NCCL_RECEIVE_PEER, types.NCCL_RECEIVE_BYTES),
     ):
         parts += [
-            _make_rank_events(labels, peer, payload, np.where(direction == number, payload.peer, NULL)),
-            _make_number_events(size, np.where(direction == number, payload.bytes, NULL)),
+            _make_rank_events(
+                labels, peer_type, payload.communicators, communicator, np.where(direction == number, peer, NULL)
+            ),
+            _make_number_events(size_type, np.where(direction == number, size, NULL)),
         ]
     parts.append(_make_number_events(types.NCCL_SEQUENCE, np.where(sequence > 0, sequence, NULL)))
     events: pd.DataFrame = pd.concat(parts, ignore_index=True).astype(np.int64)
@@ -90,14 +79,13 @@ def _make_name_events(labels: Labels, event_type: EventType, names: list[str], i
     return _make_number_events(event_type, np.append(ids, NULL)[index])
 
 
-def _make_rank_events(labels: Labels, event_type: EventType, payload: Payloads, rank: IntArray) -> pd.DataFrame:
-    """Make an event for each call that has a rank, by the names that `parse_rank` reads."""
-    owner = np.flatnonzero(rank != NULL)
-    codes, distinct = find_distinct_rows(payload.communicator[owner], rank[owner])
-    names = [f"{payload.communicators[c] if c >= 0 else ''} {local}" for c, local in distinct]
-    index = np.full(rank.size, -1, np.int64)
-    index[owner] = codes
-    return _make_name_events(labels, event_type, names, index)
+def _make_rank_events(
+    labels: Labels, event_type: EventType, communicators: list[str], communicator: IntArray, rank: IntArray
+) -> pd.DataFrame:
+    """Make an event for each call that has a rank, by the names that `parse_rank` reads; no communicator is ''."""
+    ids = np.full(rank.size, NULL, np.int64)
+    ids[rank != NULL] = register_ranks(labels, event_type.names, [*communicators, ""], communicator, rank)
+    return _make_number_events(event_type, ids)
 
 
 def make_kernel_events(call_events: pd.DataFrame, kernel: IntArray, call: IntArray) -> pd.DataFrame:
@@ -123,14 +111,15 @@ def make_kernel_events(call_events: pd.DataFrame, kernel: IntArray, call: IntArr
     return kernel_events
 
 
-def write_events(labels: Labels, result: Result, owners: PayloadOwners, events: pd.DataFrame) -> None:
-    """Add a line with the events of each owner; bytes are reset to 0 at its end. Every owner has an event.
+def write_events(
+    labels: Labels, result: Result, place: IntArray, begin: IntArray, end: IntArray, events: pd.DataFrame
+) -> None:
+    """Add a line with the events of each of n owners; bytes are reset to 0 at its end. Every owner has an event.
 
-    Owners with the same types are written together, because there are few such sets, and their lines have one form.
+    The end (ns) is NO_END for a call without an end. Owners with the same types are written together, because there are
+    few such sets, and their lines have one form.
     """
-    n = owners.place.size
-    if not n:
-        return
+    n = place.size
     owner, kind = events["owner"].to_numpy(), events["type"].to_numpy()
     counts = np.bincount(owner * len(_TYPES) + kind, minlength=n * len(_TYPES)).reshape(n, len(_TYPES))
     value = events["value"].to_numpy()[np.lexsort((events["value"], kind, owner))]
@@ -141,8 +130,7 @@ def write_events(labels: Labels, result: Result, owners: PayloadOwners, events: 
         handles = np.repeat([labels.handle(t) if form[i] else 0 for i, t in enumerate(_TYPES)], form)
         opening = [Pair(int(handle), value[first[rows] + i]) for i, handle in enumerate(handles)]
         closing = [labels.handle(_TYPES[i]) for i in _SUMMED if form[i]]
-        place, begin, end = owners.place[rows], owners.begin[rows], owners.end[rows]
         if closing:
-            result.add_intervals(place, begin, end, opening, closing)
+            result.add_intervals(place[rows], begin[rows], end[rows], opening, closing)
         else:
-            result.records.append(make_events(place, begin, opening))
+            result.records.append(make_events(place[rows], begin[rows], opening))

@@ -34,6 +34,7 @@ from nsys2prv_ng.sources.shared.samples import (
     make_keys,
     make_records,
     make_typed_block,
+    number_keys,
     select_sound,
 )
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -108,19 +109,13 @@ def read_json_types(reader: ReportReader) -> IntArray:
 def _find_metrics(reader: ReportReader, blocks: Sequence[Block]) -> tuple[dict[Key, int], list[tuple[str, int]]]:
     """Return (index into the metrics by type and metric id, -1 for no metric; name and id of each metric)."""
     rows = reader.list_rows(NAMES.name, "typeId", "metricId", "metricName")
-    named = {(type_id, metric_id): name for type_id, metric_id, name in rows if name}
-    _, kinds = make_keys(blocks)
-    # Metrics are in the order in which first their types, then their ids occur.
-    type_order, metric_order = (
-        {number: i for i, number in enumerate(dict.fromkeys(kind[part] for kind in kinds))} for part in (0, 1)
-    )
-    index: dict[tuple[str, int], int] = {}
-    index_of_kind = dict.fromkeys(kinds, -1)
-    for type_id, metric_id in sorted(kinds, key=lambda kind: (type_order[kind[0]], metric_order[kind[1]])):
-        if metric_id != NULL:
-            metric = named.get((type_id, metric_id), f"GPU metric {metric_id}"), metric_id
-            index_of_kind[type_id, metric_id] = index.setdefault(metric, len(index))
-    return index_of_kind, list(index)
+    named: dict[Key, str] = {(type_id, metric_id): name for type_id, metric_id, name in rows if name}
+
+    def find_metric(kind: Key) -> tuple[str, int] | None:
+        metric_id = kind[1]
+        return None if metric_id == NULL else (named.get(kind, f"GPU metric {metric_id}"), metric_id)
+
+    return number_keys(make_keys(blocks)[1], find_metric)
 
 
 def _find_gpus(blocks: Sequence[Block]) -> dict[Key, int]:
@@ -175,9 +170,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     filters: list[MetricFilter] = [part.data for part in parts]
     names = sorted({name for metric_filter in filters for name in metric_filter.names})
     patterns = sorted({pattern for metric_filter in filters for pattern in metric_filter.patterns})
-    unmatched = [
-        pattern for pattern in patterns if not any(match_patterns(name, pattern, ignore_case=True) for name in names)
-    ]
+    unmatched = [pattern for pattern in patterns if not any(_is_chosen(name, [pattern]) for name in names)]
     if unmatched:
         if not names:
             remedy = "these reports have no GPU metrics"

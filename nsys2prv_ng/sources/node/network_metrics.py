@@ -94,8 +94,6 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
     result.read += columns.rows
     time, device = columns["start"], columns["globalId"]
     rows = result.drop_rows({NO_TIME: lacks_time(time), NO_DEVICE: device == NULL})
-    if not rows.size:
-        return
     switch, guids = pd.factorize(device[rows])
     parts = [part for guid in guids.tolist() if (part := _make_part(switches, SWITCH, (guid, NULL))) is not None]
     place = reader.places.node_parts(parts)[switch]

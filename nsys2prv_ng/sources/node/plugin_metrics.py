@@ -46,9 +46,8 @@ NO_METRIC = "no metric: an event of ftrace, a hypervisor or ETW"
 _TRACERS = {1: "FTrace", 2: "NvMedia", 3: "Hypervisor", 4: "ETW"}
 """ENUM_NSYS_GENERIC_EVENT_GROUP: groups of sources that are not plugins."""
 
-_INTEGER, _REAL = "integer", "real"
-_KINDS = {0: _INTEGER, 1: _INTEGER, 2: _REAL, 3: _REAL}
-"""The kinds of values by ENUM_NSYS_GENERIC_EVENT_FIELD_TYPE."""
+_IS_REAL = {0: False, 1: False, 2: True, 3: True}
+"""Whether values are real numbers, by ENUM_NSYS_GENERIC_EVENT_FIELD_TYPE."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class _Descriptions:
     """The name of the source of each type; empty if a source has none."""
     fields: dict[Key, str]
     """The names of fields by type and index."""
-    kinds: dict[Key, str]
-    """Whether fields are integer or real, if the report describes this."""
+    is_real: dict[Key, bool]
+    """Whether fields are real numbers, if the report describes this."""
     tracers: set[int]
     """Types whose events are not metrics."""
 
@@ -91,14 +90,9 @@ def read(reader: ReportReader) -> Result:
     return result
 
 
-def count_plugin_rows(reader: ReportReader) -> int:
-    """Return the number of plugin values that are read."""
-    return int(reader.once(_divide_events).plugin.sum()) if reader.has(DATA.name) else 0
-
-
-def count_json_rows(reader: ReportReader) -> int:
-    """Return the number of plugin values that the export contains only as JSON."""
-    return 0 if reader.has(DATA.name) else int(reader.once(_divide_events).plugin.sum())
+def count_plugin_rows(reader: ReportReader, *, as_json: bool = False) -> int:
+    """Return the number of plugin values that are read, or that the export contains only as JSON."""
+    return int(reader.once(_divide_events).plugin.sum()) if reader.has(DATA.name) != as_json else 0
 
 
 def count_tracer_rows(reader: ReportReader) -> int:
@@ -179,9 +173,9 @@ def _read_values(
         return events.make_block(find_event(columns["genericEventId"]), columns["fieldIdx"], _merge_integers(columns))
 
     types = set(events.type_id.tolist())
-    kinds = {key: described.kinds.get(key) for key in described.fields if key[0] in types}
+    is_real = {key: described.is_real.get(key) for key in described.fields if key[0] in types}
     real: set[Key] = set()
-    if set(kinds.values()) == {_INTEGER} and {key[0] for key in kinds} == types:
+    if set(is_real.values()) == {False} and {key[0] for key in is_real} == types:
         blocks = reader.read_by_block(DATA.name, make_integer_block)
     else:
         columns = reader.columns(DATA.name)
@@ -211,7 +205,7 @@ def _read_reals(
     real = {
         field
         for field, any_real in zip(fields, has_reals.tolist(), strict=True)
-        if described.kinds.get(field, _REAL if any_real else _INTEGER) == _REAL
+        if described.is_real.get(field, any_real)
     }
     is_real = np.array([field in real for field in fields], np.bool_)
     rows = known[is_real[code]]
@@ -250,8 +244,8 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
     fields = reader.list_rows(FIELDS.name, "typeId", "fieldIdx", "type")
     for name, (type_id, index, field_type) in zip(field_texts, fields, strict=True):
         described.fields[type_id, index] = name or described.fields.get((type_id, index), "")
-        if field_type in _KINDS:
-            described.kinds[type_id, index] = _KINDS[field_type]
+        if field_type in _IS_REAL:
+            described.is_real[type_id, index] = _IS_REAL[field_type]
     return described
 
 

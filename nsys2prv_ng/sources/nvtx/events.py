@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from nsys2prv_ng.sources.shared.pairs import register_used
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import NO_END
+from nsys2prv_ng.sources.shared.result import NO_END, Result
 
 NVTX = "NVTX_EVENTS"
 INTEGER_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
@@ -96,8 +96,8 @@ class NvtxEvents:
 
     columns: Columns
     texts: Texts
-    read: int
-    """Number of events, shown or not."""
+    account: Result
+    """Number of events, shown or not, and of dropped ones."""
     rows: IntArray
     """Rows of the table that can be shown."""
     domain: IntArray
@@ -110,7 +110,6 @@ class NvtxEvents:
     """Name of each (process, domain id, category)."""
     selected: frozenset[str]
     """Names of the domains that the user selected."""
-    dropped: dict[str, int] = field(default_factory=dict)
 
     def find_matching(self, pattern: str) -> IntArray:
         """Return the rows of ranges whose whole text, as the program wrote it, matches a pattern with * and ?."""
@@ -144,9 +143,9 @@ def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
     is_event = ~np.isin(columns["eventType"], NAMING)
     if source_names.MPI in reader.chosen:  # reports before nsys 2023.4 have the MPI calls in this table
         is_event[reader.once(find_mpi_ranges).rows] = False
-    reasons = _mark_unsound(columns)
-    dropped = {reason: int((mask & is_event).sum()) for reason, mask in reasons.items()}
-    rows = np.flatnonzero(is_event & ~np.logical_or.reduce(list(reasons.values())))
+    account = Result(read=int(is_event.sum()))
+    sound = account.drop_rows(_mark_unsound(columns), is_event)
+    rows = sound[is_event[sound]]
     index, names = _name_domains(columns, texts, rows)
     domains = sorted(set(names))
     domain = np.array([domains.index(name) for name in names], np.int64)[index]
@@ -154,8 +153,7 @@ def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
     patterns = reader.options.nvtx_domains or ("*",)  # the default domain is called `default` in patterns
     selected = frozenset(d for d in domains if any(match_patterns(d or "default", pattern) for pattern in patterns))
     ends = _find_ends(columns, rows, domain)
-    read = int(is_event.sum())
-    return NvtxEvents(columns, texts, read, rows, domain, ends, domains, categories, selected, dropped)
+    return NvtxEvents(columns, texts, account, rows, domain, ends, domains, categories, selected)
 
 
 def _find_ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
@@ -169,18 +167,16 @@ def _find_ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
 
 
 def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
-    """Mark the rows that cannot be shown, by reason. The masks do not overlap."""
+    """Mark the rows that cannot be shown, by reason."""
     kind, begin, end = columns["eventType"], columns["start"], columns["end"]
-    reasons = {NO_THREAD: columns["globalTid"] == NULL}
-    is_sound = ~reasons[NO_THREAD]
-    for value in np.setdiff1d(kind, (*PUSH_POP, *START_END, *MARK, *NAMING)):
-        reasons[f"unknown event type {value}"] = is_sound & (kind == value)
-        is_sound = is_sound & (kind != value)
+    unknown = np.setdiff1d(kind, (*PUSH_POP, *START_END, *MARK, *NAMING))
     # Marks, and ranges without an end, have only a start to check.
     has_end = np.isin(kind, (*PUSH_POP, *START_END)) & (end != NULL)
-    for reason, mask in find_unsound_times(begin, np.where(has_end, end, np.maximum(begin, 1))).items():
-        reasons[reason] = is_sound & mask
-    return reasons
+    return {
+        NO_THREAD: columns["globalTid"] == NULL,
+        **{f"unknown event type {value}": kind == value for value in unknown},
+        **find_unsound_times(begin, np.where(has_end, end, np.maximum(begin, 1))),
+    }
 
 
 def read_created_domains(columns: Columns, texts: Texts) -> dict[tuple[int, ...], str]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
@@ -40,9 +39,7 @@ from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
-
-_NO_JSON_LABELS = (families.NCCL_DOMAIN, python_samples.DOMAIN)
-"""Domains whose JSON is not shown as labels: the source `nccl` reads NCCL's, and Python samples become functions."""
+from nsys2prv_ng.sources.shared.texts import encode_texts, read_texts
 
 
 def read(reader: ReportReader) -> Result:
@@ -50,9 +47,7 @@ def read(reader: ReportReader) -> Result:
     if not reader.columns(NVTX).rows:
         return Result()
     events = reader.once(read_nvtx_events)
-    result = Result(read=events.read)
-    for reason, count in events.dropped.items():
-        result.drop(reason, count)
+    result = events.account.copy_records()
     for domain in events.domains:
         if domain in events.selected:
             _DomainWriter(reader, result, events, domain).write()
@@ -153,30 +148,17 @@ class _DomainWriter:
         if fits.any():
             value = np.rint(np.where(fits, scaled, 0)).astype(np.int64)
             pairs.append(Pair(self.labels.handle(event_type), value, fits))
-        if self.domain == python_samples.DOMAIN:
-            pairs += python_samples.read_functions(self.reader, self._read_json(rows))
-        elif self.domain not in _NO_JSON_LABELS:
-            pairs += self._make_json_labels(rows)
+        if self.domain != families.NCCL_DOMAIN:  # the source `nccl` reads NCCL's JSON
+            json = read_texts(self.reader, self.columns, rows, "jsonText", "jsonTextId")
+            is_sample = self.domain == python_samples.DOMAIN
+            pairs += python_samples.read_functions(self.reader, json) if is_sample else self._make_json_labels(json)
         return pairs
 
-    def _read_json(self, rows: IntArray) -> pa.Array:
-        text = self.columns.texts["jsonText"].combine_chunks().take(pa.array(rows))
-        by_id = self.columns["jsonTextId"][rows]
-        if (by_id != NULL).any():
-            ids, position = np.unique(by_id, return_inverse=True)
-            names = [None if i == NULL else name for i, name in zip(ids, self.reader.strings(ids), strict=True)]
-            text = pc.coalesce(text, pa.array(names, pa.string()).take(pa.array(position)))
-        return text
-
-    def _make_json_labels(self, rows: IntArray) -> list[Pair]:
-        text = self._read_json(rows)
-        if text.null_count == rows.size:
+    def _make_json_labels(self, json: pa.Array) -> list[Pair]:
+        if json.null_count == len(json):
             return []
-        encoded = text.dictionary_encode()
-        event_type = families.make_nvtx_json_payload(self.domain)
-        index = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        present = np.asarray(text.is_valid())
-        return [make_name_pair(self.labels, event_type, index, encoded.dictionary.to_pylist(), present)]
+        index, texts = encode_texts(json)
+        return [make_name_pair(self.labels, families.make_nvtx_json_payload(self.domain), index, texts, index >= 0)]
 
 
 SOURCE = Source(

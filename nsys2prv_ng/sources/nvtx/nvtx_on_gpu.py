@@ -62,15 +62,12 @@ def read(reader: ReportReader) -> Result:
 
 def find_launched(reader: ReportReader) -> LaunchedOperations:
     """Find the operations with a place and a recorded call."""
-    recorded = reader.once(launch_calls.read_recorded_calls)
-    parts = []
-    for table, call in reader.once(launch_calls.find_launches).items():
-        columns, place = reader.columns(table), reader.once(locate)[table].place
-        rows = np.flatnonzero((place >= 0) & (call >= 0))
-        caller = recorded.global_tid[call[rows]], recorded.begin[call[rows]]
-        parts.append((*caller, place[rows], columns["start"][rows], columns["end"][rows]))
-    fields = [np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(5)]
-    return LaunchedOperations(*fields)
+    recorded, operations = reader.once(launch_calls.read_recorded_calls), reader.once(locate)
+    call = reader.once(launch_calls.find_launches)
+    rows = np.flatnonzero((operations.place >= 0) & (call >= 0))
+    columns = (operations.place, operations.stack("start"), operations.stack("end"))
+    caller = recorded.global_tid[call[rows]], recorded.begin[call[rows]]
+    return LaunchedOperations(*caller, *(column[rows] for column in columns))
 
 
 def project(events: NvtxEvents, rows: IntArray, launched: LaunchedOperations) -> Projections:

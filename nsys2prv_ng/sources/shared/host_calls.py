@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +21,10 @@ from nsys2prv_ng.text.formatting import format_duration
 
 
 class NumberedCalls(NamedTuple):
-    """Calls with a separate event type, and a fixed value for each name."""
+    """Calls with a separate event type, and a function that returns the fixed value of a name, or 0 for other calls."""
 
     event_type: EventType
-    values: Mapping[str, int]
+    find_value: Callable[[str], int]
 
 
 def add_calls(
@@ -43,7 +43,7 @@ def add_calls(
     """Add an interval of `event_type` for each row of a table, or for each of `rows`, and count them.
 
     The table has the columns start, end, globalTid and nameId, and callchainId if `read_chains` is given.
-    `clean_name` returns the label for the name of a call. Labels in `numbered` have the type and values given there.
+    `clean_name` returns the label for the name of a call. Calls that are `numbered` have the type and values of it.
     Calls of the `system` do not make their process part of the application, and short calls are dropped (--osrt-min).
     `read_chains` returns the call chains, given the labels: each call shows its callers at its start. `choose_state`
     returns the state of the thread within a call, given its label, or -1 for none.
@@ -59,8 +59,6 @@ def add_calls(
         is_long = end[sound] - begin[sound] >= shortest
         result.drop(f"shorter than the minimum of {format_duration(shortest)}", int((~is_long).sum()))
         sound = sound[is_long]  # the rest of nested calls nests as well
-    if not sound.size:
-        return
     rows = sound if rows is None else rows[sound]
     begin, end = begin[sound], end[sound]
     place = reader.places.threads(thread[sound], application=not system, system_calls=system)
@@ -90,13 +88,10 @@ def _assign_values(
     """Return (type, mask of the names of that type, value of each name) for each type of call."""
     if numbered is None:
         return [(event_type, np.ones(len(names), np.bool_), reader.labels.name_ids(event_type.names, names))]
-    is_numbered = np.array([name in numbered.values for name in names], np.bool_)
-    values = np.array([numbered.values.get(name, 0) for name in names], np.int64)
-    ids = np.zeros(len(names), np.int64)
-    ids[~is_numbered] = reader.labels.name_ids(
-        event_type.names, [name for name in names if name not in numbered.values]
-    )
-    return [(numbered.event_type, is_numbered, values), (event_type, ~is_numbered, ids)]
+    values = np.array([numbered.find_value(name) for name in names], np.int64)
+    ids, is_named = np.zeros(len(names), np.int64), values == 0
+    ids[is_named] = reader.labels.name_ids(event_type.names, np.array(names, object)[is_named])
+    return [(numbered.event_type, ~is_named, values), (event_type, is_named, ids)]
 
 
 def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:

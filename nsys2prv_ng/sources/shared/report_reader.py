@@ -59,6 +59,11 @@ class ReportReader:
             self._columns[table] = self.read(declared) if declared else Columns(0, {}, {})
         return self._columns[table]
 
+    def stack(self, tables: Iterable[str], names: Iterable[str]) -> dict[str, IntArray]:
+        """Return columns of several declared tables, one table after the other."""
+        parts = [self.columns(table) for table in tables]
+        return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
     def list_rows(self, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a small table as tuples of these columns, which are integers or texts."""
         columns = self.columns(table)
@@ -98,7 +103,8 @@ class ReportReader:
         """Return a reader of the same report for one source, whose places and names do not become part of the trace."""
         reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
         for name, table in reader._tables.items():
-            if name in self._tables and _contains(self._tables[name], table):
+            known = self._tables.get(name)
+            if known is not None and _merge_declarations((known, table)) == {name: known}:
                 reader._columns[name] = self.columns(name)
         return reader
 
@@ -132,13 +138,3 @@ def _merge_declarations(tables: Iterable[Table]) -> dict[str, Table]:
         )
         declared[table.name] = Table(table.name, required, optional, text, real, blob)
     return declared
-
-
-def _contains(whole: Table, part: Table) -> bool:
-    """Return whether `whole` declares all columns of `part` with the same defaults."""
-    columns = ((set(getattr(whole, kind)), set(getattr(part, kind))) for kind in ("text", "real", "blob"))
-    return (
-        set(part.required) <= set(whole.required)
-        and all(whole.optional.get(name) == default for name, default in part.optional.items())
-        and all(needed <= declared for declared, needed in columns)
-    )

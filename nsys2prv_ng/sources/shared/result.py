@@ -86,11 +86,14 @@ class Result:
         if count:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
 
-    def drop_rows(self, reasons: Mapping[str, BoolArray]) -> IntArray:
-        """Return the rows to which no reason applies, and drop the others. The first reason that applies counts."""
+    def drop_rows(self, reasons: Mapping[str, BoolArray], counted: BoolArray | bool = True) -> IntArray:
+        """Return the rows to which no reason applies, and drop the others. The first reason that applies counts.
+
+        `counted`: mask of the rows that are events; the others do not count as dropped.
+        """
         is_sound: BoolArray = np.ones(next(iter(reasons.values())).size, np.bool_)
         for reason, mask in reasons.items():
-            self.drop(reason, int((is_sound & mask).sum()))
+            self.drop(reason, int((is_sound & mask & counted).sum()))
             is_sound &= ~mask
         return np.flatnonzero(is_sound)
 

@@ -8,7 +8,7 @@ sample.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 
 Key = tuple[int, ...]
+T = TypeVar("T")
 
 TOO_LARGE = "too large for the trace"
 REPETITION = "another value of its time and metric follows"
@@ -104,6 +105,14 @@ def make_keys(blocks: Sequence[Block]) -> tuple[list[Key], list[Key]]:
     devices = dict.fromkeys(key for block in blocks for key in block.devices)
     metrics = dict.fromkeys(key for block in blocks for key in block.metrics)
     return list(devices), list(metrics)
+
+
+def number_keys(all_keys: Iterable[Key], find: Callable[[Key], T | None]) -> tuple[dict[Key, int], list[T]]:
+    """Return (index of each key into the things that keys name, -1 if it names none; distinct things)."""
+    index: dict[T, int] = {}
+    found = [(key, find(key)) for key in all_keys]
+    numbers = {key: -1 if thing is None else index.setdefault(thing, len(index)) for key, thing in found}
+    return numbers, list(index)
 
 
 def join_blocks(blocks: list[Block], devices: Mapping[Key, int], metrics: Mapping[Key, int]) -> Samples:
@@ -240,28 +249,19 @@ def add_node_samples(
     returns the type for the key of a metric; a key with NULL does not name a metric.
     """
     devices, kinds = make_keys(blocks)
-    parts = {key: part for key in sorted(devices) if (part := get_part(key)) is not None}
-    event_types = {key: get_metric(key) for key in kinds if NULL not in key}
-    samples = join_blocks(blocks, _number_keys(devices, parts), _number_keys(kinds, event_types))
+    device_index, parts = number_keys(sorted(devices), get_part)
+    metric_index, metrics = number_keys(kinds, lambda key: None if NULL in key else get_metric(key))
+    samples = join_blocks(blocks, device_index, metric_index)
     result.read += samples.time.size
-    metrics = list(event_types.values())
     is_real = np.array([metric.precision > 0 for metric in metrics], np.bool_)
     samples = select_sound(reader, result, samples, what, is_real=is_real)
     samples = _drop_repetitions(result, samples, metrics)
     if samples.time.size:
         # Parts without a sample get no row.
-        used = np.zeros(len(parts), np.bool_)
-        used[samples.device] = True
+        used = np.unique(samples.device)
         place = np.full(len(parts), -1, np.int64)
-        place[used] = reader.places.node_parts(
-            [part for part, is_used in zip(parts.values(), used, strict=True) if is_used]
-        )
+        place[used] = reader.places.node_parts([parts[i] for i in used])
         result.records.append(make_records(reader, samples, place[samples.device], metrics))
-
-
-def _number_keys(all_keys: Iterable[Key], known: Mapping[Key, object]) -> dict[Key, int]:
-    """Return the index of each key among the known keys; -1 for the others."""
-    return dict.fromkeys(all_keys, -1) | {key: i for i, key in enumerate(known)}
 
 
 def scale_values(real: FloatArray) -> IntArray:

@@ -138,6 +138,7 @@ def as_ends(items: list[Send] | list[Receive], keys: list[str], offset: int) -> 
     return MessageEnds(
         place=place,
         posted_at=place,
+        process=place,
         time=column([item.time - offset for item in items]),
         done=column([i.done - offset if isinstance(i, Receive) and i.done is not None else None for i in items]),
         completing=column([item.time - offset for item in items]),

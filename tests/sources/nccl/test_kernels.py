@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -231,13 +232,10 @@ def test_every_call_has_a_kernel_of_its_launch(
 ) -> None:
     """Whatever is launched together: no call with a kernel is lost, no kernel has another's function or launch."""
     calls.sort(key=lambda call: call[0])
-    call_columns = [np.array([call[i] for call in calls], np.int64) for i in range(4)]
-    kernel_columns = [np.array([key[i] for key in kernels], np.int64) for i in range(3)]
-    pairs = nccl_kernels.assign_calls(
-        nccl_kernels.SharedCalls(*call_columns),
-        nccl_kernels.SharedKernels(*kernel_columns, np.arange(len(kernels))),
-    )
-    assigned = [(int(k), int(c)) for k, c in zip(*pairs, strict=True)]
+    call_table = pd.DataFrame(calls, columns=["group", "function", "kind", "communicator"], dtype=np.int64)
+    kernel_table = pd.DataFrame(kernels, columns=["group", "function", "device"], dtype=np.int64)
+    pairs = nccl_kernels.assign_calls(call_table, kernel_table.assign(begin=np.arange(len(kernels))))
+    assigned = list(zip(pairs["kernel"].tolist(), pairs["call"].tolist(), strict=True))
     assert assigned == sorted(set(assigned))
     for number, (launch, function, _, _) in enumerate(calls):
         among = [k for k, key in enumerate(kernels) if key[0] == launch]
