@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.report import diagnostics
-from nsys2prv_ng.report.database import NULL, Columns, Database, Table
+from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.exported_times import read_export_settings
 from nsys2prv_ng.report.graph_tracing import KINDS
@@ -83,7 +82,7 @@ class ReportContents:
 
 def read_contents(path: Path) -> ReportContents:
     """Read the contents of an export. Raises ReportError if it cannot be read."""
-    with closing(Database(path)) as database:
+    with open_database(path) as database:
         return _read_contents(database)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import LocalStore, Store, StoredColumns, store_columns
-from nsys2prv_ng.report.database import NULL, Columns, Database, Table
+from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.files import refuse_no_reports
 from nsys2prv_ng.report.formats import get_report_name
@@ -189,7 +189,7 @@ def read_report(
     evidence_sources: Sequence[Source],
 ) -> ReadReport:
     """Read an export and put its records into the store. `tick` is called with 1 for each source."""
-    with closing(Database(path)) as database:
+    with open_database(path) as database:
         strings = Strings(database)
         metadata = read_metadata(database, strings)
         reader = ReportReader(database, metadata, strings, sources, options)

@@ -13,15 +13,17 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import get_origin
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.job.read_reports import ReadReport, read_each, read_report
-from nsys2prv_ng.records.store import FolderStore
+from nsys2prv_ng.records.store import SHELF, FolderStore
 from nsys2prv_ng.report.files import get_report_size, locate_exports
 from nsys2prv_ng.report.formats import get_report_name
+from nsys2prv_ng.runtime.files import lock_beside, remove_abandoned
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
@@ -77,7 +79,7 @@ def write_shard(
     if _is_sound(manifest):
         tick(len(options.sources))
         return manifest
-    manifest.unlink(missing_ok=True)
+    remove_abandoned(folder.glob(f"{escape(key)}-{'[0-9a-f]' * 8}{SHELF}"))  # no sound manifest names any of them
     store = FolderStore(folder, f"{key}-{secrets.token_hex(4)}")
     try:
         (export,) = locate_exports([report], folder, Progress(), 1)
@@ -85,7 +87,11 @@ def write_shard(
         store.close()
         real = report.resolve()
         shard = Shard(read, options, real.with_name(get_report_name(real)), *store.get_file())
-        write_kept(manifest, shard, _OPEN_TYPES)
+        with lock_beside(manifest):
+            if _is_sound(manifest):  # another process was faster
+                store.abandon()
+            else:
+                write_kept(manifest, shard, _OPEN_TYPES)
     except BaseException:
         store.abandon()
         raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from io import FileIO
@@ -15,12 +14,14 @@ from types import TracebackType
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.paraver.files import list_trace_files
 from nsys2prv_ng.paraver.gzip_blocks import compress
+from nsys2prv_ng.runtime.files import create_beside, lock_beside
 
 
 class TraceOutput:
     """The files x.prv (or x.prv.gz), x.pcf and x.row, written under temporary names beside the final ones.
 
-    A context manager: leaving it renames all three, the .prv last; an exception removes what was written.
+    A context manager: leaving it renames all three, the .prv last; an exception removes what was written. If several
+    runs write one trace without `force`, only the first to end has written it.
     """
 
     def __init__(self, path: Path, *, force: bool) -> None:
@@ -28,17 +29,15 @@ class TraceOutput:
         self.compressed = path.name.endswith(".gz")
         self._final = dict(zip(("pcf", "row", "prv"), list_trace_files(path), strict=True))
         self._temporary: dict[str, Path] = {}
-        self._raw: FileIO | None = None
+        self._files: dict[str, FileIO] = {}
+        self._force = force
         check_writable(path, list(reversed(self._final.values())), force=force)  # the typed file first
 
     def __enter__(self) -> TraceOutput:
         try:
             for suffix, final in self._final.items():
-                descriptor, self._temporary[suffix] = _create_beside(final)
-                if suffix == "prv":
-                    self._raw = FileIO(descriptor, "wb")
-                else:
-                    os.close(descriptor)
+                descriptor, self._temporary[suffix] = create_beside(final)
+                self._files[suffix] = FileIO(descriptor, "wb")
         except OSError as error:
             self._remove()
             raise _make_output_error(self.path, error) from None
@@ -52,11 +51,10 @@ class TraceOutput:
 
     def write_prv(self, data: bytes | memoryview) -> None:
         """Append to the .prv: gzip members if it is a .prv.gz, else text."""
-        assert self._raw is not None
         view = memoryview(data).cast("B")
         try:
             while view:
-                view = view[self._raw.write(view) :]
+                view = view[self._files["prv"].write(view) :]
         except OSError as error:
             raise _make_output_error(self.path, error) from None
 
@@ -68,10 +66,10 @@ class TraceOutput:
     def reserve(self, sizes: Sequence[int]) -> list[int]:
         """Make room in the .prv for further parts of these sizes (bytes), which others write; return their
         positions."""
-        assert self._raw is not None
-        places = list(accumulate(sizes, initial=self._raw.tell()))
+        prv = self._files["prv"]
+        places = list(accumulate(sizes, initial=prv.tell()))
         try:
-            self._raw.truncate(places[-1])
+            prv.truncate(places[-1])
         except OSError as error:
             raise _make_output_error(self.path, error) from None
         return places[:-1]
@@ -95,16 +93,17 @@ class TraceOutput:
             self._remove()
 
     def _publish(self) -> None:
-        assert self._raw is not None
-        self._raw.close()
-        self.path.unlink(missing_ok=True)  # so that a .prv never has the labels of another trace
-        for suffix, final in self._final.items():
-            self._temporary[suffix].replace(final)
+        with lock_beside(self._final["pcf"]):  # x.prv and x.prv.gz share it
+            for final in self._final.values():
+                refuse_in_the_way(final, force=self._force)
+            self.path.unlink(missing_ok=True)  # so that a .prv never has the labels of another trace
+            for suffix, final in self._final.items():
+                self._temporary[suffix].replace(final)
 
     def _remove(self) -> None:
-        if self._raw is not None:
+        for file in self._files.values():
             with suppress(OSError):
-                self._raw.close()
+                file.close()
         for path in self._temporary.values():
             path.unlink(missing_ok=True)
 
@@ -134,18 +133,6 @@ def refuse_in_the_way(file: Path, *, force: bool) -> None:
         raise TranslationError(f"{file}: is a device or a pipe; choose another name")
     if os.path.lexists(file) and not force:  # this includes dangling links
         raise TranslationError(f"{file}: exists already; replace it, or choose another name", see=("force",))
-
-
-def _create_beside(final: Path) -> tuple[int, Path]:
-    """Create a file under a temporary name and return its descriptor and path.
-
-    The system applies the umask (and the default permissions of the folder) to it, as to any new file. Files of
-    `tempfile` are private, and the umask of a process cannot be read without changing it for all threads.
-    """
-    while True:
-        path = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")
-        with suppress(FileExistsError):
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), path
 
 
 def _make_output_error(path: Path, error: OSError) -> TranslationError:

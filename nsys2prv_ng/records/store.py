@@ -22,14 +22,15 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.runtime.files import hold
 
 Array = npt.NDArray[Any]
 
 _TRACE_PREFIX = "trace-"
 """Start of the names of files for what processes find out together about a trace."""
-_SHELF = ".columns"
+SHELF = ".columns"
 """Ending of the files in a folder."""
-SHELVES_OF_TRACES = f"{_TRACE_PREFIX}{'[0-9a-f]' * 16}{_SHELF}"
+SHELVES_OF_TRACES = f"{_TRACE_PREFIX}{'[0-9a-f]' * 16}{SHELF}"
 """Pattern that only such files match."""
 _MOST_MAPPED = 512 << 20
 """About how many bytes of mapped shelves a process keeps in memory."""
@@ -233,7 +234,8 @@ class FolderStore(Store):
             with self._lock:
                 if self._file is None:
                     self._shelf = self._shelf or f"{_TRACE_PREFIX}{secrets.token_hex(8)}"
-                    self._file = locate_shelf(self.folder, self._shelf).open("wb", 0)
+                    self._file = locate_shelf(self.folder, self._shelf).open("xb", 0)
+                    hold(self._file.fileno())
                 at = _align(self._end)
                 self._end = at + size
                 if self._is_copy:
@@ -338,7 +340,7 @@ def locate_shelf(folder: Path, shelf: str) -> Path:
     """Return the path of a file of columns. Raises TranslationError for a name that leads out of the folder."""
     if not shelf or os.sep in shelf or shelf.startswith("."):
         raise TranslationError(f"{folder}: names a file of events that is not in it; read the reports again")
-    return folder / f"{shelf}{_SHELF}"
+    return folder / f"{shelf}{SHELF}"
 
 
 def _open_nameless(folder: Path) -> IO[bytes]:

@@ -6,7 +6,9 @@ another type than declared. So all columns are selected by name, and a value tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
-from nsys2prv_ng.errors import ReportError
+from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.formats import find_format
 from nsys2prv_ng.report.readers import load_reader
 from nsys2prv_ng.report.table_reader import NULL, Among
@@ -23,6 +25,9 @@ from nsys2prv_ng.report.table_reader import NULL, Among
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
 
 T = TypeVar("T")
+
+_HEADER_BYTES = 100
+"""Length of the header of an SQLite file."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,43 @@ class Database:
                 " export the report again with another version of nsys"
             )
         return present
+
+
+@contextmanager
+def open_database(path: Path) -> Iterator[Database]:
+    """Open an export, and close it at the end of the context.
+
+    Raises TranslationError if the export has changed in the meantime: what was read may be a mixture.
+    """
+    before = _stamp(path)
+    try:
+        with closing(Database(path)) as database:
+            yield database
+    except Exception:
+        _refuse_changed(path, before)  # which explains any other error
+        raise
+    _refuse_changed(path, before)
+
+
+def _refuse_changed(path: Path, before: object) -> None:
+    if _stamp(path) != before:
+        raise TranslationError(f"{path}: changed while it was read; wait until nothing writes to it, and try again")
+
+
+def _stamp(path: Path) -> object:
+    """Return what differs after a change of a file or of the files in a folder; None if the export is not there."""
+    try:
+        if path.is_dir():
+            return [(file.name, *_stamp_file(file)) for file in sorted(path.iterdir())]
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # SQLite counts changes in its header
+            return file.read(_HEADER_BYTES), _stamp_file(path)
+    except OSError:
+        return None
+
+
+def _stamp_file(file: Path) -> tuple[int, ...]:
+    known = file.stat()
+    return known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns
 
 
 def load_libraries(exports: Iterable[Path]) -> None:

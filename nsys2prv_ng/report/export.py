@@ -21,7 +21,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from nsys2prv_ng.errors import ReportError, TranslationError
-from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.database import Database, open_database
 from nsys2prv_ng.report.export_errors import NoLocksError, describe_failure, wrote_incompletely
 from nsys2prv_ng.report.exported_times import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
@@ -285,7 +285,7 @@ def _read_about(path: Path) -> _About | None:
 def _look_into(path: Path, find: Callable[[Database], T]) -> T | None:
     """Return what `find` finds in an export; None if it cannot be read: reading it later reports what is wrong."""
     try:
-        with closing(Database(path)) as database:
+        with open_database(path) as database:
             return find(database)
     except TranslationError:
         return None

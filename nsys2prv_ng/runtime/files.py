@@ -1,10 +1,13 @@
-"""Writes files that appear whole or not at all."""
+"""Writes files that appear whole or not at all, beside other processes that write the same files."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import IO
 
@@ -14,19 +17,88 @@ from nsys2prv_ng.errors import TranslationError
 @contextmanager
 def open_atomically(file: Path) -> Iterator[IO[bytes]]:
     """Open a file whose bytes appear whole at the end of the context, or not at all. Raises TranslationError."""
-    temporary = file.parent / f".{file.name}.{secrets.token_hex(4)}.tmp"
+    temporary = None
     try:
-        with temporary.open("wb") as opened:
+        descriptor, temporary = create_beside(file)
+        with open(descriptor, "wb") as opened:
             yield opened
-        temporary.replace(file)
+            opened.flush()
+            temporary.replace(file)
     except OSError as error:
         raise TranslationError(f"{file}: cannot be written: {error.strerror or error}") from None
     finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def write_atomically(file: Path, text: str) -> None:
     """Write a text file that appears whole or not at all. Raises TranslationError."""
     with open_atomically(file) as opened:
         opened.write(text.encode())
+
+
+def create_beside(file: Path) -> tuple[int, Path]:
+    """Create a file under a temporary name beside a file; return its descriptor, open to write, and its path.
+
+    The descriptor has a lock as long as it is open, so what killed processes left beside the file can be told from what
+    others write there now. It is removed. The system applies the umask (and the default permissions of the folder), as
+    to any new file: files of `tempfile` are private, and the umask of a process cannot be read without changing it.
+    """
+    remove_abandoned(file.parent.glob(f".{escape(file.name)}.{'[0-9a-f]' * 8}.tmp"))
+    while True:
+        path = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")
+        with suppress(FileExistsError):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            if hold(descriptor) or path.exists():  # otherwise another process took it for abandoned
+                return descriptor, path
+            os.close(descriptor)
+
+
+def hold(descriptor: int) -> bool:
+    """Lock a file for as long as the descriptor, or a copy in a forked process, is open; return whether that worked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process has the lock, or the file system has no locks
+        return False
+    return True
+
+
+def remove_abandoned(files: Iterable[Path]) -> None:
+    """Remove the files that no living process holds; all stay if the file system has no locks."""
+    for file in files:
+        with suppress(OSError):
+            descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if hold(descriptor):
+                    file.unlink()
+            finally:
+                os.close(descriptor)
+
+
+@contextmanager
+def lock_beside(file: Path) -> Iterator[None]:
+    """Keep others that call this for the same file out of the context. Does nothing if the file system has no locks.
+
+    Raises OSError if no file can be created beside it.
+    """
+    path = file.with_name(f".{file.name}.lock")
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        try:
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_at(descriptor, path):  # otherwise the process that had the lock has removed the file
+                yield
+                path.unlink(missing_ok=True)
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Return whether a path leads to an open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
