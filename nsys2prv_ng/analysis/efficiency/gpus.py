@@ -77,7 +77,7 @@ def list_groups(job: Job, waits: Waits, devices: Devices) -> Iterator[GpuGroup]:
 def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) -> GpuPart:
     """Measure the GPUs of a group."""
     reports = devices.find_reports(group.rows)
-    ranges = load_repeated(job, reports, plan.steps)
+    ranges = load_repeated(job, reports, plan)
     size = plan.first_range + len(ranges.keys)
     totals = times.Totals(len(times.CLASSES) + len(times.KERNELS_BY_CLASS), 3, size)
     pieces = split_gaps(job, devices, reports, group.gaps)
