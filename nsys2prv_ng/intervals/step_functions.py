@@ -19,6 +19,10 @@ class StepFunction(NamedTuple):
     time: IntArray
     value: IntArray
 
+    def get_values(self, time: IntArray) -> IntArray:
+        """Return the value in force at each time (ns); NOTHING before the first step."""
+        return np.append(self.value, NOTHING)[np.searchsorted(self.time, time, "right") - 1]
+
 
 class Pieces(NamedTuple):
     """n pieces of intervals: index of the interval, start and end (ns), and the value in force."""
@@ -40,9 +44,7 @@ def make_steps(begin: IntArray, end: IntArray, value: IntArray) -> StepFunction:
 def fill_steps(steps: StepFunction, other: StepFunction) -> StepFunction:
     """Return the step function with the values of another one while NOTHING is in force."""
     time = np.union1d(steps.time, other.time)
-    values, other_values = (
-        np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in (steps, other)
-    )
+    values, other_values = steps.get_values(time), other.get_values(time)
     return StepFunction(time, np.where(values == NOTHING, other_values, values))
 
 

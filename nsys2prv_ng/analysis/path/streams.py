@@ -97,17 +97,6 @@ class Streams:
         return np.append(self._device[once], NONE)[index]
 
 
-def search_rows(group: IntArray, time: IntArray, wanted: IntArray, wanted_time: IntArray) -> IntArray:
-    """Return how many rows, which are ordered by group and time, are before each wanted group and time."""
-    groups = np.concatenate([group, wanted])
-    times = np.concatenate([time, wanted_time])
-    is_wanted = np.arange(groups.size) >= group.size
-    order = np.lexsort((~is_wanted, times, groups))  # at equal times the wanted one comes first
-    before = np.empty(groups.size, np.int64)
-    before[order] = np.cumsum(~is_wanted[order])
-    return before[group.size :]
-
-
 # ---- CUDA events -----------------------------------------------------------------------------------------------------
 
 

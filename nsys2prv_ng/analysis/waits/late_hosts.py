@@ -11,7 +11,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import HANDS_OVER, find_main_threads, load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, split_at_steps
+from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
@@ -28,10 +28,6 @@ class ThreadActivity(NamedTuple):
     """Index of each pair's innermost range; NOTHING outside of ranges."""
     call: IntArray
     """Index of each pair's outermost call; NOTHING in host code between calls."""
-
-    def get_pairs(self, time: IntArray) -> IntArray:
-        """Return the pair in force at each time (ns)."""
-        return self.steps.value[np.searchsorted(self.steps.time, time, "right") - 1]
 
 
 class HostActivity(NamedTuple):
@@ -69,9 +65,7 @@ def _join_steps(steps: Sequence[StepFunction], hands_over: BoolArray) -> ThreadA
     """
     time = np.sort(np.concatenate([[_EVER], *(part.time for part in steps)]), kind="stable")  # three sorted runs
     time = time[np.append(True, time[1:] != time[:-1])]
-    in_range, thread_call, main_call = (
-        np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in steps
-    )
+    in_range, thread_call, main_call = (part.get_values(time) for part in steps)
     in_call = np.where(hands_over[thread_call], main_call, thread_call)
     pair, distinct = find_distinct_rows(in_range, in_call)
     range_of_pair, call_of_pair = np.array(distinct, np.int64).T
@@ -84,7 +78,7 @@ def find_main_activity(activity: ThreadActivity, begin: IntArray, end: IntArray)
     They are the range that covers most of the interval, and the call that covers most of that range's part. In an
     interval of length 0, the range and call at that time count.
     """
-    pair = activity.get_pairs(end)
+    pair = activity.steps.get_values(end)
     in_range, in_call = activity.range[pair], activity.call[pair]
     long = np.flatnonzero(end > begin)
     pieces = split_at_steps(begin[long], end[long], activity.steps)
@@ -129,7 +123,7 @@ def sum_costs(
     force at that time causes all the waiting.
     """
     cost = np.zeros(activity.range.size, np.int64)
-    _add_costs(waits, late, limit, activity.get_pairs(limit), activity.steps, cost)
+    _add_costs(waits, late, limit, activity.steps.get_values(limit), activity.steps, cost)
     pair = np.flatnonzero(cost)
     return activity.range[pair], activity.call[pair], cost[pair]
 

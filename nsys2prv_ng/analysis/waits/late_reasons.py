@@ -320,5 +320,5 @@ class _ReportReasons:
                     in_call = names.number(activity.call_names, in_call)
                     answers.costs.append((np.full(cost.size, late[part][0]), in_range, in_call, cost))
             on_thread = launcher == number
-            pair = in_thread.get_pairs(sent[on_thread])
+            pair = in_thread.steps.get_values(sent[on_thread])
             answers.range[held[on_thread]] = names.number(activity.range_names, in_thread.range[pair])
