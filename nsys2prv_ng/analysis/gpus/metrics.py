@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
@@ -65,17 +66,18 @@ def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
     """Measure GPUs that share reports."""
     found: _Sums = {}
     for sampled in _list_samples(job, group):
-        weighted, numbers = np.zeros(len(sampled.types)), np.zeros((4, len(sampled.types)), np.int64)
-        _add_values(sampled.columns, weighted, numbers)
-        for handle in np.flatnonzero(numbers[3]).tolist():
-            ns, low, high, samples = numbers[:, handle].tolist()
-            kind = sampled.types[handle]
+        handle, begin, end, value = _list_held(sampled.columns, np.arange(len(sampled.types)))
+        weighted = np.bincount(handle, value.astype(np.float64) * (end - begin))
+        values = pd.DataFrame({"handle": handle, "value": value, "ns": end - begin}).groupby("handle")
+        totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("value", "size"))
+        for total in totals.itertuples():
+            kind = sampled.types[total.Index]
             sums = found.setdefault((sampled.row, kind.label, kind.unit), MetricSums(sampled.row, kind))
             scale = 10**kind.precision
-            sums.weighted += float(weighted[handle]) / scale
-            sums.ns += ns
-            sums.low, sums.high = min(sums.low, low / scale), max(sums.high, high / scale)
-            sums.samples += samples
+            sums.weighted += float(weighted[total.Index]) / scale
+            sums.ns += total.ns
+            sums.low, sums.high = min(sums.low, total.low / scale), max(sums.high, total.high / scale)
+            sums.samples += total.samples
     return found
 
 
@@ -255,32 +257,3 @@ def _mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -
     if breaks_at_gaps:
         begins |= np.diff(time, prepend=time[:1]) > MOST_PERIODS * measure_period(time)
     return begins
-
-
-@compiled
-def _add_values(columns: _SampleColumns, weighted: FloatArray, numbers: IntArray) -> None:
-    """Add samples to each metric's `weighted` (value x ns) and `numbers` (ns, lowest, highest, samples), by handle."""
-    time, first, handle, value, lines, begins = columns
-    last = np.zeros(weighted.size, np.int64)
-    since = np.zeros(weighted.size, np.int64)
-    holds = np.zeros(weighted.size, np.bool_)
-    for i in range(lines.size):
-        now = time[lines[i]]
-        if begins[i]:
-            holds[:] = False
-        for word in range(first[lines[i]], first[lines[i] + 1]):
-            metric, new = handle[word], value[word]
-            if holds[metric]:
-                weighted[metric] += float(last[metric]) * (now - since[metric])
-                numbers[0, metric] += now - since[metric]
-            if numbers[3, metric] == 0 or new < numbers[1, metric]:
-                numbers[1, metric] = new
-            if numbers[3, metric] == 0 or new > numbers[2, metric]:
-                numbers[2, metric] = new
-            numbers[3, metric] += 1
-            last[metric], since[metric], holds[metric] = new, now, True
-        if i + 1 == lines.size or begins[i + 1]:  # values are in force until the last sample
-            for metric in range(holds.size):
-                if holds[metric]:
-                    weighted[metric] += float(last[metric]) * (now - since[metric])
-                    numbers[0, metric] += now - since[metric]
