@@ -78,7 +78,7 @@ def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_do
 def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
     """Return the sum of link errors (ns) along the best path from a set to each other set (Dijkstra)."""
     neighbours: list[list[tuple[int, float]]] = [[] for _ in range(sets)]
-    for a, b, error in zip(exchanges.one.tolist(), exchanges.other.tolist(), exchanges.error.tolist(), strict=True):
+    for a, b, error in exchanges.links:
         neighbours[a].append((b, error))
         neighbours[b].append((a, error))
     total = np.full(sets, np.inf)

@@ -24,7 +24,6 @@ from nsys2prv_ng.clock.normal import (
     NormalProblem,
     Solution,
     compute_residuals,
-    correct_ends,
     drop_blocks,
     solve,
 )
@@ -258,7 +257,7 @@ def _compute_held_out(problem: NormalProblem, models: dict[str, tuple[Solution, 
         limits = np.searchsorted(test.clock[order], np.arange(problem.clocks + 1))
         for name, (solution, drifting) in models.items():
             predicted = solution if name == UTC else solve(train, drifting, solution)
-            residual = np.abs(compute_residuals(test.first, correct_ends(test, predicted)))[order]
+            residual = np.abs(compute_residuals(test, predicted.offset, predicted.drift))[order]
             sums[name] += _compute_medians(residual, limits)
     return {name: float(np.mean(medians)) for name, medians in sums.items()}
 
@@ -276,8 +275,7 @@ def _compute_errors(
     """Return the errors of each clock's offset, drift (relative) and correction at the ends, and Student's quantile."""
     replicates = drop_blocks(problem, solution, drifting)
     count = len(replicates)
-    offset = np.stack([r.offset for r in replicates])
-    drift = np.stack([r.drift for r in replicates])
+    offset, drift = replicates[:, : problem.clocks], replicates[:, problem.clocks :]
 
     def error(values: FloatArray) -> FloatArray:
         if count < 2:
@@ -306,7 +304,7 @@ def _describe(
     solution, drifting = models[model]
     estimate = models[OFFSET] if model == UTC else models[model]
     offset_error, drift_error, at_ends, quantile = _compute_errors(problem, *estimate)
-    residual = np.abs(compute_residuals(problem.first, correct_ends(problem, solution)))
+    residual = np.abs(compute_residuals(problem, solution.offset, solution.drift))
     order = np.argsort(problem.clock, kind="stable")
     limits = np.searchsorted(problem.clock[order], np.arange(problem.clocks + 1))
     clock_residuals = [residual[order[low:high]] for low, high in pairwise(limits)]
