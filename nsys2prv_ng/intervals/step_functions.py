@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import FlatStates
 
 NOTHING = -1
 """Value when no value is in force."""
@@ -33,12 +34,18 @@ class Pieces(NamedTuple):
     value: IntArray
 
 
-def make_steps(begin: IntArray, end: IntArray, value: IntArray) -> StepFunction:
-    """Return the steps of sorted intervals that do not overlap; NOTHING is in force between them."""
+def make_steps(begin: IntArray, end: IntArray, value: IntArray, between: int = NOTHING) -> StepFunction:
+    """Return the steps of sorted intervals that do not overlap; the value `between` is in force between them."""
     time = np.stack([begin, end], axis=1).ravel()
-    values = np.stack([value, np.full(value.size, NOTHING, np.int64)], axis=1).ravel()
+    values = np.stack([value, np.full(value.size, between, np.int64)], axis=1).ravel()
     last = np.append(time[1:] != time[:-1], True)[: time.size]  # only the last change at each time
     return StepFunction(time[last], values[last])
+
+
+def make_row_steps(flat: FlatStates, row: int, between: int = NOTHING) -> StepFunction:
+    """Return the state of a row over time; `between`: its value while the row is in no state."""
+    low, high = np.searchsorted(flat.row, [row, row + 1])
+    return make_steps(flat.begin[low:high], flat.end[low:high], flat.state[low:high], between)
 
 
 def fill_steps(steps: StepFunction, other: StepFunction) -> StepFunction:

@@ -13,7 +13,6 @@ from nsys2prv_ng.analysis.efficiency.windows import (
     WindowPlan,
     Windows,
     load_repeated,
-    make_row_steps,
     sum_in_windows,
     unite_spans,
 )
@@ -24,7 +23,7 @@ from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
-from nsys2prv_ng.intervals.step_functions import StepFunction
+from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job

@@ -9,10 +9,11 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI, USEFUL, Totals
-from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, load_repeated, make_row_steps, sum_in_windows
+from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, load_repeated, sum_in_windows
 from nsys2prv_ng.analysis.host_activity import map_main_threads
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
+from nsys2prv_ng.intervals.step_functions import make_row_steps
 from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events

@@ -15,9 +15,10 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
+from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.states import FlatStates, flatten
-from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, make_steps
+from nsys2prv_ng.intervals.states import flatten
+from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
 from nsys2prv_ng.job.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.job.open_job import Job
@@ -128,12 +129,11 @@ class WindowPlan:
         return unite_spans(capture for capture in (self.captures[n] for n in reports) if capture is not None)
 
     def list_windows(self, tasks: Sequence[int], ranges: RangeWindows) -> Windows:
-        """Return the united windows of some tasks, which use a GPU or thread."""
+        """Return the united windows of some tasks (ascending), which use a GPU or thread."""
         common = [(number, *window) for number, spans in ((WHOLE, self.whole), (WORK, self.work)) for window in spans]
         parts = [np.array(common, np.int64).reshape(-1, 3)]
         if self.steps is not None:
-            limits = np.searchsorted(self.steps.task, [tasks, [task + 1 for task in tasks]]).T.tolist()
-            at = np.concatenate([np.arange(low, high) for low, high in limits] or [np.zeros(0, np.int64)])
+            at = list_rows(self.steps.task, np.array(tasks, np.int64))
             at = at[self.steps.step[at] < MOST_STEPS]
             parts.append(np.stack([FIRST_STEP + self.steps.step[at], self.steps.begin[at], self.steps.end[at]], axis=1))
         at = np.flatnonzero(np.isin(ranges.task, tasks))
@@ -208,13 +208,6 @@ def load_repeated(job: Job, reports: Sequence[int], plan: WindowPlan) -> RangeWi
         parts.append(tuple(column[counts] for column in columns))
     task, key, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
     return RangeWindows(task, key, begin, end, list(keys))
-
-
-def make_row_steps(flat: FlatStates, row: int, between: int) -> StepFunction:
-    """Return the state of a row over time; `between`: its value while the row is in no state."""
-    low, high = np.searchsorted(flat.row, [row, row + 1])
-    steps = make_steps(flat.begin[low:high], flat.end[low:high], flat.state[low:high])
-    return steps._replace(value=np.where(steps.value == NOTHING, between, steps.value))
 
 
 def sum_in_windows(steps: StepFunction, before: int, windows: Windows, sets: int, values: int) -> IntArray:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_source_records
-from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, mark_repeated, measure_period
+from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
@@ -96,24 +95,9 @@ class HeldValues(NamedTuple):
     value: FloatArray
 
 
-def list_held_values(job: Job, patterns: Sequence[str]) -> Iterator[tuple[int, HeldValues]]:
-    """Yield (row, values of the metrics whose names match patterns) for each GPU and report.
-
-    A metric counts for the first pattern that it matches. If several metrics of a GPU match one pattern, the first by
-    name counts. Each worker has the records of one report in memory.
-    """
-
-    @cache
-    def match(name: str) -> int:
-        return next((n for n, pattern in enumerate(patterns) if match_patterns(name, pattern)), -1)
-
-    return _list_held_values(job, match)
-
-
-def list_all_held_values(job: Job, names: Sequence[str]) -> Iterator[tuple[int, HeldValues]]:
-    """Yield (row, values of the metrics with these names) for each GPU and report; the patterns are the names."""
-    index = {name: number for number, name in enumerate(names)}
-    return _list_held_values(job, lambda name: index.get(name, -1))
+def find_pattern(name: str, patterns: Sequence[str]) -> int:
+    """Return the index of the first pattern that the name of a metric matches; -1 if it matches none."""
+    return next((n for n, pattern in enumerate(patterns) if match_patterns(name, pattern)), -1)
 
 
 def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:
@@ -127,8 +111,13 @@ def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:
     return [(row, types[report.number]) for group in groups for report in group for row in report.rows.tolist()]
 
 
-def _list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, HeldValues]]:
-    """Yield the values of the metrics for which `match` returns the index of a pattern, not -1."""
+def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, HeldValues]]:
+    """Yield (row, values of the metrics for which `match` returns the index of a pattern, not -1) for each GPU and
+    report.
+
+    If several metrics of a GPU have one pattern, the first by name counts. Each worker has the records of one report in
+    memory.
+    """
 
     def load(group: Sequence[_SampledReport]) -> list[tuple[int, HeldValues]]:
         return [(sampled.row, _hold(sampled, match)) for sampled in _list_samples(job, group)]
@@ -241,10 +230,8 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Sample
             lines = np.flatnonzero(rows == row)
             lines = lines[np.argsort(records.time[lines], kind="stable")]
             is_shared = sum(row in other.rows for other in group) > 1
-            if row in series:
-                lines = lines[~mark_repeated(series[row], records.time[lines])]
             if is_shared:
-                series[row] = np.sort(np.concatenate([series.get(row, lines[:0]), records.time[lines]]))
+                lines = lines[add_to_series(series, row, records.time[lines])]
             begins = _mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
             columns = _SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
             yield _Samples(row, job.reports[report.number].labels.types, columns)

@@ -8,7 +8,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import HANDS_OVER
-from nsys2prv_ng.analysis.host_activity import load_calls as load_layer
+from nsys2prv_ng.analysis.host_activity import load_calls as load_outermost
 from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import NONE, PlaceNumbers
@@ -54,8 +54,8 @@ def load_calls(
 ) -> tuple[dict[str, IntArray], Marks]:
     """Return (outermost calls of a report's threads, ordered by thread and start; marks by their names)."""
     threads = np.flatnonzero(numbers.thread != NONE)
-    layer = load_layer(report, load_opened_events(report, source_names.CUDA_API, store), threads, store)
-    flat = layer.flat
+    outermost = load_outermost(report, load_opened_events(report, source_names.CUDA_API, store), threads, store)
+    flat = outermost.flat
     n = flat.row.size
     calls = {
         "begin": flat.begin,
@@ -64,8 +64,8 @@ def load_calls(
         "sync": np.full(n, path.NO_SYNC, np.int64),
         "target": np.full(n, NONE, np.int64),
         "since": flat.begin.copy(),
-        "name": names.number(layer.names, flat.state),
-        "kind": layer.kind[flat.state],
+        "name": names.number(outermost.names, flat.state),
+        "kind": outermost.kind[flat.state],
     }
     return calls, _mark_names(names.texts, calls["name"])
 

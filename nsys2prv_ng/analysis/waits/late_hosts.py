@@ -11,7 +11,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import HANDS_OVER, find_main_threads, load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
+from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps, split_at_steps
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
@@ -52,7 +52,7 @@ def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -
     activities = {}
     for thread in np.unique(threads).tolist():
         main = main_threads.get(thread, thread)
-        steps = [ranges.steps[thread], calls.get_steps(thread), calls.get_steps(main)]
+        steps = [ranges.steps[thread], *(make_row_steps(calls.flat, number) for number in (thread, main))]
         activities[thread] = _join_steps(steps, hands_over)
     return HostActivity(activities, ranges.names, calls.names)
 
@@ -112,6 +112,25 @@ class SortedWaits(NamedTuple):
     first: IntArray
     begin: IntArray
     until: IntArray
+
+
+def sort_waits(n: int, index: IntArray, begin: IntArray, until: IntArray) -> SortedWaits:
+    """Return the waits for n late kernels or calls, given the late one, begin and end (ns) of each wait."""
+    counts = np.bincount(index, minlength=n)
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return SortedWaits(first, _sort_within(index, begin, counts), _sort_within(index, until, counts))
+
+
+def _sort_within(group: IntArray, value: IntArray, counts: IntArray) -> IntArray:
+    """Return values sorted by group (0 .. n - 1) and value. `counts` (n): the size of each group."""
+    if not value.size:
+        return value
+    low = int(value.min())
+    width = int(value.max()) - low + 1
+    if width * counts.size > np.iinfo(np.int64).max:
+        return value[np.lexsort((value, group))]
+    key = np.sort(group * width + (value - low))  # ten times as fast as sorting by two columns
+    return key - np.repeat(np.arange(counts.size) * width, counts) + low
 
 
 def sum_costs(
