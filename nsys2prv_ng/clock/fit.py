@@ -253,17 +253,18 @@ def _compute_held_out(problem: NormalProblem, models: dict[str, tuple[Solution, 
     sums: dict[str, list[float]] = {name: [] for name in models}
     for fitted, held_out in (halves, halves[::-1]):
         train, test = problem.part(fitted), problem.part(held_out)
-        order = np.argsort(test.clock, kind="stable")
-        limits = np.searchsorted(test.clock[order], np.arange(problem.clocks + 1))
         for name, (solution, drifting) in models.items():
             predicted = solution if name == UTC else solve(train, drifting, solution)
-            residual = np.abs(compute_residuals(test, predicted.offset, predicted.drift))[order]
-            sums[name] += _compute_medians(residual, limits)
+            sums[name] += [float(np.median(values)) for values in _list_residuals(test, predicted) if values.size]
     return {name: float(np.mean(medians)) for name, medians in sums.items()}
 
 
-def _compute_medians(values: FloatArray, limits: IntArray) -> list[float]:
-    return [float(np.median(values[low:high])) for low, high in pairwise(limits) if high > low]
+def _list_residuals(problem: NormalProblem, solution: Solution) -> list[FloatArray]:
+    """Return the absolute residuals (ns) of each clock."""
+    residual = np.abs(compute_residuals(problem, solution.offset, solution.drift))
+    order = np.argsort(problem.clock, kind="stable")
+    limits = np.searchsorted(problem.clock[order], np.arange(problem.clocks + 1))
+    return [residual[order[low:high]] for low, high in pairwise(limits)]
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
@@ -304,10 +305,7 @@ def _describe(
     solution, drifting = models[model]
     estimate = models[OFFSET] if model == UTC else models[model]
     offset_error, drift_error, at_ends, quantile = _compute_errors(problem, *estimate)
-    residual = np.abs(compute_residuals(problem, solution.offset, solution.drift))
-    order = np.argsort(problem.clock, kind="stable")
-    limits = np.searchsorted(problem.clock[order], np.arange(problem.clocks + 1))
-    clock_residuals = [residual[order[low:high]] for low, high in pairwise(limits)]
+    clock_residuals = _list_residuals(problem, solution)
     median = np.array([np.median(values) for values in clock_residuals])
 
     # The error includes everything that is not corrected: the estimated offset under plain UTC, and unfitted drift.

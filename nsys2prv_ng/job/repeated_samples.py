@@ -92,14 +92,11 @@ def _find_sharing_reports(reports: Sequence[ReportRecords]) -> Iterator[list[tup
     Reports are given by number, in the order in which they started to sample these parts.
     """
     sampled: dict[tuple[int, NodePart], list[tuple[int, int]]] = {}
-    spans = {}
-    for i, report in enumerate(reports):
-        parts = [(number, place) for number, place in enumerate(report.places.all) if isinstance(place, NodePart)]
-        if parts:
-            first, last = spans[i] = report.spans()
-            for number, place in parts:
-                if first[number] <= last[number] and not place.is_local:
-                    sampled.setdefault((report.node, place), []).append((i, number))
+    spans = [report.spans() for report in reports]
+    for i, (report, (first, last)) in enumerate(zip(reports, spans, strict=True)):
+        for number, place in enumerate(report.places.all):
+            if isinstance(place, NodePart) and first[number] <= last[number] and not place.is_local:
+                sampled.setdefault((report.node, place), []).append((i, number))
     places: dict[int, dict[int, list[int]]] = {}
     for (node, _), report_places in sampled.items():
         if len(report_places) > 1:

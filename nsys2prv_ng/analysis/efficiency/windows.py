@@ -7,7 +7,7 @@ there is no warm-up, and only steps and ranges count that no limit of that time 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction
-from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
+from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside, unite_windows
 from nsys2prv_ng.job.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_gpu_time
@@ -126,7 +126,8 @@ class WindowPlan:
 
     def unite_captures(self, reports: Sequence[int]) -> list[tuple[int, int]]:
         """Return the united captured time of some reports: sorted spans that do not overlap."""
-        return unite_spans(capture for capture in (self.captures[n] for n in reports) if capture is not None)
+        known = [capture for capture in (self.captures[n] for n in reports) if capture is not None]
+        return unite_windows(*np.array(known, np.int64).reshape(-1, 2).T)
 
     def list_windows(self, tasks: Sequence[int], ranges: RangeWindows) -> Windows:
         """Return the united windows of some tasks (ascending), which use a GPU or thread."""
@@ -141,17 +142,6 @@ class WindowPlan:
         number, begin, end = np.concatenate(parts).T
         flat = flatten(number, begin, end, np.zeros(number.size, np.int64))
         return Windows(flat.row, flat.begin, flat.end)
-
-
-def unite_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the union of spans of time: sorted spans that do not overlap."""
-    united: list[tuple[int, int]] = []
-    for low, high in sorted(spans):
-        if united and low <= united[-1][1]:
-            united[-1] = united[-1][0], max(united[-1][1], high)
-        else:
-            united.append((low, high))
-    return united
 
 
 def make_plan(job: Job, steps: Steps | None) -> WindowPlan:

@@ -73,16 +73,14 @@ def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> C
     if not lanes.operations.begin.size and not lanes.calls.begin.size:
         return None
     steps = None if job.windows else job.steps
-    if steps is not None and steps.has_ranges:
-        operation, end = _find_steps_end(lanes, steps)
-        thread = NONE if operation >= 0 else _find_last_thread(lanes, steps)
-        windows, starts = [(_find_begin(steps), end)], [Start(operation, thread)]
-    elif steps is not None:
-        windows = [(_find_begin(steps), int(steps.end.max()))]
-        starts = [_find_start(job, lanes, windows[0])]
-    else:
+    if steps is None:
         windows = [(low, min(high, job.last)) for low, high in job.windows] or [_measure_span(lanes)]
-        starts = [_find_start(job, lanes, window) for window in windows]
+    else:  # from when the last rank started the first step after the warm-up
+        windows = [(int(steps.find_latest(steps.begin)[steps.warmup]), int(steps.end.max()))]
+    starts = [_find_start(job, lanes, window) for window in windows]
+    if steps is not None and steps.has_ranges:
+        starts[0], end = _find_steps_end(lanes, steps)
+        windows[0] = windows[0][0], end
     joined = join_lanes(lanes.operations, lanes.calls, lanes.threads)
     walks = [walk(joined, start, window) for start, window in zip(starts, windows, strict=True)]
     segments = Segments(*(np.concatenate([column[::-1] for column in columns]) for columns in zip(*walks, strict=True)))
@@ -119,29 +117,19 @@ def check_size(job: Job) -> list[str]:
     return [f"the critical path was not looked for: {count:,} operations and calls are too many; choose a shorter time"]
 
 
-def _find_begin(steps: Steps) -> int:
-    """Return when the last rank started the first step after the warm-up (ns)."""
-    return int(steps.find_latest(steps.begin)[steps.warmup])
-
-
-def _find_last_thread(lanes: Lanes, steps: Steps) -> int:
-    """Return the thread that finished the last step; NONE if that thread is not a lane."""
-    found = np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])
-    return int(found[0]) if found.size else NONE
-
-
-def _find_steps_end(lanes: Lanes, steps: Steps) -> tuple[int, int]:
+def _find_steps_end(lanes: Lanes, steps: Steps) -> tuple[Start, int]:
     """Return (the operation that ended last of those launched within the steps, when it ended in ns).
 
-    If the host's ranges end later, return (NONE, the end of the last step).
+    If the host's ranges end later, return the thread that finished the last step, if it is a lane, and the step's end.
     """
     operations, end = lanes.operations, int(steps.end.max())
     launched = np.flatnonzero((operations.thread >= 0) & (operations.launched < end) & (operations.end > end))
     if not launched.size:
-        return NONE, end
+        found = np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])
+        return Start(NONE, int(found[0]) if found.size else NONE), end
     latest = launched[operations.end[launched] == operations.end[launched].max()]
     last = int(latest[np.argmin(lanes.operation_row[latest])])
-    return last, int(operations.end[last])
+    return Start(last, NONE), int(operations.end[last])
 
 
 def _measure_span(lanes: Lanes) -> tuple[int, int]:

@@ -112,8 +112,8 @@ class EventLines(NamedTuple):
 
 def read_events(syncs: OpenedEvents, which: IntArray, process_of_place: IntArray) -> EventLines:
     """Return the ids and times of the lines `which`."""
-    columns = (syncs.get_values(t)[which] for t in (types.CUDA_CONTEXT_ID, types.CUDA_STREAM_ID, types.CUDA_EVENT_ID))
-    context, stream, event = columns
+    ids = types.CUDA_CONTEXT_ID, types.CUDA_STREAM_ID, types.CUDA_EVENT_ID
+    context, stream, event = (syncs.get_values(event_type)[which] for event_type in ids)
     waited = syncs.get_values(types.CUDA_STREAM_WAITED_FOR)[which]
     return EventLines(
         process_of_place[syncs.place[which]],
