@@ -59,7 +59,7 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
         limits += [int(waits.begin[in_mpi].min()), int(waits.end[in_mpi].max())] if in_mpi.any() else []
     else:
         for report in job.reports:
-            for run in report.results[source_names.MPI].runs if source_names.MPI in report.results else ():
+            for run in report.runs((source_names.MPI,)):
                 limits += report.find_limits(run)
     return (min(limits), max(limits)) if limits else (job.first, job.last)
 

@@ -67,27 +67,22 @@ class AlignmentNumbers:
 class NodeClock:
     """The clock of one node: its correction, the error, and the evidence. Errors and residuals in ns; drift relative.
 
-    None stands for an unknown value.
+    None stands for an unknown value. `clock` is a constant of report/exported_times.py; `NodeClockNumbers` explains the
+    other fields.
     """
 
     name: str
     correction: Correction = field(default_factory=Correction)
     clock: str = SYSTEM
-    """The clock of the exported times: a constant of report/exported_times.py."""
     model: str = ""
-    """The part of its clock that collectives corrected; empty if it was not fitted."""
     reference: str = ""
-    """The node that keeps its clock."""
     offset_error: float | None = None
     drift_error: float | None = None
     bound: float | None = None
-    """Bound of the error against the reference within the window of the collectives, with 95 % confidence."""
     collectives: int = 0
-    """Number of compared operations: collectives, and pairs of messages in opposite directions."""
     median: float | None = None
     percentile_95: float | None = None
     suggested: float | None = None
-    """Largest correction that the operations suggest for times that nsys has aligned itself, applied or not."""
 
     @property
     def numbers(self) -> NodeClockNumbers:

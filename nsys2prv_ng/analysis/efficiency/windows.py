@@ -173,7 +173,7 @@ def _find_captures(job: Job) -> list[tuple[int, int] | None]:
         begin, length = report.metadata.begin, report.metadata.duration
         if 0 < length < LONGEST_TRACE_NS:
             limits += [report.clock.at(begin), report.clock.at(begin + length)]
-        for run in (run for name in _RECORDED if name in report.results for run in report.results[name].runs):
+        for run in report.runs(_RECORDED):
             limits += report.find_limits(run)
         is_chosen = any(
             row >= 0 and isinstance(place, Thread | Stream)  # not a GPU that the report sampled for another report

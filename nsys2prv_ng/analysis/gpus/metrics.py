@@ -183,7 +183,7 @@ class _SampledReport(NamedTuple):
 
 def _find_sampled(job: Job, index: int) -> _SampledReport:
     report = job.reports[index]
-    runs = report.results[source_names.GPU_METRICS].runs if source_names.GPU_METRICS in report.results else []
+    runs = list(report.runs((source_names.GPU_METRICS,)))
     first = [report.find_limits(run)[0] for run in runs]
     rows = [job.tree.rows[index][np.flatnonzero(run.facts.place_first <= run.facts.place_last)] for run in runs]
     row = np.unique(np.concatenate([np.zeros(0, np.int64), *rows]))

@@ -22,6 +22,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import EVENT
+from nsys2prv_ng.sources.registry import GPU_OPERATIONS
 
 
 class CriticalPath(NamedTuple):
@@ -87,14 +88,7 @@ def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> C
     return _describe_segments(job, lanes, segments, windows, steps, name_ranges)
 
 
-_SOURCES = (
-    source_names.KERNELS,
-    source_names.MEMORY_OPERATIONS,
-    source_names.CUDA_GRAPHS,
-    source_names.CUDA_API,
-    source_names.MPI,
-    source_names.OS_RUNTIME,
-)
+_SOURCES = (*GPU_OPERATIONS, source_names.CUDA_API, source_names.MPI, source_names.OS_RUNTIME)
 """Sources of operations and calls."""
 _MOST = 20_000_000
 """Most operations and calls to load: each takes 162 bytes (measured with 10 million).
@@ -104,14 +98,8 @@ The limit is the same on every machine, so that a trace does not depend on the m
 
 def check_size(job: Job) -> list[str]:
     """Return a warning if the reports contain too many operations and calls to find the critical path; else []."""
-    runs = [
-        run
-        for report in job.reports
-        for name in _SOURCES
-        if name in report.results
-        for run in report.results[name].runs
-    ]
-    count = sum(run.facts.kinds[EVENT] for run in runs) // 2  # each has a line for its start and one for its end
+    lines = sum(run.facts.kinds[EVENT] for report in job.reports for run in report.runs(_SOURCES))
+    count = lines // 2  # each has a line for its start and one for its end
     if count <= _MOST:
         return []
     return [f"the critical path was not looked for: {count:,} operations and calls are too many; choose a shorter time"]
