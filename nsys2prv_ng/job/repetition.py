@@ -122,9 +122,8 @@ def find_stretch(name: IntArray, fewest: int) -> Stretch | None:
         size = stretch.last - stretch.first
         if size < max(fewest * period, _LEAST_PART * name.size) or (best and size <= best.last - best.first):
             continue
-        if (
-            np.unique(name[stretch.first : stretch.first + period]).size > 1
-        ):  # one kernel alone is not a step of a program
+        # One kernel alone is not a step of a program.
+        if np.unique(name[stretch.first : stretch.first + period]).size > 1:
             best = stretch
     return best
 

@@ -14,7 +14,6 @@ from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.model import TraceModel
 from nsys2prv_ng.records.clip import clip_to_windows, drop_short_intervals
-from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
 Window = tuple[int | None, int | None]
@@ -147,12 +146,9 @@ def _find_step_span(selection: Selection, steps: Steps | None) -> tuple[int, int
 def cut_result(result: Result, windows: Sequence[tuple[int, int]]) -> None:
     """Cut records to windows; events outside count as dropped."""
     before = result.written
-    parts: list[Records] = []
-    for records in result.records:
-        part, pieces = clip_to_windows(records, windows)
-        parts.append(part)
+    for i, records in enumerate(result.records):
+        result.records[i], pieces = clip_to_windows(records, windows)
         result.pieces += pieces
-    result.records = parts
     result.drop("outside the chosen time", before - result.written)
 
 

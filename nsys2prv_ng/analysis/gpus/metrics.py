@@ -102,13 +102,12 @@ def find_pattern(name: str, patterns: Sequence[str]) -> int:
 
 def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:
     """Return (row, types of its metrics) for each GPU and each report that sampled it."""
-    groups = _group_sampled(job)
-    types = {
-        report.number: {kind for kind in job.reports[report.number].labels.types if kind.family == families.GPU_METRICS}
-        for group in groups
+    return [
+        (row, {kind for kind in job.reports[report.number].labels.types if kind.family == families.GPU_METRICS})
+        for group in _group_sampled(job)
         for report in group
-    }
-    return [(row, types[report.number]) for group in groups for report in group for row in report.rows.tolist()]
+        for row in report.rows.tolist()
+    ]
 
 
 def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, HeldValues]]:

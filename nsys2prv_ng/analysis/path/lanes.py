@@ -84,6 +84,7 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
     )
     until, culprit, kind, is_unsure = _find_operation_waits(job, waits, operations)
     call_waits = _find_call_waits(job, waits, calls, row)
+    computes = (operations["kind"] == WHOLE_GRAPH) & (not job.hides_nccl)  # a graph that cannot contain NCCL
     threads, is_main = _join_threads(job, loaded, numbers, operations, calls, names, first)
     return Lanes(
         operations=PathOperations(
@@ -92,7 +93,7 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
         is_unsure=is_unsure,
         operation_row=operations["row"],
         operation_name=operations["name"],
-        operation_kind=_name_kinds(job, operations["kind"]),
+        operation_kind=np.where(computes, COMPUTE, operations["kind"]),
         launch=operations["launch"],
         calls=PathCalls(**{name: calls[name] for name in _CALL_COLUMNS}, **call_waits),
         call_name=calls["name"],
@@ -123,11 +124,6 @@ def _number_places(reports: Sequence[ReportRecords]) -> list[PlaceNumbers]:
         numbers.append(PlaceNumbers(*np.where(report_numbers == NONE, NONE, report_numbers + first)))
         first += report_numbers.max(axis=1, keepdims=True, initial=NONE) + 1
     return numbers
-
-
-def _name_kinds(job: Job, kind: IntArray) -> IntArray:
-    """Return the kinds of operations: a graph traced as a whole computes if it cannot contain NCCL."""
-    return kind if job.hides_nccl else np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
 
 
 def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
