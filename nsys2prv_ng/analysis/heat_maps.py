@@ -5,14 +5,14 @@ Rows are rows of the trace, except that the rows of lateness are tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
 from nsys2prv_ng.analysis.gpus.activity import Devices, load_memory
-from nsys2prv_ng.analysis.gpus.metrics import list_held_values
+from nsys2prv_ng.analysis.gpus.metrics import find_pattern, list_held_values
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.intervals.bins import sum_held, sum_states
@@ -88,12 +88,7 @@ def average_metrics(job: Job, wanted: Mapping[str, Sequence[str]], edges: IntArr
     that no GPU has are omitted.
     """
     patterns = [pattern for key_patterns in wanted.values() for pattern in key_patterns]
-    sums: dict[int, FloatArray] = {}
-    for row, values in list_held_values(job, patterns):
-        flat = FlatStates(np.zeros(values.begin.size, np.int64), values.begin, values.end, values.pattern)
-        amounts = np.ones(values.value.size), values.value
-        parts = [sum_held(flat, amount, edges, 1, len(patterns))[0] for amount in amounts]
-        sums[row] = sums.get(row, 0.0) + np.stack(parts)
+    sums = sum_metrics(job, lambda name: find_pattern(name, patterns), len(patterns), edges)
     maps: dict[str, Map] = {}
     for key, key_patterns in wanted.items():
         at = [patterns.index(pattern) for pattern in key_patterns]
@@ -103,6 +98,17 @@ def average_metrics(job: Job, wanted: Mapping[str, Sequence[str]], edges: IntArr
             mean = np.where(ns > 0, weighted / np.where(ns > 0, ns, 1), np.nan)
             maps[key] = Map(np.array(rows, np.int64), mean.sum(axis=2))
     return maps
+
+
+def sum_metrics(job: Job, match: Callable[[str], int], size: int, edges: IntArray) -> dict[int, FloatArray]:
+    """Return ns, and value x ns, of metrics by row (2 x bins x `size`); `match`: as in `list_held_values`."""
+    sums: dict[int, FloatArray] = {}
+    for row, values in list_held_values(job, match):
+        flat = FlatStates(np.zeros(values.begin.size, np.int64), values.begin, values.end, values.pattern)
+        amounts = np.ones(values.value.size), values.value
+        parts = [sum_held(flat, amount, edges, 1, size)[0] for amount in amounts]
+        sums[row] = sums.get(row, 0.0) + np.stack(parts)
+    return sums
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.names import number_lines
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
-from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_steps
+from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
 from nsys2prv_ng.job.nvtx_ranges import load_nvtx_ranges
 from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -29,27 +28,12 @@ HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait",
 """Calls in which a thread waits for another thread."""
 
 
-class Layer(NamedTuple):
-    """What threads were in over time: at most one range or call at once."""
+class Calls(NamedTuple):
+    """The outermost calls of threads (places) over time, as indices into `names`, and the kind of each name."""
 
     flat: FlatStates
     names: list[str]
     kind: IntArray
-    """For calls, the kind of each name."""
-
-    def get_steps(self, thread: int) -> StepFunction:
-        """Return the index of the name that the thread was in, over time."""
-        low, high = np.searchsorted(self.flat.row, [thread, thread + 1])
-        return make_steps(self.flat.begin[low:high], self.flat.end[low:high], self.flat.state[low:high])
-
-
-def load_ranges(report: ReportRecords, threads: IntArray, store: Store) -> Layer:
-    """Return the innermost NVTX push/pop range of each thread (places) over time."""
-    ranges = load_nvtx_ranges(report, store)
-    ranges = ranges.select(np.isin(ranges.place, threads))
-    flat = flatten_innermost(ranges.place, ranges.begin, ranges.end, ranges.key)
-    names = [shorten_range_name(domain, name) for domain, name in ranges.keys]
-    return Layer(flat, names, np.zeros(len(names), np.int64))
 
 
 class ThreadRanges(NamedTuple):
@@ -67,24 +51,36 @@ def load_thread_ranges(report: ReportRecords, threads: IntArray, store: Store) -
     """
     main_threads = find_main_threads(report, threads)
     needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
-    ranges = load_ranges(report, needed, store)
+    ranges = load_nvtx_ranges(report, store)
+    ranges = ranges.select(np.isin(ranges.place, needed))
+    flat = flatten_innermost(ranges.place, ranges.begin, ranges.end, ranges.key)
     steps = {}
     for thread in np.unique(threads).tolist():
-        steps[thread] = ranges.get_steps(thread)
+        steps[thread] = make_row_steps(flat, thread)
         if main_threads.get(thread, thread) != thread:
-            steps[thread] = fill_steps(steps[thread], ranges.get_steps(main_threads[thread]))
-    return ThreadRanges(steps, ranges.names)
+            steps[thread] = fill_steps(steps[thread], make_row_steps(flat, main_threads[thread]))
+    return ThreadRanges(steps, [shorten_range_name(domain, name) for domain, name in ranges.keys])
 
 
-def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, store: Store) -> Layer:
+def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, store: Store) -> Calls:
     """Return the outermost CUDA, MPI or OS runtime call of each thread (places) over time."""
     parts: list[tuple[OpenedEvents, list[EventType]]] = [
         (cuda, [types.CUDA_API]),
         (load_opened_events(report, source_names.MPI, store), list(types.MPI_CALLS.values())),
         (load_opened_events(report, source_names.OS_RUNTIME, store), [types.OS_RUNTIME, types.PTHREAD]),
     ]
-    intervals, names, kind = _collect_intervals(parts, threads)
-    return Layer(flatten(*intervals), names, kind)
+    names: list[str] = []
+    columns: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
+    limits = [0]
+    for events, event_types in parts:
+        on_threads = np.isin(events.place, threads)
+        for lines, index in number_lines(events, event_types, names):
+            chosen = on_threads[lines]
+            line = lines[chosen]
+            columns.append((events.place[line], events.begin[line], events.end[line], index[chosen]))
+        limits.append(len(names))
+    place, begin, end, index = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return Calls(flatten(place, begin, end, index), names, np.repeat(np.arange(len(parts)), np.diff(limits)))
 
 
 def map_main_threads(report: ReportRecords) -> dict[int, int]:
@@ -101,22 +97,3 @@ def find_main_threads(report: ReportRecords, threads: IntArray) -> dict[int, int
     main, places = map_main_threads(report), report.places.all
     processes = {number: place.process for number in threads.tolist() if isinstance(place := places[number], Thread)}
     return {number: main[process] for number, process in processes.items() if process in main}
-
-
-def _collect_intervals(
-    parts: Sequence[tuple[OpenedEvents, Sequence[EventType]]], threads: IntArray
-) -> tuple[tuple[IntArray, IntArray, IntArray, IntArray], list[str], IntArray]:
-    """Return ((place, begin, end, index of the name) of intervals on threads, the names, the part of each name)."""
-    names: list[str] = []
-    columns: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
-    sizes = []
-    for events, event_types in parts:
-        on_threads = np.isin(events.place, threads)
-        before = len(names)
-        for lines, index in number_lines(events, event_types, names):
-            chosen = on_threads[lines]
-            line = lines[chosen]
-            columns.append((events.place[line], events.begin[line], events.end[line], index[chosen]))
-        sizes.append(len(names) - before)
-    place, begin, end, index = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return (place, begin, end, index), names, np.repeat(np.arange(len(parts)), sizes)

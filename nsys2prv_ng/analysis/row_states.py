@@ -13,6 +13,7 @@ from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs
 from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
 from nsys2prv_ng.intervals.step_functions import measure_durations
@@ -58,7 +59,7 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
         limits += [int(waits.begin[in_mpi].min()), int(waits.end[in_mpi].max())] if in_mpi.any() else []
     else:
         for report in job.reports:
-            for run in report.results[source_names.MPI].runs if source_names.MPI in report.results else ():
+            for run in report.runs((source_names.MPI,)):
                 limits += report.find_limits(run)
     return (min(limits), max(limits)) if limits else (job.first, job.last)
 
@@ -103,8 +104,7 @@ def _load_host_states(
         captured_row = captured_row[index]
     calls = load_host_calls(job, group, main)
     state = np.where(calls.state == IN_MPI, MPI_NOT_SPLIT, np.where(calls.state == IN_CUDA, CUDA, OWN_CODE))
-    limits = [np.searchsorted(parts.row, [row, row + 1]) for row in np.unique(captured_row).tolist()]
-    chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(*pair) for pair in limits)])
+    chosen = list_rows(parts.row, np.unique(captured_row))
     in_mpi = FlatStates(*(column[chosen] for column in parts))
     return overlay(
         FlatStates(captured_row, begin, end, np.full(begin.size, OWN_CODE)),

@@ -67,6 +67,17 @@ def find_starts(*columns: npt.NDArray[np.integer[Any]]) -> IntArray:
     return np.flatnonzero(new)
 
 
+def list_rows(column: IntArray, values: IntArray) -> IntArray:
+    """Return the indices of the rows of an ascending column that have one of some values, which are ascending, too."""
+    first, after = (np.searchsorted(column, values, side) for side in ("left", "right"))
+    return list_indices(first, after - first)
+
+
+def list_indices(first: IntArray, count: IntArray) -> IntArray:
+    """Return first[i] .. first[i] + count[i] - 1 for each i, one after the other."""
+    return np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
+
+
 def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
     """Return the index of each wanted row among distinct rows; -1 if it is not among them."""
     both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))

@@ -89,7 +89,10 @@ def align_clocks(
         if uses_collectives(way):
             alignment = fit_from_matches(str(way), matches, base, names, nodes)
             if matches.unlike:
-                alignment.warnings.append(_warn_of_unlike(matches.unlike, [r.schema_version for r in reports]))
+                alignment.warnings.append(
+                    f"{matches.unlike:,} collectives without payload do not behave like one communicator's: no evidence"
+                    f" of the clocks; {describe_payload_remedy([r.schema_version for r in reports])}"
+                )
         else:
             _judge(alignment, matches, names)
     corrections = [node.correction for node in alignment.nodes]
@@ -127,13 +130,6 @@ def fit_from_matches(
         _compare_clocks(alignment, fit)
     alignment.warnings += _list_warnings(way, fits, alignment.after, nodes)
     return alignment
-
-
-def _warn_of_unlike(unlike: int, versions: Sequence[str]) -> str:
-    return (
-        f"{unlike:,} collectives without payload do not behave like one communicator's: no evidence of the clocks;"
-        f" {describe_payload_remedy(versions)}"
-    )
 
 
 def _compare_clocks(alignment: Alignment, fitted: ClockFit) -> None:

@@ -67,35 +67,22 @@ class AlignmentNumbers:
 class NodeClock:
     """The clock of one node: its correction, the error, and the evidence. Errors and residuals in ns; drift relative.
 
-    None stands for an unknown value.
+    None stands for an unknown value. `clock` is a constant of report/exported_times.py; `NodeClockNumbers` explains the
+    other fields.
     """
 
     name: str
     correction: Correction = field(default_factory=Correction)
     clock: str = SYSTEM
-    """The clock of the exported times: a constant of report/exported_times.py."""
     model: str = ""
-    """The part of its clock that collectives corrected; empty if it was not fitted."""
     reference: str = ""
-    """The node that keeps its clock."""
     offset_error: float | None = None
     drift_error: float | None = None
     bound: float | None = None
-    """Bound of the error against the reference within the window of the collectives, with 95 % confidence."""
     collectives: int = 0
-    """Number of compared operations: collectives, and pairs of messages in opposite directions."""
     median: float | None = None
     percentile_95: float | None = None
     suggested: float | None = None
-    """Largest correction that the operations suggest for times that nsys has aligned itself, applied or not."""
-
-    @property
-    def offset_us(self) -> float:
-        return self.correction.offset / 1000
-
-    @property
-    def drift_ppm(self) -> float:
-        return self.correction.drift * 1e6
 
     @property
     def numbers(self) -> NodeClockNumbers:
@@ -104,9 +91,9 @@ class NodeClock:
             name=self.name,
             model=self.model,
             reference=self.reference,
-            offset_us=self.offset_us,
+            offset_us=self.correction.offset / 1000,
             offset_error_us=_scale(self.offset_error, 1e-3),
-            drift_ppm=self.drift_ppm,
+            drift_ppm=self.correction.drift * 1e6,
             drift_error_ppm=_scale(self.drift_error, 1e6),
             error_bound_us=_scale(self.bound, 1e-3),
             since_utc_ns=self.correction.since,
@@ -148,20 +135,20 @@ class Alignment:
         """Return a line on how well the nodes agree, if known, and a table for a terminal or a log."""
         titles = ("clock of", "offset us", "+-", "drift ppm", "+-", "operations", "residual us", "95 %", "error < us")
         rows = [(*titles, "")]
-        for node in self.nodes:
+        for node in self.numbers.nodes:
             is_reference = bool(node.model) and node.name == node.reference
             uncorrected = "utc" if node.clock == SYSTEM else node.clock
             rows.append(
                 (
                     node.name,
                     f"{node.offset_us:,.1f}",
-                    _format(node.offset_error, 1e-3),
-                    f"{node.drift_ppm:.2f}" if node.correction.drift else "-",
-                    _format(node.drift_error, 1e6, ".2f"),
+                    _format(node.offset_error_us),
+                    f"{node.drift_ppm:.2f}" if node.drift_ppm else "-",
+                    _format(node.drift_error_ppm, ".2f"),
                     f"{node.collectives:,}",
-                    _format(node.median, 1e-3),
-                    _format(node.percentile_95, 1e-3),
-                    _format(node.bound, 1e-3),
+                    _format(node.residual_median_us),
+                    _format(node.residual_95_us),
+                    _format(node.error_bound_us),
                     "reference" if is_reference else {"": uncorrected, "utc": uncorrected}.get(node.model, node.model),
                 )
             )
@@ -248,5 +235,5 @@ def _scale(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _format(value: float | None, factor: float, form: str = ",.1f") -> str:
-    return "-" if value is None else format(value * factor, form)
+def _format(value: float | None, form: str = ",.1f") -> str:
+    return "-" if value is None else format(value, form)

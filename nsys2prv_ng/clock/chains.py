@@ -39,7 +39,7 @@ def fit_clocks(matches: Matches, names: Sequence[str], *, always: bool) -> list[
         set_of_domain[members.domains if isinstance(members, ClockFit) else members] = number
 
     exchanges = _exchange_between_sets(matches, fits, set_of_domain)
-    set_names = [names[_get_reference(members)] for members in sets]
+    set_names = [names[members.domains[0] if isinstance(members, ClockFit) else members] for members in sets]
 
     def find_link_errors(used: IntArray) -> FloatArray:
         return _add_along_paths(exchanges, int(used[0]), len(sets))[used]
@@ -48,10 +48,6 @@ def fit_clocks(matches: Matches, names: Sequence[str], *, always: bool) -> list[
     joined = {int(number) for chain in chains for number in chain.domains}
     kept = [fit for number, fit in enumerate(fits) if number not in joined]
     return kept + [_join(chain, sets) for chain in chains]
-
-
-def _get_reference(members: ClockFit | int) -> int:
-    return int(members.domains[0]) if isinstance(members, ClockFit) else members
 
 
 def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_domain: IntArray) -> Exchanges:
@@ -78,7 +74,7 @@ def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_do
 def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
     """Return the sum of link errors (ns) along the best path from a set to each other set (Dijkstra)."""
     neighbours: list[list[tuple[int, float]]] = [[] for _ in range(sets)]
-    for a, b, error in zip(exchanges.one.tolist(), exchanges.other.tolist(), exchanges.error.tolist(), strict=True):
+    for a, b, error in exchanges.links:
         neighbours[a].append((b, error))
         neighbours[b].append((a, error))
     total = np.full(sets, np.inf)

@@ -41,9 +41,7 @@ class Exchanges(NamedTuple):
     link."""
 
     matches: Matches
-    one: IntArray
-    other: IntArray
-    error: FloatArray
+    links: list[tuple[int, int, float]]
 
 
 def make_exchanges(delays: Delays) -> Exchanges:
@@ -63,9 +61,7 @@ def make_exchanges(delays: Delays) -> Exchanges:
             continue
         tables.append(_exchange(delays, forward, back, (one, other), len(links)))
         links.append((one, other, error))
-    matches = match_reports(pd.concat(tables, ignore_index=True) if tables else make_empty())
-    ends = np.array([link[:2] for link in links], np.int64).reshape(-1, 2)
-    return Exchanges(matches, ends[:, 0], ends[:, 1], np.array([link[2] for link in links], np.float64))
+    return Exchanges(match_reports(pd.concat(tables, ignore_index=True) if tables else make_empty()), links)
 
 
 def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int, int], link: int) -> pd.DataFrame:

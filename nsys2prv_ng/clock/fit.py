@@ -24,7 +24,6 @@ from nsys2prv_ng.clock.normal import (
     NormalProblem,
     Solution,
     compute_residuals,
-    correct_ends,
     drop_blocks,
     solve,
 )
@@ -254,17 +253,18 @@ def _compute_held_out(problem: NormalProblem, models: dict[str, tuple[Solution, 
     sums: dict[str, list[float]] = {name: [] for name in models}
     for fitted, held_out in (halves, halves[::-1]):
         train, test = problem.part(fitted), problem.part(held_out)
-        order = np.argsort(test.clock, kind="stable")
-        limits = np.searchsorted(test.clock[order], np.arange(problem.clocks + 1))
         for name, (solution, drifting) in models.items():
             predicted = solution if name == UTC else solve(train, drifting, solution)
-            residual = np.abs(compute_residuals(test.first, correct_ends(test, predicted)))[order]
-            sums[name] += _compute_medians(residual, limits)
+            sums[name] += [float(np.median(values)) for values in _list_residuals(test, predicted) if values.size]
     return {name: float(np.mean(medians)) for name, medians in sums.items()}
 
 
-def _compute_medians(values: FloatArray, limits: IntArray) -> list[float]:
-    return [float(np.median(values[low:high])) for low, high in pairwise(limits) if high > low]
+def _list_residuals(problem: NormalProblem, solution: Solution) -> list[FloatArray]:
+    """Return the absolute residuals (ns) of each clock."""
+    residual = np.abs(compute_residuals(problem, solution.offset, solution.drift))
+    order = np.argsort(problem.clock, kind="stable")
+    limits = np.searchsorted(problem.clock[order], np.arange(problem.clocks + 1))
+    return [residual[order[low:high]] for low, high in pairwise(limits)]
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
@@ -276,8 +276,7 @@ def _compute_errors(
     """Return the errors of each clock's offset, drift (relative) and correction at the ends, and Student's quantile."""
     replicates = drop_blocks(problem, solution, drifting)
     count = len(replicates)
-    offset = np.stack([r.offset for r in replicates])
-    drift = np.stack([r.drift for r in replicates])
+    offset, drift = replicates[:, : problem.clocks], replicates[:, problem.clocks :]
 
     def error(values: FloatArray) -> FloatArray:
         if count < 2:
@@ -306,10 +305,7 @@ def _describe(
     solution, drifting = models[model]
     estimate = models[OFFSET] if model == UTC else models[model]
     offset_error, drift_error, at_ends, quantile = _compute_errors(problem, *estimate)
-    residual = np.abs(compute_residuals(problem.first, correct_ends(problem, solution)))
-    order = np.argsort(problem.clock, kind="stable")
-    limits = np.searchsorted(problem.clock[order], np.arange(problem.clocks + 1))
-    clock_residuals = [residual[order[low:high]] for low, high in pairwise(limits)]
+    clock_residuals = _list_residuals(problem, solution)
     median = np.array([np.median(values) for values in clock_residuals])
 
     # The error includes everything that is not corrected: the estimated offset under plain UTC, and unfitted drift.

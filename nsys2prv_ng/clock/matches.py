@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.messages import NEVER_ENTERS, NEVER_LEAVES, NO_DELAYS, Delays, make_empty, match_messages
 from nsys2prv_ng.operations.matching import Operations, match_collectives
@@ -69,9 +70,7 @@ def match_reports(rows: pd.DataFrame) -> Matches:
     """
     rows = rows.sort_values(["group", "instance", "domain"], kind="stable")
     group, instance = rows["group"].to_numpy(np.int64), rows["instance"].to_numpy(np.int64)
-    new = np.ones(len(rows), np.bool_)
-    new[1:] = (group[1:] != group[:-1]) | (instance[1:] != instance[:-1])
-    starts = np.flatnonzero(new)
+    starts = find_starts(group, instance)
     count = np.diff(np.append(starts, len(rows)))
     domain = rows["domain"].to_numpy(np.int32)
     several = domain[starts] != domain[starts + count - 1]

@@ -85,9 +85,7 @@ def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = 
     weight, scale = np.ones(problem.end.size), np.inf
     first_tukey = _HUBER_STEPS if start is None else 0
     for step in range(_STEPS):
-        residual = compute_residuals(
-            problem.first, _correct_ends(problem.clock, problem.end, problem.s, theta[:n], theta[n:])
-        )
+        residual = compute_residuals(problem, theta[:n], theta[n:])
         if step or start is not None:
             scale = max(1.4826 * float(np.median(np.abs(residual))) if residual.size else 0.0, _LEAST_SCALE_NS)
             weight = _compute_weights(residual / scale, huber=step < first_tukey)
@@ -98,22 +96,24 @@ def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = 
     return Solution(theta[:n], theta[n:], scale, weight)
 
 
-def drop_blocks(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> list[Solution]:
-    """Return the corrections without the operations of each block in turn, with the same weights, for a jackknife."""
+def drop_blocks(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> FloatArray:
+    """Return the corrections without the operations of each block in turn, with the same weights, for a jackknife.
+
+    Each row has all offsets, then all drifts.
+    """
     n = problem.clocks
     free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
     theta = np.concatenate([solution.offset, solution.drift])
-    residual = compute_residuals(problem.first, correct_ends(problem, solution))
-    replicates = []
-    for block in np.unique(problem.block).tolist():
-        replicate = theta + _solve_change(problem, solution.weight, residual, free, without=block)
-        replicates.append(Solution(replicate[:n], replicate[n:], solution.scale, solution.weight))
-    return replicates
+    residual = compute_residuals(problem, solution.offset, solution.drift)
+    blocks = np.unique(problem.block).tolist()
+    changes = [_solve_change(problem, solution.weight, residual, free, without=block) for block in blocks]
+    return theta + np.stack(changes)
 
 
-def correct_ends(problem: NormalProblem, solution: Solution) -> FloatArray:
-    """Return the ends of all rows (ns from the middle of the window) with the corrections of a solution."""
-    return np.asarray(_correct_ends(problem.clock, problem.end, problem.s, solution.offset, solution.drift), np.float64)
+def compute_residuals(problem: NormalProblem, offset: FloatArray, drift: FloatArray) -> FloatArray:
+    """Return the distance of each corrected end (ns) from the median of its operation."""
+    corrected = problem.end + offset[problem.clock] + drift[problem.clock] * problem.s
+    return _subtract_medians(problem.first, corrected)
 
 
 def _compute_weights(x: FloatArray, *, huber: bool) -> FloatArray:
@@ -135,11 +135,15 @@ def _solve_change(
     Their matrix is never formed, because an operation of all clocks fills it. Unknowns that the equations do not
     determine stay. A constant added to all ends of an operation changes nothing, so ends are relative to its median.
     """
-    low, high = np.searchsorted(problem.block, [without, without + 1])
-    columns = (problem.first, problem.clock, problem.s, weight)
-    skipped = int(low), int(high)
-    diagonal = _compute_diagonal(*columns, *skipped, free)
-    gradient = -_apply_normal(*columns, *skipped, residual, free)
+    low, high = problem.first[np.searchsorted(problem.block, [without, without + 1])]
+    weight = weight.copy()
+    weight[low:high] = 0.0
+    n, clock, s = problem.clocks, problem.clock, problem.s
+    columns = (problem.first, clock, s, weight)
+    # The diagonal before the true ends are eliminated, with 1 instead of 0.
+    diagonal = np.concatenate([np.bincount(clock, part, n) for part in (weight, weight * s * s)])
+    diagonal[~free | (diagonal <= 0.0)] = 1.0
+    gradient = -_apply_normal(*columns, residual, free)
 
     change = np.zeros(free.size)
     scaled = gradient / diagonal
@@ -148,7 +152,7 @@ def _solve_change(
     for _ in range(_MOST_GRADIENTS * free.size):
         if square <= _SOLVED**2 * start or square <= 0.0:
             break
-        product = _apply_normal(*columns, *skipped, _compute_rows(problem.clock, problem.s, direction), free)
+        product = _apply_normal(*columns, direction[clock] + s * direction[n + clock], free)
         curvature = float(direction @ product)
         if curvature <= 0.0:
             break
@@ -161,33 +165,18 @@ def _solve_change(
 
 
 @compiled
-def _compute_rows(clock: npt.NDArray[np.int32], s: FloatArray, unknowns: FloatArray) -> FloatArray:
-    """Return the correction of each row for these offsets and drifts."""
-    n = unknowns.size // 2
-    values = np.empty(clock.size)
-    for k in range(clock.size):
-        values[k] = unknowns[clock[k]] + s[k] * unknowns[n + clock[k]]
-    return values
-
-
-@compiled
 def _apply_normal(
     first: IntArray,
     clock: npt.NDArray[np.int32],
     s: FloatArray,
     weight: FloatArray,
-    low: int,
-    high: int,
     values: FloatArray,
     free: BoolArray,
 ) -> FloatArray:
-    """Return weighted sums by clock of the values minus the mean of their operation, without operations low .. high -
-    1."""
+    """Return weighted sums by clock of the values minus the mean of their operation."""
     n = free.size // 2
     result = np.zeros(free.size)
     for i in range(first.size - 1):
-        if low <= i < high:
-            continue
         total, mean = 0.0, 0.0
         for k in range(first[i], first[i + 1]):
             total += weight[k]
@@ -204,43 +193,7 @@ def _apply_normal(
 
 
 @compiled
-def _compute_diagonal(
-    first: IntArray,
-    clock: npt.NDArray[np.int32],
-    s: FloatArray,
-    weight: FloatArray,
-    low: int,
-    high: int,
-    free: BoolArray,
-) -> FloatArray:
-    """Return the diagonal of the normal equations before the true ends are eliminated, with 1 instead of 0."""
-    n = free.size // 2
-    diagonal = np.zeros(free.size)
-    for i in range(first.size - 1):
-        if low <= i < high:
-            continue
-        for k in range(first[i], first[i + 1]):
-            diagonal[clock[k]] += weight[k]
-            diagonal[n + clock[k]] += weight[k] * s[k] * s[k]
-    for j in range(diagonal.size):
-        if not free[j] or diagonal[j] <= 0.0:
-            diagonal[j] = 1.0
-    return diagonal
-
-
-@compiled
-def _correct_ends(
-    clock: npt.NDArray[np.int32], end: FloatArray, s: FloatArray, offset: FloatArray, drift: FloatArray
-) -> FloatArray:
-    corrected = np.empty(end.size)
-    for i in range(end.size):
-        corrected[i] = end[i] + offset[clock[i]] + drift[clock[i]] * s[i]
-    return corrected
-
-
-@compiled
-def compute_residuals(first: IntArray, corrected: FloatArray) -> FloatArray:
-    """Return the distance of each end (ns) from the median of its operation."""
+def _subtract_medians(first: IntArray, corrected: FloatArray) -> FloatArray:
     residual = np.empty(corrected.size)
     for i in range(first.size - 1):
         low, high = first[i], first[i + 1]

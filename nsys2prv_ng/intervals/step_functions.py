@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import FlatStates
 
 NOTHING = -1
 """Value when no value is in force."""
@@ -19,6 +20,10 @@ class StepFunction(NamedTuple):
     time: IntArray
     value: IntArray
 
+    def get_values(self, time: IntArray) -> IntArray:
+        """Return the value in force at each time (ns); NOTHING before the first step."""
+        return np.append(self.value, NOTHING)[np.searchsorted(self.time, time, "right") - 1]
+
 
 class Pieces(NamedTuple):
     """n pieces of intervals: index of the interval, start and end (ns), and the value in force."""
@@ -29,20 +34,24 @@ class Pieces(NamedTuple):
     value: IntArray
 
 
-def make_steps(begin: IntArray, end: IntArray, value: IntArray) -> StepFunction:
-    """Return the steps of sorted intervals that do not overlap; NOTHING is in force between them."""
+def make_steps(begin: IntArray, end: IntArray, value: IntArray, between: int = NOTHING) -> StepFunction:
+    """Return the steps of sorted intervals that do not overlap; the value `between` is in force between them."""
     time = np.stack([begin, end], axis=1).ravel()
-    values = np.stack([value, np.full(value.size, NOTHING, np.int64)], axis=1).ravel()
+    values = np.stack([value, np.full(value.size, between, np.int64)], axis=1).ravel()
     last = np.append(time[1:] != time[:-1], True)[: time.size]  # only the last change at each time
     return StepFunction(time[last], values[last])
+
+
+def make_row_steps(flat: FlatStates, row: int, between: int = NOTHING) -> StepFunction:
+    """Return the state of a row over time; `between`: its value while the row is in no state."""
+    low, high = np.searchsorted(flat.row, [row, row + 1])
+    return make_steps(flat.begin[low:high], flat.end[low:high], flat.state[low:high], between)
 
 
 def fill_steps(steps: StepFunction, other: StepFunction) -> StepFunction:
     """Return the step function with the values of another one while NOTHING is in force."""
     time = np.union1d(steps.time, other.time)
-    values, other_values = (
-        np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in (steps, other)
-    )
+    values, other_values = steps.get_values(time), other.get_values(time)
     return StepFunction(time, np.where(values == NOTHING, other_values, values))
 
 

@@ -34,6 +34,16 @@ def mark_inside(begin: IntArray, end: IntArray, windows: Sequence[tuple[int, int
     return np.asarray((window >= 0) & (end <= highs[window]), np.bool_)
 
 
+def unite_windows(begin: IntArray, end: IntArray) -> list[tuple[int, int]]:
+    """Return the union of intervals (ns) as windows, which are sorted and do not touch."""
+    order = np.argsort(begin, kind="stable")
+    begin, open_until = begin[order], np.maximum.accumulate(end[order])
+    # A window starts if an interval starts after all earlier ones have ended.
+    starts = np.flatnonzero(np.append(True, begin[1:] > open_until[:-1])[: begin.size])
+    last = np.append(starts, begin.size)[1:] - 1
+    return list(zip(begin[starts].tolist(), open_until[last].tolist(), strict=True))
+
+
 def match_windows(
     begin: IntArray, end: IntArray, windows: Sequence[tuple[int, int]], *, touching: BoolArray
 ) -> tuple[IntArray, IntArray]:

@@ -53,8 +53,8 @@ def _find_last(report: ReportRecords, places: BoolArray) -> int | None:
     first, last = report.spans()
     used = places & (first <= last)
     times = [int(last[used].max())] if used.any() else []
-    if samples := report.results.get(source_names.CPU_SAMPLES):  # a sampled thread is running, even within a call
-        times += [report.find_limits(run)[1] for run in samples.runs]
+    # A sampled thread is running, even within a call.
+    times += [report.find_limits(run)[1] for run in report.runs((source_names.CPU_SAMPLES,))]
     return max(times, default=None)
 
 

@@ -100,12 +100,10 @@ def load_nvtx_ranges(
     for n, event_type in enumerate(kinds):
         value = events.get_values(event_type)
         line = np.flatnonzero(value != ABSENT)
-        value = value[line]
+        position, present = find_distinct(value[line])
         names = events.get_names(event_type)
-        key_of_value = np.full(max(names, default=0) + 1, -1, np.int64)
-        for present in np.flatnonzero(np.bincount(value, minlength=1)).tolist():
-            key_of_value[present] = keys.setdefault((event_type.member, names[present]), len(keys))
-        parts.append((line, np.full(line.size, n < nesting), key_of_value[value]))
+        numbers = [keys.setdefault((event_type.member, names[text]), len(keys)) for text in present.tolist()]
+        parts.append((line, np.full(line.size, n < nesting), np.array(numbers, np.int64)[position]))
     line, is_push_pop, key = (np.concatenate(column) for column in zip(*parts, strict=True))
     return NvtxRanges(events, line, is_push_pop, key, list(keys))
 

@@ -82,5 +82,4 @@ def load_opened_events(report: ReportRecords, source: str, store: Store) -> Open
 
 def load_source_records(report: ReportRecords, source: str, store: Store) -> Records:
     """Return all records of a source of a report, on the common clock, with the report's own places and values."""
-    runs = report.results[source].runs if source in report.results else []
-    return rec.concatenate([load_on_clock(run, store, report.clock) for run in runs])
+    return rec.concatenate([load_on_clock(run, store, report.clock) for run in report.runs((source,))])

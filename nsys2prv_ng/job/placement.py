@@ -195,9 +195,7 @@ def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tupl
     times: list[int] = []
     for report, rows in zip(reports, tree.rows, strict=True):
         is_gpu = (rows >= 0) & (tree.gpu_of_row[rows] >= 0)
-        read = (report.results[source] for source in GPU_OPERATIONS if source in report.results)
-        for run in (run for result in read for run in result.runs):
-            place, first, last = report.find_spans(run)
+        for place, first, last in map(report.find_spans, report.runs(GPU_OPERATIONS)):
             times += [*first[is_gpu[place]].tolist(), *last[is_gpu[place]].tolist()]
     return (min(times), max(times)) if times else None
 

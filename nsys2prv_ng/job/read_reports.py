@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -77,9 +77,11 @@ class ReportRecords(_Report):
     node: int
     clock: ClockMap
 
-    def runs(self) -> Iterator[Run]:
-        for result in self.results.values():
-            yield from result.runs
+    def runs(self, sources: Collection[str] | None = None) -> Iterator[Run]:
+        """Yield the runs of records of all sources, or of some of them."""
+        for name, result in self.results.items():
+            if sources is None or name in sources:
+                yield from result.runs
 
     def limits(self) -> tuple[int, int] | None:
         """Return the first and last time (ns, common clock); None if empty. Unended intervals count by their start."""

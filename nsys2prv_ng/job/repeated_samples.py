@@ -7,6 +7,7 @@ part and metric. The values of a report that started later fill gaps in the seri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ REPEATED = "duplicate sample: another report of this node covers that time"
 MOST_PERIODS = 2
 """If neighbouring values of a series are more periods apart than this, there is a gap between them."""
 
+Key = TypeVar("Key")
+
 _Series = dict[tuple[NodePart, EventType], IntArray]
 """Times (ns, on the common clock, sorted) of the values in the trace, by part and metric."""
 
@@ -35,7 +38,7 @@ _Series = dict[tuple[NodePart, EventType], IntArray]
 def drop_repeated_samples(reports: Sequence[ReportRecords], store: Store, engine: Engine) -> None:
     """Drop values that repeat values of reports which started earlier, by metric and part of the node.
 
-    Expects all records with the times of their reports. `mark_repeated` defines which values repeat others. For each
+    Expects all records with the times of their reports. `_mark_repeated` defines which values repeat others. For each
     node in progress, one result is in memory.
     """
 
@@ -57,7 +60,15 @@ def drop_repeated_samples(reports: Sequence[ReportRecords], store: Store, engine
                 reports[index].results[name].take_records(result)
 
 
-def mark_repeated(series: IntArray, times: IntArray) -> BoolArray:
+def add_to_series(series: dict[Key, IntArray], key: Key, times: IntArray) -> BoolArray:
+    """Add times (ns, sorted) to a series unless they repeat its times; return a mask of those that were added."""
+    before = series.get(key)
+    is_new = np.ones(times.size, np.bool_) if before is None else ~_mark_repeated(before, times)
+    series[key] = times if before is None else np.sort(np.concatenate([before, times[is_new]]))
+    return is_new
+
+
+def _mark_repeated(series: IntArray, times: IntArray) -> BoolArray:
     """Mark the times (ns, sorted) that are in a series, or between two of its times without a gap.
 
     A gap is longer than MOST_PERIODS of the shorter of the two median periods.
@@ -81,14 +92,11 @@ def _find_sharing_reports(reports: Sequence[ReportRecords]) -> Iterator[list[tup
     Reports are given by number, in the order in which they started to sample these parts.
     """
     sampled: dict[tuple[int, NodePart], list[tuple[int, int]]] = {}
-    spans = {}
-    for i, report in enumerate(reports):
-        parts = [(number, place) for number, place in enumerate(report.places.all) if isinstance(place, NodePart)]
-        if parts:
-            first, last = spans[i] = report.spans()
-            for number, place in parts:
-                if first[number] <= last[number] and not place.is_local:
-                    sampled.setdefault((report.node, place), []).append((i, number))
+    spans = [report.spans() for report in reports]
+    for i, (report, (first, last)) in enumerate(zip(reports, spans, strict=True)):
+        for number, place in enumerate(report.places.all):
+            if isinstance(place, NodePart) and first[number] <= last[number] and not place.is_local:
+                sampled.setdefault((report.node, place), []).append((i, number))
     places: dict[int, dict[int, list[int]]] = {}
     for (node, _), report_places in sampled.items():
         if len(report_places) > 1:
@@ -145,9 +153,5 @@ def _add_to_series(report: ReportRecords, records: Records, is_shared: BoolArray
         part = report.places.all[number]
         assert isinstance(part, NodePart)
         metric, times = (part, types[type_index]), time[low:high]
-        if metric in series:
-            is_repeated = mark_repeated(series[metric], times)
-            kept[candidates[low:high][is_repeated]] = False
-            times = np.sort(np.concatenate([series[metric], times[~is_repeated]]))
-        series[metric] = times
+        kept[candidates[low:high]] = add_to_series(series, metric, times)
     return kept

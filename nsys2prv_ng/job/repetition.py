@@ -20,7 +20,6 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
@@ -62,7 +61,8 @@ def find_repetitions(
         streams = _load_streams([(reports[index], tree.rows[index]) for index in group], tree, store)
         return {task: _find_in_task(task_streams, fewest) for task, task_streams in streams.items()}
 
-    threads = _find_first_threads(reports, tree)
+    tasks, first = np.unique(tree.task_of_row[tree.host_rows], return_index=True)
+    threads = dict(zip(tasks.tolist(), tree.host_rows[first].tolist(), strict=True))
     parts = []
     for found in engine.map(find, group_reports_by_task([report.places for report in reports], tree)):
         for task, limits in found.items():
@@ -97,17 +97,6 @@ def _load_streams(reports: Sequence[tuple[ReportRecords, IntArray]], tree: Objec
     return {task: sorted(found, key=lambda stream: -stream[0].size) for task, found in streams.items()}
 
 
-def _find_first_threads(reports: Sequence[ReportRecords], tree: ObjectTree) -> dict[int, int]:
-    """Return the row of the first thread of each task: the main thread, if it has a row."""
-    first: dict[int, int] = {}
-    for report, rows in zip(reports, tree.rows, strict=True):
-        for place, row in zip(report.places.all, rows.tolist(), strict=True):
-            if isinstance(place, Thread) and row >= 0:
-                task = int(tree.task_of_row[row])
-                first[task] = min(first.get(task, row), row)
-    return first
-
-
 def _find_in_task(
     streams: Sequence[tuple[IntArray, IntArray, IntArray]], fewest: int
 ) -> tuple[IntArray, IntArray] | None:
@@ -133,9 +122,8 @@ def find_stretch(name: IntArray, fewest: int) -> Stretch | None:
         size = stretch.last - stretch.first
         if size < max(fewest * period, _LEAST_PART * name.size) or (best and size <= best.last - best.first):
             continue
-        if (
-            np.unique(name[stretch.first : stretch.first + period]).size > 1
-        ):  # one kernel alone is not a step of a program
+        # One kernel alone is not a step of a program.
+        if np.unique(name[stretch.first : stretch.first + period]).size > 1:
             best = stretch
     return best
 

@@ -9,12 +9,11 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.model import TraceModel
 from nsys2prv_ng.records.clip import clip_to_windows, drop_short_intervals
-from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
 Window = tuple[int | None, int | None]
@@ -88,14 +87,8 @@ def find_windows(
             parameter="nvtx_range",
             value=text,
         )
-    begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, limits[1])).T
-    long = end > begin
-    begin, end = begin[long], end[long]
-    # A window starts if a range starts after all earlier ranges have ended.
-    open_until = np.maximum.accumulate(end)
-    starts = np.flatnonzero(np.concatenate([[True], begin[1:] > open_until[:-1]])) if begin.size else begin
-    ends = np.append(starts[1:] - 1, begin.size - 1) if begin.size else begin
-    return list(zip(begin[starts].tolist(), open_until[ends].tolist(), strict=True))
+    begin, end = np.clip(every, low, min(high, limits[1])).T
+    return unite_windows(begin[end > begin], end[end > begin])
 
 
 def _find_span(
@@ -153,12 +146,9 @@ def _find_step_span(selection: Selection, steps: Steps | None) -> tuple[int, int
 def cut_result(result: Result, windows: Sequence[tuple[int, int]]) -> None:
     """Cut records to windows; events outside count as dropped."""
     before = result.written
-    parts: list[Records] = []
-    for records in result.records:
-        part, pieces = clip_to_windows(records, windows)
-        parts.append(part)
+    for i, records in enumerate(result.records):
+        result.records[i], pieces = clip_to_windows(records, windows)
         result.pieces += pieces
-    result.records = parts
     result.drop("outside the chosen time", before - result.written)
 
 

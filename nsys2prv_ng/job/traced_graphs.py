@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nsys2prv_ng import source_names
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
@@ -16,16 +18,12 @@ _SHOWN = {
 
 def list_traced_graphs(report: ReportRecords) -> list[str]:
     """Return BY_NODE and AS_WHOLE if the chosen sources and time show such graphs."""
-    return [
-        kind
-        for kind, (sources, event_type) in _SHOWN.items()
-        if any(_has_events(report, source, event_type) for source in sources)
-    ]
+    return [kind for kind, (sources, event_type) in _SHOWN.items() if _has_events(report, sources, event_type)]
 
 
-def _has_events(report: ReportRecords, source: str, event_type: EventType) -> bool:
-    """Return whether any record of a source has an event type."""
-    if source not in report.results or event_type not in report.labels.types:
+def _has_events(report: ReportRecords, sources: Sequence[str], event_type: EventType) -> bool:
+    """Return whether any record of some sources has an event type."""
+    if event_type not in report.labels.types:
         return False
     handle = report.labels.types.index(event_type)
-    return any(bool((run.facts.handles == handle).any()) for run in report.results[source].runs)
+    return any(bool((run.facts.handles == handle).any()) for run in report.runs(sources))

@@ -6,7 +6,6 @@ another type than declared. So all columns are selected by name, and a value tha
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -198,10 +197,12 @@ def _stamp(path: Path) -> object:
     try:
         if path.is_dir():
             return [(file.name, *_stamp_file(file)) for file in sorted(path.iterdir())]
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # SQLite counts changes in its header
-            return file.read(_HEADER_BYTES), _stamp_file(path)
+        if path.is_file():
+            with path.open("rb") as file:  # SQLite counts changes in its header
+                return file.read(_HEADER_BYTES), _stamp_file(path)
     except OSError:
-        return None
+        pass
+    return None
 
 
 def _stamp_file(file: Path) -> tuple[int, ...]:

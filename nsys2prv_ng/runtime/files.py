@@ -20,7 +20,7 @@ def open_atomically(file: Path) -> Iterator[IO[bytes]]:
     temporary = None
     try:
         descriptor, temporary = create_beside(file)
-        with open(descriptor, "wb") as opened:
+        with os.fdopen(descriptor, "wb") as opened:
             yield opened
             opened.flush()
             temporary.replace(file)

@@ -13,7 +13,8 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
 from nsys2prv_ng.analysis.gpus.activity import get_values, list_activity_runs, list_runs
-from nsys2prv_ng.analysis.gpus.metrics import count_sampled, list_all_held_values
+from nsys2prv_ng.analysis.gpus.metrics import count_sampled
+from nsys2prv_ng.analysis.heat_maps import sum_metrics
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.bins import sum_held, sum_states
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH
@@ -151,12 +152,8 @@ def _hold_values(records: Records, event_type: EventType, rows: IntArray) -> Fla
 
 def _average(job: Job, names: Sequence[str], edges: IntArray) -> dict[int, tuple[BoolArray, FloatArray]]:
     """Return for each GPU row a mask of known means and the means of the metrics, both bins x names."""
-    totals: dict[int, FloatArray] = {}
-    for row, values in list_all_held_values(job, names):
-        flat = FlatStates(np.zeros(values.begin.size, np.int64), values.begin, values.end, values.pattern)
-        amounts = np.ones(values.value.size), values.value
-        parts = np.stack([sum_held(flat, amount, edges, 1, len(names))[0] for amount in amounts])
-        totals[row] = totals[row] + parts if row in totals else parts
+    index = {name: number for number, name in enumerate(names)}
+    totals = sum_metrics(job, lambda name: index.get(name, -1), len(names), edges)
     return {row: (time > 0, sums / np.where(time > 0, time, 1)) for row, (time, sums) in sorted(totals.items())}
 
 

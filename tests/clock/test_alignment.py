@@ -141,7 +141,8 @@ def test_the_table_for_a_terminal() -> None:
     assert head.split()[:2] == ["clock", "of"]
     assert [row.split()[0] for row in rows] == simulated.names
     assert rows[0].endswith("reference") and rows[1].endswith("offset and drift") and rows[2].endswith("utc")
-    assert f"{alignment.nodes[1].offset_us:,.1f}" in rows[1] and f"{alignment.nodes[1].drift_ppm:.2f}" in rows[1]
+    correction = alignment.nodes[1].correction
+    assert f"{correction.offset / 1000:,.1f}" in rows[1] and f"{correction.drift * 1e6:.2f}" in rows[1]
     before, after = alignment.before, alignment.after
     assert last.startswith(f"{after.broken} of {after.checked} ") and f" ({before.broken} without correction)" in last
 

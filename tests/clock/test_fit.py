@@ -116,7 +116,7 @@ def test_no_drift_from_a_short_window_or_few_operations(seconds: float, operatio
     simulated = run(Program(4, [range(4)], operations, seconds))
     alignment = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)
     assert {node.model for node in alignment.nodes} == {OFFSET}
-    assert {node.drift_ppm for node in alignment.nodes} == {0.0}
+    assert {node.correction.drift for node in alignment.nodes} == {0.0}
 
 
 def test_no_drift_from_operations_in_a_few_bursts() -> None:
@@ -146,7 +146,7 @@ def test_a_drift_that_no_clock_has_is_not_used() -> None:
     simulated = run(Program(2, [[0, 1]], 400, 60.0, drift=200e-6, seed=4))
     assert abs(simulated.drift[1] - simulated.drift[0]) > 2 * MOST_DRIFT
     alignment = fit_from_matches(COLLECTIVES, simulated.matches, 0, simulated.names)
-    assert {node.drift_ppm for node in alignment.nodes} == {0.0}
+    assert {node.correction.drift for node in alignment.nodes} == {0.0}
 
 
 def test_right_clocks_are_left_alone() -> None:

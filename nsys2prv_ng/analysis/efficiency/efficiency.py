@@ -46,7 +46,6 @@ from nsys2prv_ng.analysis.efficiency.windows import (
     FIRST_STEP,
     WHOLE,
     WORK,
-    StepWindows,
     list_steps,
     make_plan,
 )
@@ -55,6 +54,7 @@ from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import group_reports_by_task
 
 
@@ -74,7 +74,7 @@ class Efficiency(NamedTuple):
     windows: list[tuple[int, int]]
     """The chosen time, or the capture (ns, on the common clock)."""
     whole: WindowTimes
-    steps: StepWindows | None
+    steps: Steps | None
     in_steps: WindowTimes | None
     """From the first start of a step that counts to the last end."""
     at_work: tuple[int, int] | None

@@ -13,9 +13,7 @@ from nsys2prv_ng.analysis.efficiency.windows import (
     WindowPlan,
     Windows,
     load_repeated,
-    make_row_steps,
     sum_in_windows,
-    unite_spans,
 )
 from nsys2prv_ng.analysis.gpus import waiting as gpu
 from nsys2prv_ng.analysis.gpus.activity import NO_GAPS, Devices, Gaps, list_activity_runs, measure_activity
@@ -24,8 +22,8 @@ from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
-from nsys2prv_ng.intervals.step_functions import StepFunction
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps
+from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
 from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
@@ -77,7 +75,7 @@ def list_groups(job: Job, waits: Waits, devices: Devices) -> Iterator[GpuGroup]:
 def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) -> GpuPart:
     """Measure the GPUs of a group."""
     reports = devices.find_reports(group.rows)
-    ranges = load_repeated(job, reports, plan.steps)
+    ranges = load_repeated(job, reports, plan)
     size = plan.first_range + len(ranges.keys)
     totals = times.Totals(len(times.CLASSES) + len(times.KERNELS_BY_CLASS), 3, size)
     pieces = split_gaps(job, devices, reports, group.gaps)
@@ -105,7 +103,8 @@ def _find_classes(group: GpuGroup, pieces: IdlePieces, row: int, captures: Seque
     ends = np.flatnonzero(changes.value[known] == 0)
     starts = np.append(0, ends + 1)[: ends.size]
     stretches = zip(changes.time[known[starts]].tolist(), changes.time[known[ends]].tolist(), strict=True)
-    lows, highs = np.array(unite_spans([*captures, *stretches]), np.int64).reshape(-1, 2).T
+    known_times = np.array([*captures, *stretches], np.int64).reshape(-1, 2)
+    lows, highs = np.array(unite_windows(*known_times.T), np.int64).reshape(-1, 2).T
     parts = [
         (lows, np.full(lows.size, times.BEFORE)),
         (changes.time[known], _CLASS_OF_VALUE[changes.value[known]]),

@@ -9,10 +9,11 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI, USEFUL, Totals
-from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, load_repeated, make_row_steps, sum_in_windows
+from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, load_repeated, sum_in_windows
 from nsys2prv_ng.analysis.host_activity import map_main_threads
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
+from nsys2prv_ng.intervals.step_functions import make_row_steps
 from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
@@ -45,7 +46,7 @@ def list_main_threads(job: Job) -> list[IntArray]:
 
 def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArray], plan: WindowPlan) -> HostPart:
     """Measure the main threads of a group of reports. `main_threads`: their places, for each report of the job."""
-    ranges = load_repeated(job, group, plan.steps)
+    ranges = load_repeated(job, group, plan)
     totals = Totals(3, 1, plan.first_range + len(ranges.keys))
     flat = load_host_calls(job, group, main_threads)
     rows = np.unique(np.concatenate([job.tree.rows[index][main_threads[index]] for index in group]))
@@ -64,25 +65,19 @@ def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArra
 
 def load_host_calls(job: Job, group: Sequence[int], main_threads: Sequence[IntArray]) -> FlatStates:
     """Return when the main threads of a group of reports are in CUDA or MPI (IN_CUDA, IN_MPI), by row of the trace."""
-    parts = [_load_report_calls(job, index, main_threads[index]) for index in group]
-    row, begin, end, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-    in_cuda, in_mpi = (
-        flatten(*(column[value == kind] for column in (row, begin, end, value))) for kind in (IN_CUDA, IN_MPI)
-    )
-    return overlay(in_cuda, in_mpi)
-
-
-def _load_report_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return row, begin, end (ns) and kind (IN_CUDA or IN_MPI) of the calls of some threads (places) of a report."""
-    parts = [(np.zeros(0, np.int64),) * 4]
     kinds = (
         (source_names.CUDA_API, IN_CUDA, [types.CUDA_API]),
         (source_names.MPI, IN_MPI, list(types.MPI_CALLS.values())),
     )
+    layers = []
     for source, kind, event_types in kinds:
-        events = load_opened_events(job.reports[index], source, job.store)
-        lines = np.flatnonzero(np.isin(events.place, threads) & (events.get_values(*event_types) != ABSENT))
-        row = job.tree.rows[index][events.place[lines]]
-        parts.append((row, events.begin[lines], events.end[lines], np.full(lines.size, kind, np.int64)))
-    row, begin, end, call_kind = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return row, begin, end, call_kind
+        parts = []
+        for index in group:
+            events = load_opened_events(job.reports[index], source, job.store)
+            is_call = np.isin(events.place, main_threads[index]) & (events.get_values(*event_types) != ABSENT)
+            row = job.tree.rows[index][events.place]
+            parts.append([column[is_call] for column in (row, events.begin, events.end)])
+        row, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+        layers.append(flatten(row, begin, end, np.full(row.size, kind, np.int64)))
+    in_cuda, in_mpi = layers
+    return overlay(in_cuda, in_mpi)

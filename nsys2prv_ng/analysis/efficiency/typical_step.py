@@ -12,15 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
-from nsys2prv_ng.analysis.efficiency.windows import StepWindows
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.intervals.bins import make_edges, sum_states
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.states import FlatStates
-from nsys2prv_ng.job.nvtx_ranges import NvtxRanges, is_program_domain, load_nvtx_ranges
+from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 MOST_CELLS = 1_000_000
@@ -49,10 +49,9 @@ class StepSpan(NamedTuple):
     row: IntArray
 
 
-def choose_step(steps: StepWindows) -> StepSpan:
+def choose_step(steps: Steps) -> StepSpan:
     """Return the typical step among the steps that count."""
-    longest = np.zeros(steps.number.size, np.int64)
-    np.maximum.at(longest, steps.step, steps.end - steps.begin)
+    longest = steps.find_latest(steps.end - steps.begin)
     turns = find_turns(longest)
     chosen = int(np.argmin(np.abs(longest - (np.median(longest) if turns is None else turns[1]))))
     spans = np.flatnonzero(steps.step == chosen)
@@ -128,40 +127,28 @@ def _find_most_awaited(job: Job, waits: Waits) -> int:
     return int(np.argmax(caused)) if caused.any() else -1
 
 
-class _Ranges(NamedTuple):
-    """n push/pop ranges of a thread: times in ns, names as indices into a list."""
-
-    begin: IntArray
-    end: IntArray
-    name: IntArray
-    number: IntArray
-    """ABSENT for ranges without a number."""
+_NO_RANGES = np.zeros((4, 0), np.int64)
 
 
 def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> StepRanges:
     names: list[str] = []
-    parts = [_Ranges(*(np.zeros(0, np.int64) for _ in range(4)))]
+    parts = []
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
         if row in rows:
             ranges = load_nvtx_ranges(report, job.store, is_program_domain)
-            parts.append(_select_ranges(ranges, np.flatnonzero(rows == row), step, len(names)))
+            on_row = rows[ranges.place] == row
+            ranges = ranges.select(on_row & (ranges.begin < step.end) & (ranges.end > step.begin))
+            parts.append((ranges.begin, ranges.end, len(names) + ranges.key, ranges.number))
             names += [shorten_range_name(domain, name) for domain, name in ranges.keys]
-    all_ranges = _Ranges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    depth = measure_depths(np.zeros(all_ranges.begin.size, np.int64), all_ranges.begin, all_ranges.end)
-    begin, end = np.maximum(all_ranges.begin, step.begin), np.minimum(all_ranges.end, step.end)
+    begin, end, name, number = (np.concatenate(column) for column in zip(_NO_RANGES, *parts, strict=True))
+    depth = measure_depths(np.zeros(begin.size, np.int64), begin, end)
+    begin, end = np.maximum(begin, step.begin), np.minimum(end, step.end)
     length = end - begin
     seen = np.flatnonzero((depth <= DEEPEST) & (length * _SHORTEST >= step.end - step.begin))
     seen = seen[np.lexsort((begin[seen], depth[seen], -length[seen]))[:MOST_RANGES]]
     seen = seen[np.lexsort((depth[seen], begin[seen]))]
     texts = [
-        names[name] if number == ABSENT else f"{names[name]} {number}"
-        for name, number in zip(all_ranges.name[seen].tolist(), all_ranges.number[seen].tolist(), strict=True)
+        names[key] if suffix == ABSENT else f"{names[key]} {suffix}"
+        for key, suffix in zip(name[seen].tolist(), number[seen].tolist(), strict=True)
     ]
     return StepRanges(task, depth[seen] - 1, begin[seen], end[seen], texts, int(depth.size - seen.size))
-
-
-def _select_ranges(ranges: NvtxRanges, places: IntArray, step: StepSpan, first_name: int) -> _Ranges:
-    """Return the ranges on some places that share time with a step; `first_name`: index of the first of their names."""
-    inside = np.isin(ranges.place, places) & (ranges.begin < step.end) & (ranges.end > step.begin)
-    ranges = ranges.select(np.flatnonzero(inside))
-    return _Ranges(ranges.begin, ranges.end, first_name + ranges.key, ranges.number)

@@ -7,19 +7,19 @@ there is no warm-up, and only steps and ranges count that no limit of that time 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.states import FlatStates, flatten
-from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, make_steps
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.arrays.row_keys import list_rows
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import flatten
+from nsys2prv_ng.intervals.step_functions import StepFunction
+from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside, unite_windows
 from nsys2prv_ng.job.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_gpu_time
@@ -37,28 +37,6 @@ WHOLE, WORK, FIRST_STEP = range(3)
 """Sets of windows: the whole time, the work in it, then one set for each step and one for each range."""
 MOST_WORK = 0.5
 """Largest share of a capture without steps that makes the time in which GPUs work a separate window."""
-
-
-class StepWindows(NamedTuple):
-    """The steps that count: n spans, ordered by task (of the trace), each with the row and index of its step.
-
-    Times in ns; the row is -1 if no thread is known.
-    """
-
-    name: str
-    number: IntArray
-    """Number of each step."""
-    warmup: int
-    """Number of warm-up steps before these, which do not count."""
-    task: IntArray
-    row: IntArray
-    step: IntArray
-    begin: IntArray
-    end: IntArray
-    warm_task: IntArray
-    """Tasks with a warm-up, ascending; then the limits (ns) of the warm-up."""
-    warm_begin: IntArray
-    warm_end: IntArray
 
 
 class RangeWindows(NamedTuple):
@@ -82,78 +60,42 @@ class Windows(NamedTuple):
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 
-def list_steps(job: Job) -> StepWindows | None:
-    """Return the windows of a job's steps; None if no step counts."""
+def list_steps(job: Job) -> Steps | None:
+    """Return the steps of a job that count, on tasks and rows of the trace; None if no step counts.
+
+    The warm-up steps before them are not among them.
+    """
     steps = job.steps
     if steps is None:
         return None
     is_warm = (steps.step < steps.warmup) & (not job.windows)
-    inside = ~is_warm & _mark_inside(job, steps)
+    inside = ~is_warm & mark_inside(steps.begin - 1, steps.end + 1, job.windows)  # no limit of the chosen time cuts it
     counts = np.bincount(steps.step[inside], minlength=steps.number.size)
     shown = np.flatnonzero(counts == np.unique(steps.task).size)
     if not shown.size:
         return None
-    row = np.append(job.new_row, -1)[steps.row]
-    task = job.new_task[steps.task]
     counted = np.isin(steps.step, shown)
-    warm = pd.DataFrame({"task": task, "begin": steps.begin, "end": steps.end})[is_warm].groupby("task")
-    return StepWindows(
-        name=steps.name,
+    return steps._replace(
         number=steps.number[shown],
         warmup=0 if job.windows else steps.warmup,
-        task=task[counted],
-        row=row[counted],
+        task=job.new_task[steps.task[counted]],
+        row=np.append(job.new_row, -1)[steps.row[counted]],
         step=np.searchsorted(shown, steps.step[counted]),
         begin=steps.begin[counted],
         end=steps.end[counted],
-        warm_task=warm["begin"].min().index.to_numpy(np.int64),
-        warm_begin=warm["begin"].min().to_numpy(np.int64),
-        warm_end=warm["end"].max().to_numpy(np.int64),
     )
 
 
-def _mark_inside(job: Job, steps: Steps) -> BoolArray:
-    """Mark the spans of steps that no limit of the chosen time cuts."""
-    if not job.windows:
-        return np.ones(steps.begin.size, np.bool_)
-    lows, highs = np.array(job.windows, np.int64).T
-    window = np.searchsorted(lows, steps.begin) - 1
-    return np.asarray((window >= 0) & (steps.end < highs[np.maximum(window, 0)]), np.bool_)
-
-
-# ---- ranges that repeat ----------------------------------------------------------------------------------------------
-
-
-def load_repeated(job: Job, reports: Sequence[int], steps: StepWindows | None) -> RangeWindows:
-    """Return the repeating ranges of some reports, without ranges in the warm-up."""
-    keys: dict[RangeKey, int] = {}
-    parts = [(np.zeros(0, np.int64),) * 4]
-    for index in reports:
-        own = _load_own_repeated(job, index, steps)
-        number = np.array([keys.setdefault(key, len(keys)) for key in own.keys], np.int64)
-        parts.append((own.task, number[own.key], own.begin, own.end))
-    task, key, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return RangeWindows(task, key, begin, end, list(keys))
-
-
-def _load_own_repeated(job: Job, index: int, steps: StepWindows | None) -> RangeWindows:
-    """Return the repeating ranges of a report, without ranges that start in the warm-up."""
-    ranges, _ = load_repeated_ranges(job.reports[index], job.store, job.windows)
-    row = job.tree.rows[index][ranges.place]
-    windows = RangeWindows(job.tree.task_of_row[row], ranges.key, ranges.begin, ranges.end, ranges.keys)
-    counts = (row >= 0) & ~_mark_warmup(windows, steps)
-    return windows._replace(
-        task=windows.task[counts], key=windows.key[counts], begin=windows.begin[counts], end=windows.end[counts]
-    )
-
-
-def _mark_warmup(windows: RangeWindows, steps: StepWindows | None) -> BoolArray:
-    """Mark the ranges that start in the warm-up of their task."""
-    if steps is None or not steps.warm_task.size:
-        return np.zeros(windows.task.size, np.bool_)
-    at = np.minimum(np.searchsorted(steps.warm_task, windows.task), steps.warm_task.size - 1)
-    inside = (windows.begin >= steps.warm_begin[at]) & (windows.begin < steps.warm_end[at])
-    return np.asarray(inside & (steps.warm_task[at] == windows.task), np.bool_)
+def _find_warmup(job: Job) -> tuple[IntArray, IntArray]:
+    """Return begin and end (ns) of the warm-up of each task of the trace: begin > end for a task without one."""
+    limits = np.iinfo(np.int64)
+    begin, end = (np.full(len(job.tree.model.tasks), limit) for limit in (limits.max, limits.min))
+    if job.steps is not None and not job.windows:
+        warm = np.flatnonzero(job.steps.step < job.steps.warmup)
+        task = job.new_task[job.steps.task[warm]]
+        np.minimum.at(begin, task, job.steps.begin[warm])
+        np.maximum.at(end, task, job.steps.end[warm])
+    return begin, end
 
 
 # ---- all windows -----------------------------------------------------------------------------------------------------
@@ -166,9 +108,11 @@ class WindowPlan:
     whole: list[tuple[int, int]]
     work: list[tuple[int, int]]
     """From the first step that counts to the last, or without steps the time in which GPUs work; else empty."""
-    steps: StepWindows | None
+    steps: Steps | None
     captures: list[tuple[int, int] | None]
     """The captured time of each report."""
+    warmup: tuple[IntArray, IntArray]
+    """The result of `_find_warmup`."""
 
     @property
     def first_range(self) -> int:
@@ -182,15 +126,15 @@ class WindowPlan:
 
     def unite_captures(self, reports: Sequence[int]) -> list[tuple[int, int]]:
         """Return the united captured time of some reports: sorted spans that do not overlap."""
-        return unite_spans(capture for capture in (self.captures[n] for n in reports) if capture is not None)
+        known = [capture for capture in (self.captures[n] for n in reports) if capture is not None]
+        return unite_windows(*np.array(known, np.int64).reshape(-1, 2).T)
 
     def list_windows(self, tasks: Sequence[int], ranges: RangeWindows) -> Windows:
-        """Return the united windows of some tasks, which use a GPU or thread."""
+        """Return the united windows of some tasks (ascending), which use a GPU or thread."""
         common = [(number, *window) for number, spans in ((WHOLE, self.whole), (WORK, self.work)) for window in spans]
         parts = [np.array(common, np.int64).reshape(-1, 3)]
         if self.steps is not None:
-            limits = np.searchsorted(self.steps.task, [tasks, [task + 1 for task in tasks]]).T.tolist()
-            at = np.concatenate([np.arange(low, high) for low, high in limits] or [np.zeros(0, np.int64)])
+            at = list_rows(self.steps.task, np.array(tasks, np.int64))
             at = at[self.steps.step[at] < MOST_STEPS]
             parts.append(np.stack([FIRST_STEP + self.steps.step[at], self.steps.begin[at], self.steps.end[at]], axis=1))
         at = np.flatnonzero(np.isin(ranges.task, tasks))
@@ -200,18 +144,7 @@ class WindowPlan:
         return Windows(flat.row, flat.begin, flat.end)
 
 
-def unite_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the union of spans of time: sorted spans that do not overlap."""
-    united: list[tuple[int, int]] = []
-    for low, high in sorted(spans):
-        if united and low <= united[-1][1]:
-            united[-1] = united[-1][0], max(united[-1][1], high)
-        else:
-            united.append((low, high))
-    return united
-
-
-def make_plan(job: Job, steps: StepWindows | None) -> WindowPlan:
+def make_plan(job: Job, steps: Steps | None) -> WindowPlan:
     """Return the windows of a job: the chosen time or the capture, and the work in it."""
     captures = _find_captures(job)
     known = [capture for capture in captures if capture is not None]
@@ -226,7 +159,7 @@ def make_plan(job: Job, steps: StepWindows | None) -> WindowPlan:
         # Much of a capture without steps may be the start-up of the program, whose efficiency is of no interest.
         is_small = 0 < gpu_time[1] - gpu_time[0] <= MOST_WORK * (whole[0][1] - whole[0][0])
         work = [gpu_time] if is_small else []
-    return WindowPlan(whole, work, steps, captures)
+    return WindowPlan(whole, work, steps, captures, _find_warmup(job))
 
 
 def _find_captures(job: Job) -> list[tuple[int, int] | None]:
@@ -240,7 +173,7 @@ def _find_captures(job: Job) -> list[tuple[int, int] | None]:
         begin, length = report.metadata.begin, report.metadata.duration
         if 0 < length < LONGEST_TRACE_NS:
             limits += [report.clock.at(begin), report.clock.at(begin + length)]
-        for run in (run for name in _RECORDED if name in report.results for run in report.results[name].runs):
+        for run in report.runs(_RECORDED):
             limits += report.find_limits(run)
         is_chosen = any(
             row >= 0 and isinstance(place, Thread | Stream)  # not a GPU that the report sampled for another report
@@ -250,11 +183,21 @@ def _find_captures(job: Job) -> list[tuple[int, int] | None]:
     return captures
 
 
-def make_row_steps(flat: FlatStates, row: int, between: int) -> StepFunction:
-    """Return the state of a row over time; `between`: its value while the row is in no state."""
-    low, high = np.searchsorted(flat.row, [row, row + 1])
-    steps = make_steps(flat.begin[low:high], flat.end[low:high], flat.state[low:high])
-    return steps._replace(value=np.where(steps.value == NOTHING, between, steps.value))
+def load_repeated(job: Job, reports: Sequence[int], plan: WindowPlan) -> RangeWindows:
+    """Return the repeating ranges of some reports, without ranges that start in the warm-up of their task."""
+    keys: dict[RangeKey, int] = {}
+    parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
+    for index in reports:
+        ranges, _ = load_repeated_ranges(job.reports[index], job.store, job.windows)
+        row = job.tree.rows[index][ranges.place]
+        task = job.tree.task_of_row[row]
+        low, high = (limit[task] for limit in plan.warmup)
+        counts = (row >= 0) & ~((low <= ranges.begin) & (ranges.begin < high))
+        number = np.array([keys.setdefault(key, len(keys)) for key in ranges.keys], np.int64)
+        columns = (task, number[ranges.key], ranges.begin, ranges.end)
+        parts.append(tuple(column[counts] for column in columns))
+    task, key, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return RangeWindows(task, key, begin, end, list(keys))
 
 
 def sum_in_windows(steps: StepFunction, before: int, windows: Windows, sets: int, values: int) -> IntArray:

@@ -161,12 +161,11 @@ def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakM
 
 def load_memory(job: Job, rows: Mapping[int, DeviceRow]) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     """Yield (row, time (ns), bytes of all kinds of memory in use from then on) of each group of GPUs."""
-    numbers = [event_type.number for event_type in types.MEMORY_LEVELS]
     for run in list_runs(job, cuda_memory.LEVEL):
         records = load_records(run, job.store)
-        levels = [(kind, *get_values(records, number)) for kind, number in enumerate(numbers)]
-        row, time, level = (np.concatenate([columns[i] for columns in levels]) for i in (1, 2, 3))
-        kind = np.repeat([columns[0] for columns in levels], [columns[1].size for columns in levels])
+        levels = [get_values(records, event_type.number) for event_type in types.MEMORY_LEVELS]
+        row, time, level = (np.concatenate(columns) for columns in zip(*levels, strict=True))
+        kind = np.repeat(np.arange(len(levels)), [rows.size for rows, _, _ in levels])
         is_on_gpu = np.isin(row, list(rows))
         yield sum_parts(*(column[is_on_gpu] for column in (row, kind, time, level)))
 

@@ -23,7 +23,7 @@ from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
 from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.step_functions import NOTHING, split_at_steps
+from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events, load_source_records
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -144,7 +144,7 @@ def _split_by_host(host: Host, gaps: Gaps, names: Names, store: Store, name_call
         gap, in_range = gap[pieces.interval], names.number(ranges.names, pieces.value)
         in_call = np.full(gap.size, NOTHING, np.int64)
         if calls is not None:
-            pieces = split_at_steps(pieces.begin, pieces.end, calls.get_steps(thread))
+            pieces = split_at_steps(pieces.begin, pieces.end, make_row_steps(calls.flat, thread))
             gap, in_range = gap[pieces.interval], in_range[pieces.interval]
             in_call = names.number(calls.names, pieces.value)
         cause = np.full(gap.size, CAUSES.index(HOST), np.int64)

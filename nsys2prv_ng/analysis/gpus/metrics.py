@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_source_records
-from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, mark_repeated, measure_period
+from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
@@ -65,17 +65,18 @@ def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
     """Measure GPUs that share reports."""
     found: _Sums = {}
     for sampled in _list_samples(job, group):
-        weighted, numbers = np.zeros(len(sampled.types)), np.zeros((4, len(sampled.types)), np.int64)
-        _add_values(sampled.columns, weighted, numbers)
-        for handle in np.flatnonzero(numbers[3]).tolist():
-            ns, low, high, samples = numbers[:, handle].tolist()
-            kind = sampled.types[handle]
+        handle, begin, end, value = _list_held(sampled.columns, np.arange(len(sampled.types)))
+        weighted = np.bincount(handle, value.astype(np.float64) * (end - begin))
+        values = pd.DataFrame({"handle": handle, "value": value, "ns": end - begin}).groupby("handle")
+        totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("value", "size"))
+        for total in totals.itertuples():
+            kind = sampled.types[total.Index]
             sums = found.setdefault((sampled.row, kind.label, kind.unit), MetricSums(sampled.row, kind))
             scale = 10**kind.precision
-            sums.weighted += float(weighted[handle]) / scale
-            sums.ns += ns
-            sums.low, sums.high = min(sums.low, low / scale), max(sums.high, high / scale)
-            sums.samples += samples
+            sums.weighted += float(weighted[total.Index]) / scale
+            sums.ns += total.ns
+            sums.low, sums.high = min(sums.low, total.low / scale), max(sums.high, total.high / scale)
+            sums.samples += total.samples
     return found
 
 
@@ -94,39 +95,28 @@ class HeldValues(NamedTuple):
     value: FloatArray
 
 
-def list_held_values(job: Job, patterns: Sequence[str]) -> Iterator[tuple[int, HeldValues]]:
-    """Yield (row, values of the metrics whose names match patterns) for each GPU and report.
-
-    A metric counts for the first pattern that it matches. If several metrics of a GPU match one pattern, the first by
-    name counts. Each worker has the records of one report in memory.
-    """
-
-    @cache
-    def match(name: str) -> int:
-        return next((n for n, pattern in enumerate(patterns) if match_patterns(name, pattern)), -1)
-
-    return _list_held_values(job, match)
-
-
-def list_all_held_values(job: Job, names: Sequence[str]) -> Iterator[tuple[int, HeldValues]]:
-    """Yield (row, values of the metrics with these names) for each GPU and report; the patterns are the names."""
-    index = {name: number for number, name in enumerate(names)}
-    return _list_held_values(job, lambda name: index.get(name, -1))
+def find_pattern(name: str, patterns: Sequence[str]) -> int:
+    """Return the index of the first pattern that the name of a metric matches; -1 if it matches none."""
+    return next((n for n, pattern in enumerate(patterns) if match_patterns(name, pattern)), -1)
 
 
 def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:
     """Return (row, types of its metrics) for each GPU and each report that sampled it."""
-    groups = _group_sampled(job)
-    types = {
-        report.number: {kind for kind in job.reports[report.number].labels.types if kind.family == families.GPU_METRICS}
-        for group in groups
+    return [
+        (row, {kind for kind in job.reports[report.number].labels.types if kind.family == families.GPU_METRICS})
+        for group in _group_sampled(job)
         for report in group
-    }
-    return [(row, types[report.number]) for group in groups for report in group for row in report.rows.tolist()]
+        for row in report.rows.tolist()
+    ]
 
 
-def _list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, HeldValues]]:
-    """Yield the values of the metrics for which `match` returns the index of a pattern, not -1."""
+def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, HeldValues]]:
+    """Yield (row, values of the metrics for which `match` returns the index of a pattern, not -1) for each GPU and
+    report.
+
+    If several metrics of a GPU have one pattern, the first by name counts. Each worker has the records of one report in
+    memory.
+    """
 
     def load(group: Sequence[_SampledReport]) -> list[tuple[int, HeldValues]]:
         return [(sampled.row, _hold(sampled, match)) for sampled in _list_samples(job, group)]
@@ -192,7 +182,7 @@ class _SampledReport(NamedTuple):
 
 def _find_sampled(job: Job, index: int) -> _SampledReport:
     report = job.reports[index]
-    runs = report.results[source_names.GPU_METRICS].runs if source_names.GPU_METRICS in report.results else []
+    runs = list(report.runs((source_names.GPU_METRICS,)))
     first = [report.find_limits(run)[0] for run in runs]
     rows = [job.tree.rows[index][np.flatnonzero(run.facts.place_first <= run.facts.place_last)] for run in runs]
     row = np.unique(np.concatenate([np.zeros(0, np.int64), *rows]))
@@ -239,10 +229,8 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Sample
             lines = np.flatnonzero(rows == row)
             lines = lines[np.argsort(records.time[lines], kind="stable")]
             is_shared = sum(row in other.rows for other in group) > 1
-            if row in series:
-                lines = lines[~mark_repeated(series[row], records.time[lines])]
             if is_shared:
-                series[row] = np.sort(np.concatenate([series.get(row, lines[:0]), records.time[lines]]))
+                lines = lines[add_to_series(series, row, records.time[lines])]
             begins = _mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
             columns = _SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
             yield _Samples(row, job.reports[report.number].labels.types, columns)
@@ -255,32 +243,3 @@ def _mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -
     if breaks_at_gaps:
         begins |= np.diff(time, prepend=time[:1]) > MOST_PERIODS * measure_period(time)
     return begins
-
-
-@compiled
-def _add_values(columns: _SampleColumns, weighted: FloatArray, numbers: IntArray) -> None:
-    """Add samples to each metric's `weighted` (value x ns) and `numbers` (ns, lowest, highest, samples), by handle."""
-    time, first, handle, value, lines, begins = columns
-    last = np.zeros(weighted.size, np.int64)
-    since = np.zeros(weighted.size, np.int64)
-    holds = np.zeros(weighted.size, np.bool_)
-    for i in range(lines.size):
-        now = time[lines[i]]
-        if begins[i]:
-            holds[:] = False
-        for word in range(first[lines[i]], first[lines[i] + 1]):
-            metric, new = handle[word], value[word]
-            if holds[metric]:
-                weighted[metric] += float(last[metric]) * (now - since[metric])
-                numbers[0, metric] += now - since[metric]
-            if numbers[3, metric] == 0 or new < numbers[1, metric]:
-                numbers[1, metric] = new
-            if numbers[3, metric] == 0 or new > numbers[2, metric]:
-                numbers[2, metric] = new
-            numbers[3, metric] += 1
-            last[metric], since[metric], holds[metric] = new, now, True
-        if i + 1 == lines.size or begins[i + 1]:  # values are in force until the last sample
-            for metric in range(holds.size):
-                if holds[metric]:
-                    weighted[metric] += float(last[metric]) * (now - since[metric])
-                    numbers[0, metric] += now - since[metric]

@@ -8,7 +8,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import HANDS_OVER
-from nsys2prv_ng.analysis.host_activity import load_calls as load_layer
+from nsys2prv_ng.analysis.host_activity import load_calls as load_outermost
 from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import NONE, PlaceNumbers
@@ -19,11 +19,11 @@ from nsys2prv_ng.analysis.path.streams import (
     Streams,
     follow_events,
     read_events,
-    search_rows,
 )
 from nsys2prv_ng.analysis.waits.late_devices import ENDED_BEFORE_NS
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
@@ -54,8 +54,8 @@ def load_calls(
 ) -> tuple[dict[str, IntArray], Marks]:
     """Return (outermost calls of a report's threads, ordered by thread and start; marks by their names)."""
     threads = np.flatnonzero(numbers.thread != NONE)
-    layer = load_layer(report, load_opened_events(report, source_names.CUDA_API, store), threads, store)
-    flat = layer.flat
+    outermost = load_outermost(report, load_opened_events(report, source_names.CUDA_API, store), threads, store)
+    flat = outermost.flat
     n = flat.row.size
     calls = {
         "begin": flat.begin,
@@ -64,8 +64,8 @@ def load_calls(
         "sync": np.full(n, path.NO_SYNC, np.int64),
         "target": np.full(n, NONE, np.int64),
         "since": flat.begin.copy(),
-        "name": names.number(layer.names, flat.state),
-        "kind": layer.kind[flat.state],
+        "name": names.number(outermost.names, flat.state),
+        "kind": outermost.kind[flat.state],
     }
     return calls, _mark_names(names.texts, calls["name"])
 
@@ -109,9 +109,8 @@ def add_syncs(
     line = np.flatnonzero(np.isin(value, (EVENT_SYNC, STREAM_SYNC, CONTEXT_SYNC)))
     events = read_events(syncs, line, numbers.process)
     thread = numbers.thread[syncs.place[line]]
-    call = search_rows(calls["thread"], calls["begin"], thread, events.time + 1) - 1
-    inside = (call >= 0) & (np.append(calls["thread"], NONE)[call] == thread)
-    inside &= events.time <= np.append(calls["end"], 0)[call]
+    call = find_latest(calls["thread"], calls["begin"], thread, events.time)
+    inside = (call >= 0) & (events.time <= np.append(calls["end"], 0)[call])
     targets = (
         (path.SYNC_STREAM, STREAM_SYNC, streams.find(events.process, events.context, events.stream)),
         (path.SYNC_DEVICE, CONTEXT_SYNC, streams.find_device(events.process, events.context)),
@@ -144,14 +143,13 @@ def _add_full_queues(operations: dict[str, IntArray], calls: dict[str, IntArray]
     if not at.size:
         return
     operation = np.flatnonzero(operations["thread"] >= 0)
-    stream = operations["stream"][operation]
-    order = np.lexsort((operations["end"][operation], stream))
-    ended, in_order = operation[order], (stream[order], operations["end"][operation][order])
+    ended = operation[np.lexsort((operations["end"][operation], operations["stream"][operation]))]
+    stream, end = operations["stream"][ended], operations["end"][ended]
     call_stream = operations["stream"][launched[at]]
-    before = np.searchsorted(operation, launched[at])
-    queued = before - search_rows(*in_order, call_stream, calls["begin"][at] + 1)
-    last = search_rows(*in_order, call_stream, calls["end"][at] + 1) - 1
-    time = np.where(in_order[0][last] == call_stream, in_order[1][last], path.NEVER)
+    before, last = (find_latest(stream, end, call_stream, calls[limit][at]) for limit in ("begin", "end"))
+    first = np.where(before >= 0, before + 1, np.searchsorted(stream, call_stream))  # the first that has not ended
+    queued = np.searchsorted(operation, launched[at]) - first
+    time = np.where(last >= 0, end[last], path.NEVER)
     waits = (queued >= _QUEUED) & (time > calls["begin"][at]) & (time >= calls["end"][at] - ENDED_BEFORE_NS)
     calls["sync"][at[waits]], calls["target"][at[waits]] = path.SYNC_OPERATION, ended[last[waits]]
 

@@ -7,22 +7,22 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL
+from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL, load_thread_ranges
 from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import NONE, Segments, Start
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
-from nsys2prv_ng.analysis.path.walk import walk
-from nsys2prv_ng.analysis.waits.late_hosts import load_host_activity
+from nsys2prv_ng.analysis.path.walk import join_lanes, walk
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
-from nsys2prv_ng.intervals.step_functions import NOTHING, split_at_steps
+from nsys2prv_ng.intervals.step_functions import split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import EVENT
+from nsys2prv_ng.sources.registry import GPU_OPERATIONS
 
 
 class CriticalPath(NamedTuple):
@@ -74,33 +74,21 @@ def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> C
     if not lanes.operations.begin.size and not lanes.calls.begin.size:
         return None
     steps = None if job.windows else job.steps
-    ends = _sort_by_end(lanes)
+    if steps is None:
+        windows = [(low, min(high, job.last)) for low, high in job.windows] or [_measure_span(lanes)]
+    else:  # from when the last rank started the first step after the warm-up
+        windows = [(int(steps.find_latest(steps.begin)[steps.warmup]), int(steps.end.max()))]
+    starts = [_find_start(job, lanes, window) for window in windows]
     if steps is not None and steps.has_ranges:
-        operation, end = _find_steps_end(lanes, steps)
-        thread = NONE if operation >= 0 else _find_last_thread(lanes, steps)
-        windows, starts = [(_find_begin(steps), end)], [Start(operation, thread)]
-    elif steps is not None:
-        windows = [(_find_begin(steps), int(steps.end.max()))]
-        starts = [_find_start(job, lanes, windows[0])]
-    else:
-        windows = [(low, min(high, job.last)) for low, high in job.windows] or [_measure_span(job, lanes)]
-        starts = [_find_start(job, lanes, window) for window in windows]
-    walks = [
-        walk(lanes.operations, lanes.calls, lanes.threads, ends, start, window)
-        for start, window in zip(starts, windows, strict=True)
-    ]
+        starts[0], end = _find_steps_end(lanes, steps)
+        windows[0] = windows[0][0], end
+    joined = join_lanes(lanes.operations, lanes.calls, lanes.threads)
+    walks = [walk(joined, start, window) for start, window in zip(starts, windows, strict=True)]
     segments = Segments(*(np.concatenate([column[::-1] for column in columns]) for columns in zip(*walks, strict=True)))
     return _describe_segments(job, lanes, segments, windows, steps, name_ranges)
 
 
-_SOURCES = (
-    source_names.KERNELS,
-    source_names.MEMORY_OPERATIONS,
-    source_names.CUDA_GRAPHS,
-    source_names.CUDA_API,
-    source_names.MPI,
-    source_names.OS_RUNTIME,
-)
+_SOURCES = (*GPU_OPERATIONS, source_names.CUDA_API, source_names.MPI, source_names.OS_RUNTIME)
 """Sources of operations and calls."""
 _MOST = 20_000_000
 """Most operations and calls to load: each takes 162 bytes (measured with 10 million).
@@ -110,70 +98,35 @@ The limit is the same on every machine, so that a trace does not depend on the m
 
 def check_size(job: Job) -> list[str]:
     """Return a warning if the reports contain too many operations and calls to find the critical path; else []."""
-    runs = [
-        run
-        for report in job.reports
-        for name in _SOURCES
-        if name in report.results
-        for run in report.results[name].runs
-    ]
-    count = sum(run.facts.kinds[EVENT] for run in runs) // 2  # each has a line for its start and one for its end
+    lines = sum(run.facts.kinds[EVENT] for report in job.reports for run in report.runs(_SOURCES))
+    count = lines // 2  # each has a line for its start and one for its end
     if count <= _MOST:
         return []
     return [f"the critical path was not looked for: {count:,} operations and calls are too many; choose a shorter time"]
 
 
-def _find_begin(steps: Steps) -> int:
-    """Return when the last rank started the first step after the warm-up (ns)."""
-    return int(steps.find_latest(steps.begin)[steps.warmup])
-
-
-def _find_last_thread(lanes: Lanes, steps: Steps) -> int:
-    """Return the thread that finished the last step; NONE if that thread is not a lane."""
-    found = np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])
-    return int(found[0]) if found.size else NONE
-
-
-def _find_steps_end(lanes: Lanes, steps: Steps) -> tuple[int, int]:
+def _find_steps_end(lanes: Lanes, steps: Steps) -> tuple[Start, int]:
     """Return (the operation that ended last of those launched within the steps, when it ended in ns).
 
-    If the host's ranges end later, return (NONE, the end of the last step).
+    If the host's ranges end later, return the thread that finished the last step, if it is a lane, and the step's end.
     """
     operations, end = lanes.operations, int(steps.end.max())
     launched = np.flatnonzero((operations.thread >= 0) & (operations.launched < end) & (operations.end > end))
     if not launched.size:
-        return NONE, end
+        found = np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])
+        return Start(NONE, int(found[0]) if found.size else NONE), end
     latest = launched[operations.end[launched] == operations.end[launched].max()]
     last = int(latest[np.argmin(lanes.operation_row[latest])])
-    return last, int(operations.end[last])
+    return Start(last, NONE), int(operations.end[last])
 
 
-def _measure_span(job: Job, lanes: Lanes) -> tuple[int, int]:
+def _measure_span(lanes: Lanes) -> tuple[int, int]:
     """Return (first, last) time (ns) of main threads and operations; without main threads, of calls and operations."""
-    first, last = _find_limits(job, lanes)
-    begins, ends = first[lanes.is_main], last[lanes.is_main]
+    begins, ends = lanes.thread_first[lanes.is_main], lanes.thread_last[lanes.is_main]
     used = begins <= ends
     low = np.concatenate([begins[used], lanes.operations.begin, lanes.calls.begin[: 0 if used.any() else None]])
     high = np.concatenate([ends[used], lanes.operations.end, lanes.calls.end[: 0 if used.any() else None]])
     return int(low.min()), int(high.max())
-
-
-def _find_limits(job: Job, lanes: Lanes) -> tuple[IntArray, IntArray]:
-    """Return (first, last) time (ns) of each thread's events; first > last without events."""
-    limits = np.zeros((2, lanes.thread_row.size), np.int64)
-    for index, spans in enumerate(job.spans):
-        in_report = lanes.thread_report == index
-        for limit, span in zip(limits, spans, strict=True):
-            limit[in_report] = span[lanes.thread_place[in_report]]
-    return limits[0], limits[1]
-
-
-def _sort_by_end(lanes: Lanes) -> tuple[IntArray, IntArray]:
-    """Return (operations, ordered by process and end; the limits of each process among them)."""
-    order = np.lexsort((lanes.operations.end, lanes.operations.process))
-    process = lanes.operations.process[order]
-    processes = max(int(part.process.max(initial=NONE)) for part in (lanes.operations, lanes.threads))
-    return order, np.searchsorted(process, np.arange(processes + 2)).astype(np.int64)
 
 
 def _find_start(job: Job, lanes: Lanes, window: tuple[int, int]) -> Start:
@@ -188,8 +141,8 @@ def _find_start(job: Job, lanes: Lanes, window: tuple[int, int]) -> Start:
     if ended == high:
         return Start(operation, NONE)
     if not job.windows:
-        first, last = _find_limits(job, lanes)
-        latest = np.flatnonzero(lanes.is_main & (first <= last) & (last == high))
+        has_events = lanes.thread_first <= lanes.thread_last
+        latest = np.flatnonzero(lanes.is_main & has_events & (lanes.thread_last == high))
         if latest.size:
             return Start(NONE, int(latest[np.argmin(lanes.thread_row[latest])]))
     usable = np.flatnonzero((lanes.is_main | lanes.threads.launches)[lanes.calls.thread])
@@ -297,9 +250,7 @@ def _split_at_ranges(
     An operation belongs to the range in which it was launched.
     """
     launch = np.append(lanes.launch, NONE)[segments.operation]
-    launch = np.where(segments.operation >= 0, launch, NONE)
-    launcher = np.where(launch >= 0, np.append(lanes.operations.thread, NONE)[launch], NONE)
-    thread = np.where(on_host, segments.thread, launcher)
+    thread = np.where(on_host, segments.thread, np.append(lanes.operations.thread, NONE)[launch])
     names = Names()
     by_thread = np.argsort(thread, kind="stable")
     groups = {int(thread[group[0]]): group for group in np.split(by_thread, find_starts(thread[by_thread]))[1:]}
@@ -310,25 +261,20 @@ def _split_at_ranges(
         report_threads = used[lanes.thread_report[used] == index]
         if not report_threads.size:
             continue
-        activity = load_host_activity(report, lanes.thread_place[report_threads], job.store)
+        thread_ranges = load_thread_ranges(report, lanes.thread_place[report_threads], job.store)
         for number in report_threads.tolist():
-            thread_activity = activity.threads[int(lanes.thread_place[number])]
-            group, in_range = groups[number], thread_activity.range
+            group, steps = groups[number], thread_ranges.steps[int(lanes.thread_place[number])]
             here = group[on_host[group]]
-            pieces = split_at_steps(segments.begin[here], segments.end[here], thread_activity.steps)
-            value = np.where(pieces.value == NOTHING, NOTHING, in_range[pieces.value])
-            parts.append((here[pieces.interval], pieces.begin, pieces.end, names.number(activity.range_names, value)))
+            pieces = split_at_steps(segments.begin[here], segments.end[here], steps)
+            named = names.number(thread_ranges.names, pieces.value)
+            parts.append((here[pieces.interval], pieces.begin, pieces.end, named))
             here = group[~on_host[group]]
-            pair = thread_activity.get_pairs(lanes.operations.launched[launch[here]])
-            named = names.number(activity.range_names, in_range[pair])
+            named = names.number(thread_ranges.names, steps.get_values(lanes.operations.launched[launch[here]]))
             parts.append((here, segments.begin[here], segments.end[here], named))
     piece, begin, end, named = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
-    if not piece.size:
-        return piece, begin, end, named, []
     order = np.lexsort((begin, piece))
     piece, begin, end, named = piece[order], begin[order], end[order], named[order]
-    # Calls within a range cut it, too: join pieces of one range again.
-    first = np.append(True, (piece[1:] != piece[:-1]) | (named[1:] != named[:-1]))
-    starts = np.flatnonzero(first)
-    last = np.append(starts[1:], piece.size) - 1
+    # Ranges that follow each other may have one name: they count as one piece.
+    starts = find_starts(piece, named)
+    last = np.append(starts, piece.size)[1:] - 1
     return piece[starts], begin[starts], end[last], named[starts], names.texts

@@ -14,12 +14,13 @@ from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.calls import add_syncs, load_calls
 from nsys2prv_ng.analysis.path.columns import LOST, NONE, PathCalls, PathOperations, PathThreads, PlaceNumbers
-from nsys2prv_ng.analysis.path.streams import Streams, find_copies, load_operations, search_rows
+from nsys2prv_ng.analysis.path.streams import Streams, find_copies, load_operations
 from nsys2prv_ng.analysis.waits.late_devices import number_streams
 from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
@@ -50,6 +51,9 @@ class Lanes:
     thread_place: IntArray
     """Place of each thread in its report."""
     thread_report: IntArray
+    thread_first: IntArray
+    """First and last time (ns) of each thread's events; first > last without events."""
+    thread_last: IntArray
     is_main: BoolArray
     """Whether a thread is the main thread of a process with GPU, MPI or NCCL events; if no process has any, of any."""
     names: list[str]
@@ -74,9 +78,14 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
     operations, calls = _join_reports(loaded)
     places = [np.flatnonzero(number.thread != NONE) for number in numbers]
     row = np.concatenate([rows[place] for rows, place in zip(job.whole.rows, places, strict=True)])
+    first, last = (
+        np.concatenate([limit[place] for limit, place in zip(limits, places, strict=True)])
+        for limits in zip(*job.spans, strict=True)
+    )
     until, culprit, kind, is_unsure = _find_operation_waits(job, waits, operations)
     call_waits = _find_call_waits(job, waits, calls, row)
-    threads, is_main = _join_threads(job, loaded, numbers, operations, calls, names)
+    computes = (operations["kind"] == WHOLE_GRAPH) & (not job.hides_nccl)  # a graph that cannot contain NCCL
+    threads, is_main = _join_threads(job, loaded, numbers, operations, calls, names, first)
     return Lanes(
         operations=PathOperations(
             **{name: operations[name] for name in _OPERATION_COLUMNS}, until=until, culprit=culprit, kind=kind
@@ -84,7 +93,7 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
         is_unsure=is_unsure,
         operation_row=operations["row"],
         operation_name=operations["name"],
-        operation_kind=_name_kinds(job, operations["kind"]),
+        operation_kind=np.where(computes, COMPUTE, operations["kind"]),
         launch=operations["launch"],
         calls=PathCalls(**{name: calls[name] for name in _CALL_COLUMNS}, **call_waits),
         call_name=calls["name"],
@@ -93,6 +102,8 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
         thread_row=row,
         thread_place=np.concatenate(places),
         thread_report=np.repeat(np.arange(len(places)), [place.size for place in places]),
+        thread_first=first,
+        thread_last=last,
         is_main=is_main,
         names=names,
     )
@@ -113,11 +124,6 @@ def _number_places(reports: Sequence[ReportRecords]) -> list[PlaceNumbers]:
         numbers.append(PlaceNumbers(*np.where(report_numbers == NONE, NONE, report_numbers + first)))
         first += report_numbers.max(axis=1, keepdims=True, initial=NONE) + 1
     return numbers
-
-
-def _name_kinds(job: Job, kind: IntArray) -> IntArray:
-    """Return the kinds of operations: a graph traced as a whole computes if it cannot contain NCCL."""
-    return kind if job.hides_nccl else np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
 
 
 def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
@@ -158,17 +164,21 @@ def _join_threads(
     operations: dict[str, IntArray],
     calls: dict[str, IntArray],
     names: Sequence[str],
+    first: IntArray,
 ) -> tuple[PathThreads, BoolArray]:
-    """Return the threads of all reports, and mark the main threads of the application (not of launchers)."""
+    """Return the threads of all reports, and mark the main threads of the application (not of launchers).
+
+    `first`: time of the first event of each thread.
+    """
     columns = []
-    for report, number, spans, part in zip(job.reports, numbers, job.spans, loaded, strict=True):
+    for report, number, part in zip(job.reports, numbers, loaded, strict=True):
         place = np.flatnonzero(number.thread != NONE)
         main = map_main_threads(report)
         application = [thread for process, thread in main.items() if process in report.places.application]
         is_main, is_application = (np.isin(place, threads) for threads in (list(main.values()), application))
         shortest_wait = np.full(place.size, part.shortest_wait)
-        columns.append((number.process[place], spans[0][place], is_main, is_application, shortest_wait))
-    process, first, is_main, is_application, shortest_wait = (np.concatenate(c) for c in zip(*columns, strict=True))
+        columns.append((number.process[place], is_main, is_application, shortest_wait))
+    process, is_main, is_application, shortest_wait = (np.concatenate(c) for c in zip(*columns, strict=True))
     kernels = operations["thread"][np.isin(operations["kind"], _KERNELS)]
     creator, created = _find_creators(calls, names, process, is_main, first)
     threads = PathThreads(
@@ -191,16 +201,13 @@ def _find_creators(
     without one. `first`: time of the first event of each thread.
     """
     creations = np.flatnonzero(np.isin(calls["name"], [n for n, name in enumerate(names) if name == _CREATES]))
-    in_process = process[calls["thread"][creations]]
-    order = np.lexsort((calls["begin"][creations], in_process))
-    creations, in_process = creations[order], in_process[order]
-    nth = search_rows(in_process, calls["begin"][creations], process, first) - 1
-    call = np.append(creations, NONE)[nth]
-    known = (nth >= 0) & (np.append(in_process, NONE)[nth] == process)
+    creator_process = process[calls["thread"][creations]]
+    call = find_latest(creator_process, calls["begin"][creations], process, first - 1)
+    call = np.append(creations, NONE)[call]
     main = np.full(int(process.max(initial=NONE)) + 1, NONE, np.int64)
     main[process[is_main]] = np.flatnonzero(is_main)
-    creator = np.where(known, np.append(calls["thread"], NONE)[call], main[process])
-    created = np.where(known, np.minimum(np.append(calls["end"], 0)[call], first), first)
+    creator = np.where(call >= 0, np.append(calls["thread"], NONE)[call], main[process])
+    created = np.where(call >= 0, np.minimum(np.append(calls["end"], 0)[call], first), first)
     return np.where(is_main, NONE, creator), created
 
 
@@ -276,10 +283,9 @@ def _match_waits(
 
     `known` and `items`: which waits, and which operations or calls. `row` and `begin` (ns): of all operations or calls.
     """
-    known = known[np.lexsort((waits.begin[known], waits.row[known]))]
-    nth = search_rows(waits.row[known], waits.begin[known], row[items], begin[items] + 1) - 1
-    items, wait = items[nth >= 0], known[nth[nth >= 0]]
-    same = (waits.row[wait] == row[items]) & ((waits.end[wait] > begin[items]) | (waits.begin[wait] == begin[items]))
+    latest = find_latest(waits.row[known], waits.begin[known], row[items], begin[items])
+    items, wait = items[latest >= 0], known[latest[latest >= 0]]
+    same = (waits.end[wait] > begin[items]) | (waits.begin[wait] == begin[items])
     return items[same], wait[same]
 
 

@@ -97,17 +97,6 @@ class Streams:
         return np.append(self._device[once], NONE)[index]
 
 
-def search_rows(group: IntArray, time: IntArray, wanted: IntArray, wanted_time: IntArray) -> IntArray:
-    """Return how many rows, which are ordered by group and time, are before each wanted group and time."""
-    groups = np.concatenate([group, wanted])
-    times = np.concatenate([time, wanted_time])
-    is_wanted = np.arange(groups.size) >= group.size
-    order = np.lexsort((~is_wanted, times, groups))  # at equal times the wanted one comes first
-    before = np.empty(groups.size, np.int64)
-    before[order] = np.cumsum(~is_wanted[order])
-    return before[group.size :]
-
-
 # ---- CUDA events -----------------------------------------------------------------------------------------------------
 
 
@@ -123,8 +112,8 @@ class EventLines(NamedTuple):
 
 def read_events(syncs: OpenedEvents, which: IntArray, process_of_place: IntArray) -> EventLines:
     """Return the ids and times of the lines `which`."""
-    columns = (syncs.get_values(t)[which] for t in (types.CUDA_CONTEXT_ID, types.CUDA_STREAM_ID, types.CUDA_EVENT_ID))
-    context, stream, event = columns
+    ids = types.CUDA_CONTEXT_ID, types.CUDA_STREAM_ID, types.CUDA_EVENT_ID
+    context, stream, event = (syncs.get_values(event_type)[which] for event_type in ids)
     waited = syncs.get_values(types.CUDA_STREAM_WAITED_FOR)[which]
     return EventLines(
         process_of_place[syncs.place[which]],

@@ -54,34 +54,31 @@ _SEGMENTS = 1 << 12
 """Initial room for segments."""
 
 
-def walk(
-    operations: PathOperations,
-    calls: PathCalls,
-    threads: PathThreads,
-    ends: tuple[IntArray, IntArray],
-    start: Start,
-    window: tuple[int, int],
-) -> Segments:
+def walk(lanes: PathLanes, start: Start, window: tuple[int, int]) -> Segments:
     """Return the critical path from the end of a window (ns) back to its start.
 
-    `ends`: operations ordered by process and end, and the limits of each process among them (one more than processes).
     The lengths of the segments add up to the window.
     """
-    # Calls may wait for a stream without any operation.
-    awaited = calls.target[calls.sync == SYNC_STREAM]
-    streams = max(int(operations.stream.max(initial=NONE)), int(awaited.max(initial=NONE))) + 1
-    stream_first = np.searchsorted(operations.stream, np.arange(streams + 1)).astype(np.int64)
-    lists = PathLists(stream_first, *ends, *_list_launching(threads))
-    lanes = PathLanes(operations, calls, threads, lists)
     return Segments(*_walk(lanes, start.operation, start.thread, *window))
 
 
-def _list_launching(threads: PathThreads) -> tuple[IntArray, IntArray]:
-    """Return (threads that launch kernels, ordered by process; the limits of each process among them)."""
+def join_lanes(operations: PathOperations, calls: PathCalls, threads: PathThreads) -> PathLanes:
+    """Return operations, calls and threads with their lists by stream and process."""
+    # Calls may wait for a stream without any operation.
+    awaited = calls.target[calls.sync == SYNC_STREAM]
+    streams = np.arange(max(column.max(initial=NONE) for column in (operations.stream, awaited)) + 2)
+    processes = np.arange(max(part.process.max(initial=NONE) for part in (operations, threads)) + 2)
+    by_end = np.lexsort((operations.end, operations.process))
     launching = np.flatnonzero(threads.launches)
     launching = launching[np.argsort(threads.process[launching], kind="stable")]
-    processes = np.arange(int(threads.process.max(initial=NONE)) + 2)
-    return launching, np.searchsorted(threads.process[launching], processes).astype(np.int64)
+    lists = PathLists(
+        stream_first=np.searchsorted(operations.stream, streams),
+        by_end=by_end,
+        process_first=np.searchsorted(operations.process[by_end], processes),
+        launching=launching,
+        launching_first=np.searchsorted(threads.process[launching], processes),
+    )
+    return PathLanes(operations, calls, threads, lists)
 
 
 @compiled
@@ -126,12 +123,7 @@ def _add(
     """Add a segment, unless its length is 0, and return the number of segments."""
     if end <= begin:
         return count
-    segments[0, count] = begin
-    segments[1, count] = end
-    segments[2, count] = kind
-    segments[3, count] = operation
-    segments[4, count] = thread
-    segments[5, count] = call
+    segments[:, count] = begin, end, kind, operation, thread, call
     return count + 1
 
 

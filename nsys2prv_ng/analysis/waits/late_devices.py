@@ -102,17 +102,9 @@ def find_ended(
     order = np.lexsort((operations.end, device[operations.place]))
     by_device = device[operations.place][order]
     limits = np.searchsorted(by_device, np.arange(int(device.max(initial=-1)) + 2))
-    ended = _find_ended(
-        limits,
-        stream[operations.place][order],
-        operations.begin[order],
-        operations.end[order],
-        device[place],
-        stream[place],
-        begin,
-        ENDED_BEFORE_NS,
-        ENDED_AFTER_NS,
-    )
+    columns = (stream[operations.place][order], operations.begin[order], operations.end[order])
+    kernels = (device[place], stream[place], begin)
+    ended = _find_ended(limits, *columns, *kernels, ENDED_BEFORE_NS, ENDED_AFTER_NS)
     on_stream, on_other = (np.where(index >= 0, np.append(order, -1)[index], -1) for index in ended)
     return on_stream, on_other
 

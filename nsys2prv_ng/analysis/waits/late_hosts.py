@@ -11,7 +11,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import HANDS_OVER, find_main_threads, load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, split_at_steps
+from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps, split_at_steps
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
@@ -28,10 +28,6 @@ class ThreadActivity(NamedTuple):
     """Index of each pair's innermost range; NOTHING outside of ranges."""
     call: IntArray
     """Index of each pair's outermost call; NOTHING in host code between calls."""
-
-    def get_pairs(self, time: IntArray) -> IntArray:
-        """Return the pair in force at each time (ns)."""
-        return self.steps.value[np.searchsorted(self.steps.time, time, "right") - 1]
 
 
 class HostActivity(NamedTuple):
@@ -56,7 +52,7 @@ def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -
     activities = {}
     for thread in np.unique(threads).tolist():
         main = main_threads.get(thread, thread)
-        steps = [ranges.steps[thread], calls.get_steps(thread), calls.get_steps(main)]
+        steps = [ranges.steps[thread], *(make_row_steps(calls.flat, number) for number in (thread, main))]
         activities[thread] = _join_steps(steps, hands_over)
     return HostActivity(activities, ranges.names, calls.names)
 
@@ -69,9 +65,7 @@ def _join_steps(steps: Sequence[StepFunction], hands_over: BoolArray) -> ThreadA
     """
     time = np.sort(np.concatenate([[_EVER], *(part.time for part in steps)]), kind="stable")  # three sorted runs
     time = time[np.append(True, time[1:] != time[:-1])]
-    in_range, thread_call, main_call = (
-        np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in steps
-    )
+    in_range, thread_call, main_call = (part.get_values(time) for part in steps)
     in_call = np.where(hands_over[thread_call], main_call, thread_call)
     pair, distinct = find_distinct_rows(in_range, in_call)
     range_of_pair, call_of_pair = np.array(distinct, np.int64).T
@@ -84,7 +78,7 @@ def find_main_activity(activity: ThreadActivity, begin: IntArray, end: IntArray)
     They are the range that covers most of the interval, and the call that covers most of that range's part. In an
     interval of length 0, the range and call at that time count.
     """
-    pair = activity.get_pairs(end)
+    pair = activity.steps.get_values(end)
     in_range, in_call = activity.range[pair], activity.call[pair]
     long = np.flatnonzero(end > begin)
     pieces = split_at_steps(begin[long], end[long], activity.steps)
@@ -120,6 +114,25 @@ class SortedWaits(NamedTuple):
     until: IntArray
 
 
+def sort_waits(n: int, index: IntArray, begin: IntArray, until: IntArray) -> SortedWaits:
+    """Return the waits for n late kernels or calls, given the late one, begin and end (ns) of each wait."""
+    counts = np.bincount(index, minlength=n)
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return SortedWaits(first, _sort_within(index, begin, counts), _sort_within(index, until, counts))
+
+
+def _sort_within(group: IntArray, value: IntArray, counts: IntArray) -> IntArray:
+    """Return values sorted by group (0 .. n - 1) and value. `counts` (n): the size of each group."""
+    if not value.size:
+        return value
+    low = int(value.min())
+    width = int(value.max()) - low + 1
+    if width * counts.size > np.iinfo(np.int64).max:
+        return value[np.lexsort((value, group))]
+    key = np.sort(group * width + (value - low))  # ten times as fast as sorting by two columns
+    return key - np.repeat(np.arange(counts.size) * width, counts) + low
+
+
 def sum_costs(
     activity: ThreadActivity, waits: SortedWaits, late: IntArray, limit: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
@@ -129,7 +142,7 @@ def sum_costs(
     force at that time causes all the waiting.
     """
     cost = np.zeros(activity.range.size, np.int64)
-    _add_costs(waits, late, limit, activity.get_pairs(limit), activity.steps, cost)
+    _add_costs(waits, late, limit, activity.steps.get_values(limit), activity.steps, cost)
     pair = np.flatnonzero(cost)
     return activity.range[pair], activity.call[pair], cost[pair]
 

@@ -24,7 +24,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, DeviceOperations, Launches, find_ended
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, list_indices, list_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -74,7 +74,7 @@ def list_partners(job: Job, waits: Waits) -> Partners:
     some[number] = waits.operation[known]
     first, count = operations.first[some], operations.first[some + 1] - operations.first[some]
     group = np.repeat(np.arange(groups.size), count)
-    row = place_parts(job, operations.part[_list_indices(first, count)]).row
+    row = place_parts(job, operations.part[list_indices(first, count)]).row
     side, partner = _list_message_sides(job, waits)
     sides, number = np.unique(side, return_inverse=True)
     message[sides] = groups.size + np.arange(sides.size)
@@ -141,22 +141,12 @@ class Links:
 
         The operations `last` held up the kernels `late`.
         """
-        at = _find_waits(self._waits, self._list_on_rows(row), row, begin)
+        on_rows = list_rows(self._waits.row, np.unique(row))  # waits are ordered by row
+        at = _find_waits(self._waits, on_rows, row, begin)
         nearest = _find_nearest(np.argsort(begin, kind="stable"), before, at)
         has = at >= 0
         self.previous[at[has]] = nearest[has]
         self.held_by[late] = np.where(at[last] >= 0, at[last], nearest[last])
-
-    def _list_on_rows(self, row: IntArray) -> IntArray:
-        """Return the indices of the waits on some rows. (Waits are ordered by row.)"""
-        rows = np.unique(row)
-        low, high = (np.searchsorted(self._waits.row, rows, side) for side in ("left", "right"))
-        return _list_indices(low, high - low)
-
-
-def _list_indices(first: IntArray, count: IntArray) -> IntArray:
-    """Return first[i] .. first[i] + count[i] - 1 for each i, one after the other."""
-    return np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
 
 
 @compiled
@@ -176,16 +166,14 @@ def _find_nearest(by_begin: IntArray, before: IntArray, at: IntArray) -> IntArra
 def trace_origins(
     job: Job, waits: Waits, instance: IntArray, begin: IntArray, lateness: IntArray, task: IntArray, links: Links | None
 ) -> IntArray:
-    """Return the index of the late kernel at the end of each late kernel's chain; NONE without one or without `links`.
-
-    `find_origins` describes the arguments.
-    """
+    """Return the result of `find_origins`; NONE for each late kernel without `links`."""
     if links is None or (links.held_by < 0).all():
         return np.full(begin.size, NONE, np.int64)
     who = np.flatnonzero(instance >= 0)
     waiters = make_lists(instance[who], job.whole.task_of_row[waits.row[who]].astype(np.int64), begin.size)
     late = LateOnes(begin, lateness, task, waiters)
-    return find_origins(waits, instance, late, links, list_partners(job, waits))
+    known = (links.held_by, links.previous, waits.has_parts, waits.wait)
+    return find_origins(*known, instance, late, list_partners(job, waits))
 
 
 class LateOnes(NamedTuple):
@@ -197,16 +185,8 @@ class LateOnes(NamedTuple):
     waiters: TaskLists
 
 
-def find_origins(waits: Waits, instance: IntArray, late: LateOnes, links: Links, partners: Partners) -> IntArray:
-    """Return the index of the late kernel at the end of each late kernel's chain; NONE if no other kernel delayed it.
-
-    `instance`: for each of the waits, the index of the late kernel or call that it waited for; NONE without one.
-    """
-    return _follow_delays(links.held_by, links.previous, waits.has_parts, waits.wait, instance, late, partners)
-
-
 @compiled
-def _follow_delays(
+def find_origins(
     held_by: IntArray,
     previous: IntArray,
     is_known: BoolArray,
@@ -215,6 +195,11 @@ def _follow_delays(
     late: LateOnes,
     partners: Partners,
 ) -> IntArray:
+    """Return the index of the late kernel at the end of each late kernel's chain; NONE if no other kernel delayed it.
+
+    `held_by` and `previous`: as in `Links`. For each of the waits: `is_known` marks those whose length `wait` (ns) is
+    known, and `instance` is the index of the late kernel or call that it waited for; NONE without one.
+    """
     collective, message, (first_task, tasks) = partners
     begin, lateness, task, (first_waiter, waiters) = late
     origin = np.full(held_by.size, NONE, np.int64)

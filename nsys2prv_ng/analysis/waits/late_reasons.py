@@ -24,7 +24,7 @@ attributed twice.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,13 @@ import pandas as pd
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended, load_device_operations, load_launches
-from nsys2prv_ng.analysis.waits.late_hosts import SortedWaits, find_main_activity, load_host_activity, sum_costs
+from nsys2prv_ng.analysis.waits.late_hosts import (
+    SortedWaits,
+    find_main_activity,
+    load_host_activity,
+    sort_waits,
+    sum_costs,
+)
 from nsys2prv_ng.analysis.waits.late_origins import Links, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
@@ -107,7 +113,6 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
                 _ReportReasons(report, rows, job.store, late, answers, links).explain(mine, window_begins)
     answers.reason[answers.reason == _OPEN] = LATE_UNKNOWN
     task = job.whole.task_of_row[late.row].astype(np.int64)
-    answers.add_whole_costs(late.waited)
     origin = trace_origins(job, waits, instance, late.begin, late.begin - late.median, task, links)
     return LateReasons(
         row=late.row,
@@ -125,7 +130,7 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
         limit=answers.limit,
         names=answers.names.texts,
         instance=instance,
-        costs=_sum_costs(answers, task),
+        costs=_sum_costs(answers, late.waited, task),
     )
 
 
@@ -157,9 +162,8 @@ def _collect_late(waits: Waits) -> tuple[_Late, IntArray]:
     instance[who] = index
     some = np.zeros(n, np.int64)
     some[index] = np.arange(who.size)
-    counts = np.bincount(index, minlength=n).astype(np.int64)
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    begin = _sort_within(index, waits.begin[who], counts)
+    sorted_waits = sort_waits(n, index, waits.begin[who], waits.until[who])
+    middle = (sorted_waits.first[:-1] + sorted_waits.first[1:]) // 2
     margin, waited = np.zeros((2, n), np.int64)
     np.maximum.at(margin, index, waits.margin[who])
     np.add.at(waited, index, waits.wait[who])
@@ -168,23 +172,11 @@ def _collect_late(waits: Waits) -> tuple[_Late, IntArray]:
         begin=time[some],
         is_mpi=waits.is_mpi[who][some].astype(np.int64),
         margin=margin,
-        median=begin[first[:-1] + counts // 2] if n else some,
+        median=sorted_waits.begin[middle],
         waited=waited,
-        waits=SortedWaits(first, begin, _sort_within(index, waits.until[who], counts)),
+        waits=sorted_waits,
     )
     return late, instance
-
-
-def _sort_within(group: IntArray, value: IntArray, counts: IntArray) -> IntArray:
-    """Return values sorted by group (0 .. n - 1) and value. `counts` (n): the size of each group."""
-    if not value.size:
-        return value
-    low = int(value.min())
-    width = int(value.max()) - low + 1
-    if width * counts.size > np.iinfo(np.int64).max:
-        return value[np.lexsort((value, group))]
-    key = np.sort(group * width + (value - low))  # ten times as fast as sorting by two columns
-    return key - np.repeat(np.arange(counts.size) * width, counts) + low
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
@@ -200,15 +192,15 @@ class _Answers:
         self.report, self.thread, self.limit = np.full((3, n), NONE, np.int64)
         self.costs: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
 
-    def add_whole_costs(self, waited: IntArray) -> None:
-        """Add the costs of all kernels and calls for which the host was not late."""
-        rest = np.flatnonzero(~np.isin(self.reason, (LATE_LAUNCH, LATE_CALL)))
-        self.costs.append((rest, self.range[rest], self.call[rest], waited[rest]))
 
+def _sum_costs(answers: _Answers, waited: IntArray, task: IntArray) -> pd.DataFrame:
+    """Return the costs by the columns WHY, with texts instead of indices of names, the largest cost first.
 
-def _sum_costs(answers: _Answers, task: IntArray) -> pd.DataFrame:
-    """Return the costs by the columns WHY, with texts instead of indices of names, the largest cost first."""
-    late, in_range, in_call, ns = (np.concatenate(column) for column in zip(*answers.costs, strict=True))
+    If the host was not late, the cost of a kernel or call is a whole: `waited` (ns).
+    """
+    rest = np.flatnonzero(~np.isin(answers.reason, (LATE_LAUNCH, LATE_CALL)))
+    costs = [*answers.costs, (rest, answers.range[rest], answers.call[rest], waited[rest])]
+    late, in_range, in_call, ns = (np.concatenate(column) for column in zip(*costs, strict=True))
     columns = task[late], answers.reason[late], in_range, in_call, answers.operation[late]
     table = pd.DataFrame({**dict(zip(WHY, columns, strict=True)), "ns": ns})[ns > 0]
     table = table.groupby(WHY, as_index=False)["ns"].sum()
@@ -231,18 +223,17 @@ class _ReportReasons:
     late: _Late
     answers: _Answers
     links: Links | None
-    launched_in: list[tuple[IntArray, IntArray, IntArray]] = field(default_factory=list)
-    """Index of the late kernel, thread that launched the operation before it, and when (ns)."""
 
     def explain(self, mine: IntArray, window_begins: IntArray) -> None:
         """Answer for the kernels and calls `mine` that the report shows; without links, find only the reasons."""
         is_mpi = self.late.is_mpi[mine] > 0
+        launched = (mine[:0], mine[:0], mine[:0])
         if is_mpi.any():
             self._explain_calls(mine[is_mpi])
         if not is_mpi.all():
-            self._explain_kernels(mine[~is_mpi], window_begins)
+            launched = self._explain_kernels(mine[~is_mpi], window_begins)
         if self.links is not None:
-            self._name_activity(mine[self.answers.thread[mine] != NONE])
+            self._name_activity(mine[self.answers.thread[mine] != NONE], *launched)
 
     def _find(self, late: IntArray, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
         """Return (the part of `late` that starts with an event on its row, the index of the event)."""
@@ -258,8 +249,11 @@ class _ReportReasons:
         self.answers.reason[late] = LATE_CALL
         self.answers.thread[late], self.answers.limit[late] = events.place[call], self.late.begin[late]
 
-    def _explain_kernels(self, late: IntArray, window_begins: IntArray) -> None:
-        """Answer for kernels, from their launches and from the operations that ended as they started."""
+    def _explain_kernels(self, late: IntArray, window_begins: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Answer for kernels, from their launches and from the operations that ended as they started.
+
+        Return the kernels that such operations held up, the threads that launched these operations, and when (ns).
+        """
         launches = load_launches(self.report, self.store)
         operations = load_device_operations(self.report, self.store)
         late, kernel = self._find(late, operations.place, operations.begin)
@@ -290,16 +284,14 @@ class _ReportReasons:
             self.links.add(self.report, self.rows, operations, launches, held, before)
         launch = launches.find(operations.place[before], operations.begin[before])
         held, launch = held[launch >= 0], launch[launch >= 0]
-        self.launched_in.append((held, launches.thread[launch], launches.sent[launch]))
+        return held, launches.thread[launch], launches.sent[launch]
 
-    def _name_activity(self, late: IntArray) -> None:
+    def _name_activity(self, late: IntArray, held: IntArray, launcher: IntArray, sent: IntArray) -> None:
         """Name what the threads were in, and add how long others waited because of it.
 
-        `late`: the kernels and calls whose host was late.
+        `late`: the kernels and calls whose host was late. The others: the result of `_explain_kernels`.
         """
         thread, limit = self.answers.thread[late], self.answers.limit[late]
-        parts = self.launched_in or [(late[:0], late[:0], late[:0])]
-        held, launcher, sent = (np.concatenate(column) for column in zip(*parts, strict=True))
         threads = np.unique(np.concatenate([thread, launcher]))
         if not threads.size:
             return
@@ -320,5 +312,5 @@ class _ReportReasons:
                     in_call = names.number(activity.call_names, in_call)
                     answers.costs.append((np.full(cost.size, late[part][0]), in_range, in_call, cost))
             on_thread = launcher == number
-            pair = in_thread.get_pairs(sent[on_thread])
+            pair = in_thread.steps.get_values(sent[on_thread])
             answers.range[held[on_thread]] = names.number(activity.range_names, in_thread.range[pair])

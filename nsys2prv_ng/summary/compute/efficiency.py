@@ -10,9 +10,9 @@ import numpy as np
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.efficiency.times import DeviceTimes, HostTimes, WindowTimes
-from nsys2prv_ng.analysis.efficiency.windows import StepWindows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.numbers.efficiency import (
     DeviceEfficiency,
@@ -137,8 +137,7 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> Ste
     if steps is None:
         return None
     length = steps.end - steps.begin
-    longest = np.zeros(steps.number.size, np.int64)
-    np.maximum.at(longest, steps.step, length)
+    longest = steps.find_latest(length)
     low, median, high = int(longest.min()), _find_median(longest), int(longest.max())
     waits = waiting.measure_threads(steps.row, steps.begin, steps.end)
     waits[steps.row < 0] = 0  # no thread is known
@@ -179,7 +178,7 @@ def _measure_drift(longest: IntArray) -> float | None:
     return _divide(_find_median(shifts), _find_median(longest))
 
 
-def _list_ranks(job: Job, steps: StepWindows, length: IntArray, waits: IntArray) -> list[StepOfRank]:
+def _list_ranks(job: Job, steps: Steps, length: IntArray, waits: IntArray) -> list[StepOfRank]:
     ranks = []
     tasks = np.unique(steps.task)
     limits = np.searchsorted(steps.task, np.append(tasks, tasks[-1] + 1)).tolist()

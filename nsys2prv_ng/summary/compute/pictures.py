@@ -107,7 +107,7 @@ def _list_clocks(alignment: Alignment) -> list[NodeClockLine]:
             node=node.name,
             reference=node.reference,
             offset_ns=float(node.correction.offset),
-            drift_ppm=node.drift_ppm,
+            drift_ppm=node.correction.drift * 1e6,
             bound_ns=node.bound,
             operations=node.collectives,
         )

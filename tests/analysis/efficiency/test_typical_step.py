@@ -22,12 +22,13 @@ from nsys2prv_ng.analysis.efficiency.typical_step import (
     list_ranges,
     make_step_edges,
 )
-from nsys2prv_ng.analysis.efficiency.windows import StepWindows, list_steps
+from nsys2prv_ng.analysis.efficiency.windows import list_steps
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.waiting import WHOLE_GRAPH
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.steps import Steps
 from tests.analysis.efficiency.efficiency_reports import DDP, opened
 from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth
 from tests.analysis.test_heat_maps import cover, select
@@ -42,8 +43,7 @@ def test_the_step_nearest_to_the_median(lengths: list[list[int]]) -> None:
     """Each step has two spans with these lengths."""
     spans = [(task, n, 1000 * n + task, own[task]) for task in range(2) for n, own in enumerate(lengths)]
     task, step, begin, length = columns(spans, 4)
-    none = np.zeros(0, np.int64)
-    steps = StepWindows("s", 7 + np.arange(len(lengths)), 0, task, task, step, begin, begin + length, none, none, none)
+    steps = Steps("s", True, 7 + np.arange(len(lengths)), 0, task, task, step, begin, begin + length)
     found = choose_step(steps)
     longest = [max(own) for own in lengths]
     turns = find_turns(np.array(longest, np.int64))
@@ -57,9 +57,9 @@ def test_the_step_nearest_to_the_median(lengths: list[list[int]]) -> None:
 def test_of_steps_that_take_turns_a_long_one() -> None:
     """The median of all, 81, is near no step."""
     length = np.array([18, 140, 32, 145, 19, 150, 18, 145], np.int64)
-    step, none = np.arange(8), np.zeros(0, np.int64)
+    step = np.arange(8)
     task = np.zeros(8, np.int64)
-    steps = StepWindows("s", step, 0, task, task, step, 1000 * step, 1000 * step + length, none, none, none)
+    steps = Steps("s", True, step, 0, task, task, step, 1000 * step, 1000 * step + length)
     assert (choose_step(steps).number, choose_step(steps).length) == (3, 145)
 
 

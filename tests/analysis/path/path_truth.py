@@ -132,12 +132,11 @@ def find_longest(job: SmallJob) -> Longest:
 
 
 class Arrays(NamedTuple):
-    """What `walk` takes, but for the start and the window; numbers of operations and threads by object."""
+    """What `join_lanes` takes; numbers of operations and threads by object."""
 
     operations: path.PathOperations
     calls: path.PathCalls
     threads: path.PathThreads
-    ends: tuple[np.ndarray, np.ndarray]
     number: dict[Op, int]
 
 
@@ -183,15 +182,7 @@ def make_arrays(job: SmallJob) -> Arrays:
         culprit=_column(last.thread if late else path.NONE for last, late in zip(lasts, waits, strict=True)),
         culprit_begin=_column(last.begin for last in lasts),
     )
-    by_end = sorted(range(len(ops)), key=lambda index: (rank_of[index], ops[index].end))
-    limits = np.searchsorted(_column(sorted(rank_of)), np.arange(job.ranks + 1))
-    return Arrays(
-        operations,
-        columns,
-        _make_threads(job, first),
-        (_column(by_end), limits.astype(np.int64)),
-        number,
-    )
+    return Arrays(operations, columns, _make_threads(job, first), number)
 
 
 def _make_threads(job: SmallJob, first: np.ndarray) -> path.PathThreads:

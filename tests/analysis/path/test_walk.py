@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.walk import walk
+from nsys2prv_ng.analysis.path.walk import join_lanes, walk
 from tests.analysis.path.path_job import SmallJob
 from tests.analysis.path.path_truth import find_longest, make_arrays, name_streams, read_segments
 
@@ -25,8 +25,9 @@ def check(seed: int, latency: int) -> bool:
     arrays = make_arrays(job)
     kind, last = longest.last
     start = path.Start(arrays.number[last], path.NONE) if kind == "end" else path.Start(path.NONE, last.thread)
+    lanes = join_lanes(arrays.operations, arrays.calls, arrays.threads)
     for low in (0, longest.length * 2 // 3):
-        segments = walk(arrays.operations, arrays.calls, arrays.threads, arrays.ends, start, (low, longest.length))
+        segments = walk(lanes, start, (low, longest.length))
         pieces = name_streams(read_segments(segments), arrays.operations)
         assert [piece.begin for piece in pieces] == [low, *(piece.end for piece in pieces[:-1])]
         assert pieces[-1].end == longest.length
@@ -88,9 +89,7 @@ def find_path(
     call_columns = {name: column([c.get(name, c["until"]) for c in calls]) for name in path.PathCalls._fields}
     n = len(threads.process)
     first = np.searchsorted(call_columns["thread"], np.arange(n + 1)).astype(np.int64)
-    by_end = np.lexsort((operations.end, operations.process))
-    processes = np.arange(max([-1, *threads.process, *operations.process.tolist()]) + 2)
-    segments = walk(
+    lanes = join_lanes(
         operations,
         path.PathCalls(**call_columns),
         path.PathThreads(
@@ -99,10 +98,8 @@ def find_path(
             np.ones(n, np.bool_),
             **{name: column(values) for name, values in threads.columns.items()},
         ),
-        (by_end, np.searchsorted(operations.process[by_end], processes).astype(np.int64)),
-        start,
-        window,
     )
+    segments = walk(lanes, start, window)
     low, high = window
     begins, ends = segments.begin.tolist(), segments.end.tolist()
     assert ends == [high, *begins[:-1]] and (begins or [low])[-1] == low

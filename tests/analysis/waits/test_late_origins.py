@@ -159,9 +159,9 @@ def test_random_jobs(seed: int) -> None:
     task = np.array([part.rank for part in late], np.int64)
     waiting = [(i, other.rank) for i, part in enumerate(late) for other in waiters[part]]
     lists = make_lists(*np.array(waiting, np.int64).reshape(-1, 2).T, len(late))
-    got = find_origins(
-        waits, instance, LateOnes(begin, begin - np.array(medians, np.int64), task, lists), links, partners
-    )
+    known = (links.held_by, links.previous, waits.has_parts, waits.wait)
+    lateness = begin - np.array(medians, np.int64)
+    got = find_origins(*known, instance, LateOnes(begin, lateness, task, lists), partners)
     expected = [find_origin(part, before, waiters[part]) for part in late]
     assert got.tolist() == [-1 if origin is None else late.index(origin) for origin in expected]
 
@@ -180,7 +180,8 @@ def test_kernels_that_clocks_show_as_each_other_s_origin_end_the_chain() -> None
     partners = Partners(nobody, nobody, make_lists(*np.zeros((2, 0), np.int64), 0))
     waiters = make_lists(np.array([0, 1]), np.array([2, 3]), 2)
     late = LateOnes(np.array([10, 10]), np.array([5, 5]), np.array([0, 1]), waiters)
-    assert find_origins(waits, np.array([1, -1, 0, -1]), late, links, partners).tolist() == [-1, -1]
+    known = (links.held_by, links.previous, waits.has_parts, waits.wait)
+    assert find_origins(*known, np.array([1, -1, 0, -1]), late, partners).tolist() == [-1, -1]
 
 
 # ---- real reports ----------------------------------------------------------------------------------------------------

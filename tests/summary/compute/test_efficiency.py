@@ -19,7 +19,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, DeviceTimes, HostTimes, WindowTimes
-from nsys2prv_ng.analysis.efficiency.windows import StepWindows
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.numbers.build import build_dataclass
 from nsys2prv_ng.summary.numbers.efficiency import (
@@ -37,8 +37,9 @@ from tests.spans import sum_lengths, unite
 
 MS = 10**6
 TASKS = [SimpleNamespace(name="rank 0"), SimpleNamespace(name="rank 1")]
-STEPS = StepWindows(
+STEPS = Steps(
     name="step",
+    has_ranges=True,
     number=np.array([4, 5, 6, 7]),
     warmup=1,
     task=np.array([0, 0, 0, 0, 1, 1, 1, 1]),
@@ -46,9 +47,6 @@ STEPS = StepWindows(
     step=np.array([0, 1, 2, 3, 0, 1, 2, 3]),
     begin=np.array([0, 10, 20, 30, 0, 10, 20, 30]) * MS,
     end=np.array([8, 18, 29, 40, 9, 17, 30, 38]) * MS,
-    warm_task=np.zeros(0, np.int64),
-    warm_begin=np.zeros(0, np.int64),
-    warm_end=np.zeros(0, np.int64),
 )
 """Steps last 8, 8, 9, 10 ms on rank 0, and 9, 7, 10, 8 ms on rank 1."""
 
@@ -289,12 +287,10 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
 
 def describe_lengths(ms: Sequence[int]) -> StepNumbers:
     """Numbers of steps of these lengths on one task."""
-    count, none = len(ms), np.zeros(0, np.int64)
+    count = len(ms)
     begin = np.arange(count) * 1000 * MS
     task = np.zeros(count, np.int64)
-    steps = StepWindows(
-        "step", np.arange(count), 0, task, task, np.arange(count), begin, begin + np.array(ms) * MS, none, none, none
-    )
+    steps = Steps("step", True, np.arange(count), 0, task, task, np.arange(count), begin, begin + np.array(ms) * MS)
     numbers = sum_steps(JOB, FOUND._replace(steps=steps), WAITING)
     assert numbers is not None
     return numbers
