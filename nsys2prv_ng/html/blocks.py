@@ -26,7 +26,7 @@ class Map:
     title: str
     about: str
     figure: MapFigure
-    table: Table | None = None
+    table: Table
     group: str = "job"
     """Maps of one group show the same time: zooming one zooms all."""
 
@@ -41,7 +41,7 @@ class Chart:
     about: str
     plot: Plot
     legend: list[Swatch]
-    table: Table | None = None
+    table: Table
 
     kind = "chart"
 

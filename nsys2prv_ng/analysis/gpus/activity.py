@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -31,6 +31,10 @@ class DeviceRow:
     node: str
     gpu: Gpu
     tasks: set[int] = field(default_factory=set)
+
+    def list_ranks(self, rank_of_task: Sequence[int | None]) -> list[int]:
+        """Return the ranks of these tasks, ascending."""
+        return sorted({rank for task in self.tasks if (rank := rank_of_task[task]) is not None})
 
 
 @dataclass(frozen=True)

@@ -157,9 +157,7 @@ def _collect_late(waits: Waits) -> tuple[_Late, IntArray]:
     instance[who] = index
     some = np.zeros(n, np.int64)
     some[index] = np.arange(who.size)
-    counts = np.bincount(index, minlength=n).astype(np.int64)
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    begin = _sort_within(index, waits.begin[who], counts)
+    sorted_waits = sort_waits(n, index, waits.begin[who], waits.until[who])
     margin, waited = np.zeros((2, n), np.int64)
     np.maximum.at(margin, index, waits.margin[who])
     np.add.at(waited, index, waits.wait[who])
@@ -168,11 +166,18 @@ def _collect_late(waits: Waits) -> tuple[_Late, IntArray]:
         begin=time[some],
         is_mpi=waits.is_mpi[who][some].astype(np.int64),
         margin=margin,
-        median=begin[first[:-1] + counts // 2] if n else some,
+        median=sorted_waits.begin[sorted_waits.first[:-1] + np.diff(sorted_waits.first) // 2] if n else some,
         waited=waited,
-        waits=SortedWaits(first, begin, _sort_within(index, waits.until[who], counts)),
+        waits=sorted_waits,
     )
     return late, instance
+
+
+def sort_waits(n: int, index: IntArray, begin: IntArray, until: IntArray) -> SortedWaits:
+    """Return waits for n late kernels or calls, sorted. `index`: the kernel or call (0 .. n - 1) of each wait."""
+    counts = np.bincount(index, minlength=n).astype(np.int64)
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return SortedWaits(first, _sort_within(index, begin, counts), _sort_within(index, until, counts))
 
 
 def _sort_within(group: IntArray, value: IntArray, counts: IntArray) -> IntArray:

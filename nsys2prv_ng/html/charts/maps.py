@@ -56,7 +56,6 @@ class Lane(NamedTuple):
 class MapFigure(NamedTuple):
     """An image of rows over time, as the template shows it, with the data that the script needs."""
 
-    key: str
     image: str
     """A data URL."""
     height: int
@@ -82,40 +81,37 @@ NOT_KNOWN = Swatch(format_colour(_UNKNOWN), "not known")
 
 
 def make_heat_map(
-    key: str,
     rows: Sequence[str],
     values: FloatArray,
     limits: tuple[int, int],
     hue: Hue,
+    legend: list[Swatch],
     *,
     unit: str,
-    highest: float | None,
-    legend: Sequence[Swatch],
-    absent: str = "",
+    top: float,
+    root: bool,
+    absent: str,
 ) -> MapFigure:
     """Return a heat map of values (rows, bins) between two times (ns).
 
-    Opacity shows the value, so that 0 has nearly the colour of the page. Without `highest`, the top of the scale, the
-    scale is of square roots: a few large values do not hide the small ones. `absent`: what NaN means, if that is known;
-    NaN has no colour then.
+    Opacity shows the value, up to `top`, so that 0 has nearly the colour of the page. `root`: the scale is of square
+    roots, so that a few large values do not hide the small ones. `absent`: what NaN means, if that is known; NaN has no
+    colour then.
     """
-    top = highest if highest is not None else float(np.nanmax(values, initial=0.0))
-    root = highest is None
     share = np.clip(np.nan_to_num(values) / top, 0, 1) if top > 0 else np.zeros(values.shape)
     level = np.rint((np.sqrt(share) if root else share) * (_LEVELS - 1)).astype(np.int64) + 1
     level[np.isnan(values)] = 0
     palette = [(*hue, 0) if absent else _UNKNOWN, *(_fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
     read = {"unit": unit, "top": top, "root": root, "absent": absent or NOT_KNOWN.text}
-    return _make_figure(key, rows, level.astype(np.uint8), palette, limits, [*legend], read)
+    return _make_figure(rows, level.astype(np.uint8), palette, limits, legend, read)
 
 
 def make_strips(
-    key: str,
     rows: Sequence[str],
     values: ByteArray,
     limits: tuple[int, int],
     kinds: Sequence[tuple[str, Colour]],
-    lanes: Sequence[Lane] = (),
+    lanes: list[Lane],
 ) -> MapFigure:
     """Return strips of what each row does: values (rows, bins) are one more than the index of a kind, or 0."""
     palette: list[Colour] = [_NOTHING, *(colour for _, colour in kinds)]
@@ -123,7 +119,7 @@ def make_strips(
     legend = [Swatch(format_colour(colour), text) for n, (text, colour) in enumerate(kinds, 1) if n in used]
     legend += [Swatch(format_colour(_NOTHING), NOT_KNOWN.text)] if 0 in used else []
     read = {"kinds": [text for text, _ in kinds], "absent": NOT_KNOWN.text}
-    return _make_figure(key, rows, values, palette, limits, legend, read, lanes)
+    return _make_figure(rows, values, palette, limits, legend, read, lanes)
 
 
 def make_scale(hue: Hue, texts: Sequence[str], *, root: bool) -> list[Swatch]:
@@ -141,7 +137,6 @@ def _fade(hue: Hue, share: float) -> Colour:
 
 
 def _make_figure(
-    key: str,
     rows: Sequence[str],
     indexes: ByteArray,
     palette: Sequence[Colour],
@@ -154,7 +149,6 @@ def _make_figure(
     every = max(1, -(-len(rows) // _MOST_LABELS))
     labels = [(100 * (n + 0.5) / len(rows), row) for n, row in enumerate(rows) if n % every == 0]
     return MapFigure(
-        key=key,
         image=make_data_url(encode_png(indexes, palette)),
         height=height,
         smooth=len(rows) > height,

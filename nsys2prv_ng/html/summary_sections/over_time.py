@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray
@@ -36,6 +38,8 @@ _MOST_WARMUP = 4
 """Most warm-up steps whose times are listed."""
 _ABSENT = {"lateness": "no operation began"}
 """The meaning of a missing value, by the key of the map."""
+_FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": format_time, "B": format_bytes}
+"""How the values of a map are written, by their unit."""
 
 
 def make_heat_map_section(pictures: Pictures) -> Section | None:
@@ -104,7 +108,6 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
     length = step.end_ns - step.begin_ns
     span = max(span_ns, length)
     figure = make_strips(
-        "step",
         step.rows,
         step.values if span == length else _stretch(step.values, span / length),
         (step.begin_ns, step.begin_ns + span),
@@ -156,20 +159,14 @@ def _tabulate_step(step: TypicalStep) -> Table:
 
 
 def _make_map(heat: HeatMap, pictures: Pictures) -> Map:
-    hue = HUES[heat.key]
-    top = heat.highest if heat.highest is not None else float(np.nanmax(heat.values, initial=0.0))
-    texts = [_format_value(top * n / 4, heat.unit) for n in range(5)] if top > 0 else ["0"]
-    scale = make_scale(hue, texts, root=heat.highest is None) if top > 0 else []
+    hue, root, absent = HUES[heat.key], heat.unit != "%", _ABSENT.get(heat.key, "")
+    top = float(np.nanmax(heat.values, initial=0.0)) if root else 100.0
+    texts = [_FORMATS[heat.unit](top * n / 4) for n in range(5)]
+    legend = make_scale(hue, texts, root=root) if top > 0 else []
+    legend += [NOT_KNOWN] if np.isnan(heat.values).any() and not absent else []
+    limits = pictures.begin_ns, pictures.end_ns
     figure = make_heat_map(
-        heat.key,
-        heat.rows,
-        heat.values,
-        (pictures.begin_ns, pictures.end_ns),
-        hue,
-        unit=heat.unit,
-        highest=heat.highest,
-        legend=[*scale, *([NOT_KNOWN] if np.isnan(heat.values).any() and heat.key not in _ABSENT else [])],
-        absent=_ABSENT.get(heat.key, ""),
+        heat.rows, heat.values, limits, hue, legend, unit=heat.unit, top=top, root=root, absent=absent
     )
     return Map(heat.title, heat.about, figure, _tabulate_map(heat))
 
@@ -185,19 +182,11 @@ def _tabulate_map(heat: HeatMap) -> Table:
     rows: list[list[Cell]] = []
     for n, name in enumerate(heat.rows):
         values = [mean[n], highest[n]] if has_mean else [highest[n]]
-        rows.append([Name(name), *(_format_value(value, heat.unit) if count[n] else "-" for value in values)])
+        rows.append([Name(name), *(_FORMATS[heat.unit](value) if count[n] else "-" for value in values)])
     columns = make_columns("", "mean", "highest") if has_mean else make_columns("", "highest")
     weights = [(value,) for value in mean.tolist()]
     grid = Grid(caption="Of the values drawn", columns=columns, rows=rows, more="rows", weights=weights)
     return show_grid(grid, MOST_RANKS)
-
-
-def _format_value(value: float, unit: str) -> str:
-    if unit == "ns":
-        return format_time(value)
-    if unit == "B":
-        return format_bytes(value)
-    return f"{value:.1f}%" if unit == "%" else f"{value:.3g} {unit}"
 
 
 # ---- pace ------------------------------------------------------------------------------------------------------------

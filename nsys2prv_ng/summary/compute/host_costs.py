@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.analysis.waits.late_hosts import SortedWaits, load_host_activity, sum_costs
-from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
+from nsys2prv_ng.analysis.waits.late_hosts import load_host_activity, sum_costs
+from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, sort_waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_LAUNCH
@@ -25,7 +25,7 @@ def measure_host_costs(job: Job, late: LateReasons, index: IntArray, begin: IntA
     on_host = late.costs[late.costs["reason"].isin(_ON_HOST)]
     if int(on_host["ns"].sum()) == int((until - begin).sum()):
         return on_host
-    waits = _sort_waits(late.row.size, index, begin, until)
+    waits = sort_waits(late.row.size, index, begin, until)
     waited_for = np.unique(index)
     parts = [on_host.iloc[:0]]
     for number, report in enumerate(job.reports):
@@ -49,9 +49,3 @@ def measure_host_costs(job: Job, late: LateReasons, index: IntArray, begin: IntA
                 }
                 parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
-
-
-def _sort_waits(n: int, index: IntArray, begin: IntArray, until: IntArray) -> SortedWaits:
-    counts = np.bincount(index, minlength=n)
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return SortedWaits(first, begin[np.lexsort((begin, index))], until[np.lexsort((until, index))])

@@ -14,7 +14,6 @@ from nsys2prv_ng.analysis.gpus.activity import (
     NO_ACTIVITY,
     NO_GAPS,
     Activity,
-    DeviceRow,
     Devices,
     Gaps,
     PeakMemory,
@@ -223,7 +222,7 @@ def _make_gpu(
         node=device.node,
         gpu=device.gpu.number,
         name=device.gpu.name,
-        ranks=_list_ranks(job, device),
+        ranks=device.list_ranks(tree.ranks),
         tasks=[tree.model.tasks[task].name for task in sorted(device.tasks)],
         span_ns=activity.busy + activity.idle,
         busy_ns=activity.busy,
@@ -242,16 +241,12 @@ def _make_gpu(
     )
 
 
-def _list_ranks(job: Job, device: DeviceRow) -> list[int]:
-    return sorted({rank for task in device.tasks if (rank := job.tree.ranks[task]) is not None})
-
-
 def _list_gpu_metrics(job: Job, devices: Devices) -> list[GpuMetricNumbers]:
     return [
         GpuMetricNumbers(
             node=(device := devices.rows[sums.row]).node,
             gpu=device.gpu.number,
-            ranks=_list_ranks(job, device),
+            ranks=device.list_ranks(job.tree.ranks),
             metric=sums.event_type.label,
             unit=sums.event_type.unit,
             mean=sums.mean,
