@@ -122,7 +122,12 @@ def _measure(side: Scaled, parts: Sequence[_Sum]) -> tuple[float | None, float |
     sizes = [part.size for part in parts if part.size is not None]
     tasks = max(part.tasks for part in parts)
     total = ns / side.steps / (tasks or side.gpus)
-    return ns / count if tasks else total, total, count / side.steps, sum(sizes) / side.steps if sizes else None
+    return (
+        ns / count if tasks and count else total,
+        total,
+        count / side.steps,
+        sum(sizes) / side.steps if sizes else None,
+    )
 
 
 def _compare_activity(a: Scaled, b: Scaled) -> Table:
