@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nsys2prv_ng.html.charts.maps import MapFigure, Swatch
 from nsys2prv_ng.html.charts.plots import Plot
 from nsys2prv_ng.html.tables import Table
+from nsys2prv_ng.summary.numbers.pictures import RangesOfTask
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Map:
     about: str
     figure: MapFigure
     table: Table
+    lanes: Sequence[RangesOfTask] = ()
+    """NVTX ranges above the image, on the axis of its time."""
     group: str = "job"
     """Maps of one group show the same time: zooming one zooms all."""
 

@@ -36,23 +36,6 @@ class Swatch(NamedTuple):
     text: str
 
 
-class Bar(NamedTuple):
-    """A bar above an image, in percent of the width of the image; lane 0 is at the top."""
-
-    left: float
-    width: float
-    lane: int
-    text: str
-
-
-class Lane(NamedTuple):
-    """Bars of one row above an image, in several lanes."""
-
-    label: str
-    lanes: int
-    bars: list[Bar]
-
-
 class MapFigure(NamedTuple):
     """An image of rows over time, as the template shows it, with the data that the script needs."""
 
@@ -65,7 +48,6 @@ class MapFigure(NamedTuple):
     """Place (percent from the top) and text."""
     ticks: list[Tick]
     legend: list[Swatch]
-    lanes: list[Lane]
     script: dict[str, Any]
     """The rows, the limits of time (ns), and the meaning of indexes."""
 
@@ -111,7 +93,6 @@ def make_strips(
     values: ByteArray,
     limits: tuple[int, int],
     kinds: Sequence[tuple[str, Colour]],
-    lanes: list[Lane],
 ) -> MapFigure:
     """Return strips of what each row does: values (rows, bins) are one more than the index of a kind, or 0."""
     palette: list[Colour] = [_NOTHING, *(colour for _, colour in kinds)]
@@ -119,7 +100,7 @@ def make_strips(
     legend = [Swatch(format_colour(colour), text) for n, (text, colour) in enumerate(kinds, 1) if n in used]
     legend += [Swatch(format_colour(_NOTHING), NOT_KNOWN.text)] if 0 in used else []
     read = {"kinds": [text for text, _ in kinds], "absent": NOT_KNOWN.text}
-    return _make_figure(rows, values, palette, limits, legend, read, lanes)
+    return _make_figure(rows, values, palette, limits, legend, read)
 
 
 def make_scale(hue: Hue, texts: Sequence[str], *, root: bool) -> list[Swatch]:
@@ -143,7 +124,6 @@ def _make_figure(
     limits: tuple[int, int],
     legend: list[Swatch],
     read: dict[str, Any],
-    lanes: Sequence[Lane] = (),
 ) -> MapFigure:
     height = min(max(len(rows) * _ROW, _LEAST_HEIGHT), _HEIGHT)
     every = max(1, -(-len(rows) // _MOST_LABELS))
@@ -155,6 +135,5 @@ def _make_figure(
         labels=labels,
         ticks=make_time_ticks(*limits),
         legend=legend,
-        lanes=list(lanes),
         script={"rows": [*map(clean, rows)], "columns": indexes.shape[1], "from": limits[0], "to": limits[1], **read},
     )

@@ -6,25 +6,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import ByteArray, FloatArray
+from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.html.blocks import Chart, Map, Section
-from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
+from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import (
     NOT_KNOWN,
-    Bar,
-    Lane,
     Swatch,
     format_colour,
     make_heat_map,
     make_scale,
     make_strips,
 )
-from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, make_time_axis
+from nsys2prv_ng.html.charts.plots import Plot, Shape, draw_area, draw_line, make_time_axis, spread
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pictures import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
+from nsys2prv_ng.summary.numbers.pictures import HeatMap, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.verdicts.efficiency import describe_steps
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window, join_first
 from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Share, make_columns
@@ -112,13 +110,13 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
         step.values if span == length else _stretch(step.values, span / length),
         (step.begin_ns, step.begin_ns + span),
         [(activity.label, STRIPS[activity.key]) for activity in step.activities],
-        [_place_ranges(ranges, step.begin_ns, span) for ranges in step.ranges if ranges.bars],
     )
+    lanes = [ranges for ranges in step.ranges if ranges.bars]
     hidden = sum(ranges.hidden for ranges in step.ranges)
     about = f"What has most time in each {format_time(length / step.values.shape[1])}"
-    about += ", below the NVTX ranges of some main threads." if figure.lanes else "."
+    about += ", below the NVTX ranges of some main threads." if lanes else "."
     about += f" {count_noun(hidden, 'range')} of these are too short or too deep to be drawn." if hidden else ""
-    return Map(title or step.name, about, figure, _tabulate_step(step), group)
+    return Map(title or step.name, about, figure, _tabulate_step(step), lanes, group)
 
 
 def _stretch(values: ByteArray, ratio: float) -> ByteArray:
@@ -133,14 +131,6 @@ def _stretch(values: ByteArray, ratio: float) -> ByteArray:
     stretched = np.zeros((rows, columns), np.uint8)
     stretched[:, known] = values[:, bin_of_column[known]]
     return stretched
-
-
-def _place_ranges(ranges: RangesOfTask, begin: int, span: int) -> Lane:
-    bars = [
-        Bar(100 * (bar.begin_ns - begin) / span, 100 * (bar.end_ns - bar.begin_ns) / span, bar.depth, bar.name)
-        for bar in ranges.bars
-    ]
-    return Lane(ranges.label, max((bar.lane for bar in bars), default=0) + 1, bars)
 
 
 def _tabulate_step(step: TypicalStep) -> Table:
@@ -195,10 +185,8 @@ def _tabulate_map(heat: HeatMap) -> Table:
 def _draw_pace(pace: Pace) -> Chart:
     """Return a line for each task; of many tasks, the area from the fastest to the slowest, the median, the slowest."""
     ns = pace.ns[:, pace.warmup :]
-    x = _spread(ns.shape[1])
-    least, most = float(ns.min()), float(ns.max())
-    ticks = make_value_ticks(least, most)
-    height = Axis(ticks[0], ticks[-1])
+    x = spread(ns.shape[1])
+    height, y_ticks = make_time_axis(float(ns.min()), float(ns.max()))
     shapes, legend = [], []
     if len(pace.tasks) > _MOST_LINES:
         low, high = height.place(ns.min(axis=0)), height.place(ns.max(axis=0))
@@ -213,23 +201,16 @@ def _draw_pace(pace: Pace) -> Chart:
         css = format_colour(LINES[n])
         shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
         legend.append(Swatch(css, pace.tasks[task]))
-    x_ticks = _label_steps(pace)
-    y_ticks = make_time_axis(height, ticks)
-    plot = Plot(shapes, x_ticks, y_ticks, _PACE_HEIGHT)
-    about = "by rank, with the time in which it waits for others" + (
-        " (the axis does not begin at 0)" if ticks[0] else ""
-    )
+    plot = Plot(shapes, _label_steps(pace), y_ticks, _PACE_HEIGHT)
+    about = "by rank, with the time in which it waits for others"
+    about += " (the axis does not begin at 0)" if height.low else ""
     return Chart("Time of each step", about, plot, legend, _tabulate(pace))
-
-
-def _spread(count: int) -> FloatArray:
-    return np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
 
 
 def _label_steps(pace: Pace) -> list[Tick]:
     numbers = pace.numbers[pace.warmup :].tolist()
     every = max(1, -(-len(numbers) // 10))
-    places = _spread(len(numbers)).tolist()
+    places = spread(len(numbers)).tolist()
     return [Tick(places[n], str(numbers[n])) for n in range(0, len(numbers), every)]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
-from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_points, make_log_ticks
 from nsys2prv_ng.html.colours import LINES
@@ -26,6 +25,7 @@ from nsys2prv_ng.summary.tables.waits import (
 )
 from nsys2prv_ng.summary.verdicts.waits import describe_limits
 from nsys2prv_ng.text.formatting import format_bytes, format_window
+from nsys2prv_ng.text.grid import Rate
 from nsys2prv_ng.text.names import name_task
 
 _HEIGHT = 240
@@ -91,16 +91,12 @@ def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
         path = draw_points(x.place(np.array(sizes)[points]), y.place(np.array(rates)[points]))
         shapes.append(Shape("points", css, function, path))
         legend.append(Swatch(css, function))
-    x_ticks = [Tick(float(x.place(np.array([value]))[0]), format_bytes(value)) for value in make_log_ticks(x)]
-    y_ticks = [Tick(float(y.place(np.array([value]))[0]), f"{format_bytes(value)}/s") for value in make_log_ticks(y)]
+    sizes, rates = make_log_ticks(x), make_log_ticks(y)
+    x_ticks = x.mark(sizes, map(format_bytes, sizes))
+    y_ticks = y.mark(rates, [str(Rate(rate)) for rate in rates])
+    plot = Plot(shapes, x_ticks, y_ticks, _HEIGHT)
     about = "Bus bandwidth of nccl-tests over the size that a rank passes: a point for each row of the numbers."
-    return Chart(
-        "Bandwidth by size",
-        about,
-        Plot(shapes, x_ticks, y_ticks, _HEIGHT),
-        legend,
-        show_grid(tabulate_bandwidth(bandwidth)),
-    )
+    return Chart("Bandwidth by size", about, plot, legend, show_grid(tabulate_bandwidth(bandwidth)))
 
 
 def _make_axis(values: Sequence[float]) -> Axis:
