@@ -23,13 +23,13 @@ from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 
 
 class _Sum(NamedTuple):
-    """What a side has of a name: time (ns), count, bytes (None if no size is known), and tasks that share the time.
+    """Time (ns) of a name on a side, how many times, bytes (None if no size is known), and tasks that share the time.
 
     Without tasks, all GPUs share the time.
     """
 
     ns: int
-    count: int
+    times: int
     size: int | None = None
     tasks: int = 0
 
@@ -118,7 +118,7 @@ def _measure(side: Scaled, parts: Sequence[_Sum]) -> tuple[float | None, float |
     """Return (time to show, time by step and GPU or task, count by step, bytes by step); None for what is not there."""
     if not parts:
         return None, None, None, None
-    ns, count = sum(part.ns for part in parts), sum(part.count for part in parts)
+    ns, count = sum(part.ns for part in parts), sum(part.times for part in parts)
     sizes = [part.size for part in parts if part.size is not None]
     tasks = max(part.tasks for part in parts)
     total = ns / side.steps / (tasks or side.gpus)
@@ -265,14 +265,19 @@ def _compare_path(a: Scaled, b: Scaled) -> Table:
 
 def _compare_efficiencies(a: Scaled, b: Scaled) -> Table:
     """Compare the efficiencies in steps, if both sides have them, otherwise the efficiencies in all their time."""
-    both = [side.summary.efficiency for side in (a, b)]
-    in_steps = [None if efficiency is None else efficiency.in_steps for efficiency in both]
-    before, after = (
-        None if window is None else _list_efficiencies(window) for window in (in_steps if all(in_steps) else both)
-    )
+    windows, in_steps = choose_windows([a.summary, b.summary])
+    before, after = (None if window is None else _list_efficiencies(window) for window in windows)
     rows = [] if before is None or after is None else _compare_values(before, after, LEAST)
-    title = "Efficiencies" + (" in steps" if all(in_steps) else "")
+    title = "Efficiencies" + (" in steps" if in_steps else "")
     return Table("efficiencies", title, "ratio", rows)
+
+
+def choose_windows(summaries: Sequence[JobSummary]) -> tuple[list[WindowEfficiency | None], bool]:
+    """Return (the window of each summary whose efficiencies can be compared, whether these are the steps)."""
+    whole: list[WindowEfficiency | None] = [summary.efficiency for summary in summaries]
+    steps = [None if summary.efficiency is None else summary.efficiency.in_steps for summary in summaries]
+    in_steps = None not in steps
+    return steps if in_steps else whole, in_steps
 
 
 def _list_efficiencies(window: WindowEfficiency) -> dict[str, float]:

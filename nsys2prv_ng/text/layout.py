@@ -132,7 +132,7 @@ def _group_rows(grid: Grid, shown: Sequence[Sequence[Cell]]) -> list[_Group]:
 
 def _sum_times(rows: Sequence[Sequence[Cell]]) -> float:
     """Return the sum (ns) of the last time of each row."""
-    return sum(next(cell.ns or 0 for cell in reversed(row) if isinstance(cell, Ns)) for row in rows)
+    return sum(next(cell.number or 0 for cell in reversed(row) if isinstance(cell, Ns)) for row in rows)
 
 
 def _add_group_lines(groups: Sequence[_Group], lines: Sequence[str]) -> list[str]:

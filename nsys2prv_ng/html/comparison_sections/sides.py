@@ -9,6 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.comparison.model import Comparison, Scaling, Side, SideNumbers
 from nsys2prv_ng.comparison.scaling_text import describe_scaling, tabulate_scaling
+from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import Swatch, format_colour
@@ -17,7 +18,6 @@ from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.html.tables import Table, show_grid
-from nsys2prv_ng.summary.numbers.efficiency import WindowEfficiency
 from nsys2prv_ng.summary.numbers.pictures import Pictures, RangesOfTask
 from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, list_scores
 from nsys2prv_ng.text.formatting import count_noun, format_time, format_window
@@ -110,11 +110,7 @@ def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
 
 def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
     """Return (rows of efficiencies, whether they are in the steps: only if all runs have steps)."""
-    efficiencies = [side.summary.efficiency for side in sides]
-    in_steps = all(numbers is not None and numbers.in_steps is not None for numbers in efficiencies)
-    windows: list[WindowEfficiency | None] = [
-        numbers.in_steps if numbers is not None and in_steps else numbers for numbers in efficiencies
-    ]
+    windows, in_steps = choose_windows([side.summary for side in sides])
     trees = [None if window is None else window.nccl_as_communication for window in windows]
     devices, hosts = ([None if tree is None else getattr(tree, kind) for tree in trees] for kind in ("device", "host"))
     rows = list_scores(DEVICE_TERMS, "GPUs, parallel", devices)

@@ -127,10 +127,8 @@ def _stretch(values: ByteArray, ratio: float) -> ByteArray:
     rows, bins = values.shape
     columns = max(bins, min(round(bins * ratio), _MOST_COLUMNS, _MOST_PIXELS // max(1, rows)))
     bin_of_column = ((np.arange(columns) + 0.5) * (bins * ratio / columns)).astype(np.int64)
-    known = bin_of_column < bins
-    stretched = np.zeros((rows, columns), np.uint8)
-    stretched[:, known] = values[:, bin_of_column[known]]
-    return stretched
+    unknown_at_end = np.pad(values, ((0, 0), (0, 1)))
+    return unknown_at_end[:, np.minimum(bin_of_column, bins)]
 
 
 def _tabulate_step(step: TypicalStep) -> Table:

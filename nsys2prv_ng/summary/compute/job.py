@@ -271,23 +271,13 @@ def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame], waits: WaitNumbers 
     caused = {} if waits is None else {rank.task: rank.all_caused_ns for rank in waits.ranks}
     table = totals.add_up(parts, ["domain", "name", "task"])
     ranges = []
-    for (domain, name), parts_of_range in table.groupby(["domain", "name"]):
-        tasks = [_make_range_of_task(job, row) for row in parts_of_range.itertuples()]
-        depth = int(parts_of_range["depth"].min())
+    for (domain, name), rows in table.groupby(["domain", "name"]):
+        sums = rows.drop(columns=["domain", "name", "depth"]).set_index("task").to_dict("index")
+        tasks = [
+            RangeOfTask(rank=job.tree.ranks[task], task=job.tree.model.tasks[task].name, **times)
+            for task, times in sums.items()
+        ]
+        depth = int(rows["depth"].min())
         slowest = choose_slowest(tasks, caused) if len(tasks) > 1 else None
         ranges.append(RepeatedRange(domain=str(domain), name=str(name), depth=depth, tasks=tasks, slowest_task=slowest))
     return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))
-
-
-def _make_range_of_task(job: Job, row: Any) -> RangeOfTask:
-    return RangeOfTask(
-        rank=job.tree.ranks[row.task],
-        task=job.tree.model.tasks[row.task].name,
-        count=row.count,
-        total_ns=row.total_ns,
-        min_ns=row.min_ns,
-        max_ns=row.max_ns,
-        waiting_ns=row.waiting_ns,
-        gpu_waiting_ns=row.gpu_waiting_ns,
-        unsplit_ns=row.unsplit_ns,
-    )

@@ -25,6 +25,7 @@ from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.palette import ACTIVITIES
 from nsys2prv_ng.summary.compute.kernel_durations import count_durations
 from nsys2prv_ng.summary.compute.pace import make_pace
 from nsys2prv_ng.summary.numbers.pictures import (
@@ -185,21 +186,8 @@ _HOST_KINDS = {
 }
 _GPU_ACTIVITIES = [
     Activity(key=key, label=types.GPU_WAITS[value])
-    for value, key in enumerate(
-        (
-            "compute",
-            "compute_over_moving",
-            "moving",
-            "waiting",
-            "waiting_hidden",
-            "memory",
-            "idle",
-            "not_split",
-            "compute_over_not_split",
-            "whole_graph",
-        ),
-        1,
-    )
+    # The colours of the states of GPUs precede those of threads.
+    for value, key in zip(range(1, len(types.GPU_WAITS)), ACTIVITIES, strict=False)
 ]
 _HOST_ACTIVITIES = [
     Activity(key="own_code", label="Own code"),
