@@ -123,20 +123,24 @@ class BarPart:
     amount: float
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A bar of parts, one after the other; an amount of `whole` fills the cell. Only pages draw it."""
-
-    parts: Sequence[BarPart]
-    whole: float
+class Drawing:
+    """What only pages draw."""
 
     def __str__(self) -> str:
         return ""
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A bar from one value to another on an axis from `low` to `high`. Only pages draw it."""
+class Bar(Drawing):
+    """A bar of parts, one after the other; an amount of `whole` fills the cell."""
+
+    parts: Sequence[BarPart]
+    whole: float
+
+
+@dataclass(frozen=True)
+class Interval(Drawing):
+    """A bar from one value to another on an axis from `low` to `high`."""
 
     begin: float
     end: float
@@ -145,22 +149,16 @@ class Interval:
     hue: str
     text: str
 
-    def __str__(self) -> str:
-        return ""
-
 
 @dataclass(frozen=True)
-class Histogram:
-    """Counts in bins of durations, with n + 1 edges (ns). Only pages draw it."""
+class Histogram(Drawing):
+    """Counts in bins of durations, with n + 1 edges (ns)."""
 
     counts: Sequence[int]
     edges_ns: Sequence[float]
 
-    def __str__(self) -> str:
-        return ""
 
-
-Cell = str | Name | Number | Share | Score | Term | Bar | Interval | Histogram
+Cell = str | Name | Number | Share | Score | Term | Drawing
 
 
 @dataclass(frozen=True)

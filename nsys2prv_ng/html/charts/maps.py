@@ -6,7 +6,7 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,24 +67,26 @@ def make_heat_map(
     values: FloatArray,
     limits: tuple[int, int],
     hue: Hue,
-    legend: list[Swatch],
-    *,
     unit: str,
-    top: float,
-    root: bool,
+    write: Callable[[float], str],
     absent: str,
 ) -> MapFigure:
     """Return a heat map of values (rows, bins) between two times (ns).
 
-    Opacity shows the value, up to `top`, so that 0 has nearly the colour of the page. `root`: the scale is of square
-    roots, so that a few large values do not hide the small ones. `absent`: what NaN means, if that is known; NaN has no
-    colour then.
+    Opacity shows the value, so that 0 has nearly the colour of the page. The scale of percentages ends at 100, that of
+    other units at the largest value; it is then of square roots, so that a few large values do not hide the small ones.
+    `write`: returns the text of a value. `absent`: what NaN means, if that is known; NaN has no colour then.
     """
+    root, is_known = unit != "%", ~np.isnan(values)
+    top = float(np.nanmax(values, initial=0.0)) if root else 100.0
     share = np.clip(np.nan_to_num(values) / top, 0, 1) if top > 0 else np.zeros(values.shape)
     level = np.rint((np.sqrt(share) if root else share) * (_LEVELS - 1)).astype(np.int64) + 1
-    level[np.isnan(values)] = 0
+    level[~is_known] = 0
     palette = [(*hue, 0) if absent else _UNKNOWN, *(_fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
     read = {"unit": unit, "top": top, "root": root, "absent": absent or NOT_KNOWN.text}
+    steps = [n / 4 for n in range(5)] if top > 0 else []
+    legend = [Swatch(format_colour(_fade(hue, step**0.5 if root else step)), write(top * step)) for step in steps]
+    legend += [] if is_known.all() or absent else [NOT_KNOWN]
     return _make_figure(rows, level.astype(np.uint8), palette, limits, legend, read)
 
 
@@ -101,16 +103,6 @@ def make_strips(
     legend += [Swatch(format_colour(_NOTHING), NOT_KNOWN.text)] if 0 in used else []
     read = {"kinds": [text for text, _ in kinds], "absent": NOT_KNOWN.text}
     return _make_figure(rows, values, palette, limits, legend, read)
-
-
-def make_scale(hue: Hue, texts: Sequence[str], *, root: bool) -> list[Swatch]:
-    """Return the legend of a heat map: a colour for each text, in equal steps of the value, from 0 to the top."""
-    steps = len(texts) - 1
-    shares = [n / steps for n in range(steps + 1)]
-    return [
-        Swatch(format_colour(_fade(hue, share**0.5 if root else share)), text)
-        for share, text in zip(shares, texts, strict=True)
-    ]
 
 
 def _fade(hue: Hue, share: float) -> Colour:

@@ -29,16 +29,6 @@ class Shape(NamedTuple):
     path: str
 
 
-class Plot(NamedTuple):
-    """A plot as the template shows it."""
-
-    shapes: list[Shape]
-    x_ticks: list[Tick]
-    y_ticks: list[Tick]
-    """From the bottom (0) to the top (1)."""
-    height: int
-
-
 class Axis(NamedTuple):
     """The limits of an axis. `log`: the axis is logarithmic."""
 

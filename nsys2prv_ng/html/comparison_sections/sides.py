@@ -13,7 +13,7 @@ from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import Swatch, format_colour
-from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, draw_points, make_time_axis, spread
+from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_area, draw_line, draw_points, make_time_axis, spread
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
@@ -135,7 +135,7 @@ def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
     about = "without the warm-up, in their order. The level line is the median, the band its limits at 95%."
     about += " The axis does not begin at 0." if height.low else ""
     legend = [Swatch(_choose_css(place), _describe_side(side)) for place, side in enumerate(numbers)]
-    return Chart("Time of each step", about, Plot(shapes, x_ticks, y_ticks, _HEIGHT), legend, _tabulate_steps(numbers))
+    return Chart("Time of each step", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, _tabulate_steps(numbers))
 
 
 def _describe_side(side: SideNumbers) -> str:

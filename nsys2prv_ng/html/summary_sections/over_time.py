@@ -10,14 +10,12 @@ from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.html.blocks import Chart, Map, Section
 from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import (
-    NOT_KNOWN,
     Swatch,
     format_colour,
     make_heat_map,
-    make_scale,
     make_strips,
 )
-from nsys2prv_ng.html.charts.plots import Plot, Shape, draw_area, draw_line, make_time_axis, spread
+from nsys2prv_ng.html.charts.plots import Shape, draw_area, draw_line, make_time_axis, spread
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
@@ -147,15 +145,8 @@ def _tabulate_step(step: TypicalStep) -> Table:
 
 
 def _make_map(heat: HeatMap, pictures: Pictures) -> Map:
-    hue, root, absent = HUES[heat.key], heat.unit != "%", _ABSENT.get(heat.key, "")
-    top = float(np.nanmax(heat.values, initial=0.0)) if root else 100.0
-    texts = [_FORMATS[heat.unit](top * n / 4) for n in range(5)]
-    legend = make_scale(hue, texts, root=root) if top > 0 else []
-    legend += [NOT_KNOWN] if np.isnan(heat.values).any() and not absent else []
-    limits = pictures.begin_ns, pictures.end_ns
-    figure = make_heat_map(
-        heat.rows, heat.values, limits, hue, legend, unit=heat.unit, top=top, root=root, absent=absent
-    )
+    limits, write, absent = (pictures.begin_ns, pictures.end_ns), _FORMATS[heat.unit], _ABSENT.get(heat.key, "")
+    figure = make_heat_map(heat.rows, heat.values, limits, HUES[heat.key], heat.unit, write, absent)
     return Map(heat.title, heat.about, figure, _tabulate_map(heat))
 
 
@@ -199,10 +190,10 @@ def _draw_pace(pace: Pace) -> Chart:
         css = format_colour(LINES[n])
         shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
         legend.append(Swatch(css, pace.tasks[task]))
-    plot = Plot(shapes, _label_steps(pace), y_ticks, _PACE_HEIGHT)
     about = "by rank, with the time in which it waits for others"
     about += " (the axis does not begin at 0)" if height.low else ""
-    return Chart("Time of each step", about, plot, legend, _tabulate(pace))
+    x_ticks = _label_steps(pace)
+    return Chart("Time of each step", about, shapes, x_ticks, y_ticks, _PACE_HEIGHT, legend, _tabulate(pace))
 
 
 def _label_steps(pace: Pace) -> list[Tick]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.maps import Swatch, format_colour
-from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_points, make_log_ticks
+from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_points, make_log_ticks
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
@@ -42,7 +42,7 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     blocks += [Paragraph(text) for text in describe_limits(waits)]
     lead = f"{WHOLE} A rank waits in a collective or message until the last rank that it needs has begun."
     lead += " The rest moves data."
-    for rank, _, _ in list_stragglers(waits)[:1]:
+    for rank, _ in list_stragglers(waits)[:1]:
         if rank.longest_wait is not None:
             window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
             lead += f" The longest wait for {name_task(rank.rank, rank.task)} was at `--time {window}`."
@@ -94,9 +94,9 @@ def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
     sizes, rates = make_log_ticks(x), make_log_ticks(y)
     x_ticks = x.mark(sizes, map(format_bytes, sizes))
     y_ticks = y.mark(rates, [str(Rate(rate)) for rate in rates])
-    plot = Plot(shapes, x_ticks, y_ticks, _HEIGHT)
     about = "Bus bandwidth of nccl-tests over the size that a rank passes: a point for each row of the numbers."
-    return Chart("Bandwidth by size", about, plot, legend, show_grid(tabulate_bandwidth(bandwidth)))
+    table = show_grid(tabulate_bandwidth(bandwidth))
+    return Chart("Bandwidth by size", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, table)
 
 
 def _make_axis(values: Sequence[float]) -> Axis:

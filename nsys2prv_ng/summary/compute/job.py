@@ -225,19 +225,13 @@ def _make_gpu(
         ranks=device.list_ranks(tree.ranks),
         tasks=[tree.model.tasks[task].name for task in sorted(device.tasks)],
         span_ns=activity.busy + activity.idle,
-        busy_ns=activity.busy,
-        compute_ns=activity.compute,
-        communication_ns=activity.communication,
-        overlap_ns=activity.overlap,
-        memory_ns=activity.memory,
-        idle_ns=activity.idle,
+        **{f"{kind}_ns": ns for kind, ns in activity._asdict().items()},
         gaps=int(length.size),
         longest_gap_ns=0 if longest is None else int(length[longest]),
         longest_gap_at_ns=None if longest is None else int(gaps.begin[longest]) - job.origin,
         idle_causes=None if causes is None else _sort_causes(causes[causes["row"] == row]),
         peak_memory_bytes=None if peak is None else peak.bytes,
         peak_memory_at_ns=None if peak is None else peak.time - job.origin,
-        whole_graph_ns=activity.graphs,
     )
 
 
