@@ -7,7 +7,8 @@ parts are what main threads did. Without steps, the whole captures are divided.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.model import BudgetRow
@@ -73,7 +74,8 @@ def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
     """Return the parts of both sides, the largest difference first, and the median less the mean as the last row."""
     if a.unit != b.unit:
         a, b = (side._replace(parts=[{} for _ in side.ns]) for side in (a, b))
-    a, b = _join_compute(a, b)
+    if any(COMPUTE in part for side in (a, b) for part in side.parts):  # a side does not divide compute into classes
+        a, b = (side._replace(parts=[_join_compute(part) for part in side.parts]) for side in (a, b))
     median = find_median(a.ns)
     names = list(dict.fromkeys(name for side in (a, b) for part in side.parts for name in part))
     rows = [_make_row(name, _list_times(a, name), _list_times(b, name), a, b, median) for name in names]
@@ -85,20 +87,12 @@ def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
     return [*rows, BudgetRow(name, rest_a, rest_b, change, None, abs(change) >= NOISE * median)]
 
 
-def _join_compute(a: Windows, b: Windows) -> tuple[Windows, Windows]:
-    """Return the sides, with compute as one part unless both sides divide it into classes."""
-    are_divided = [not any(COMPUTE in part for part in side.parts) for side in (a, b)]
-    if all(are_divided):
-        return a, b
-    joined = []
-    for side in (a, b):
-        parts = []
-        for part in side.parts:
-            compute = [name for name in part if name.startswith(COMPUTE)]
-            whole = {COMPUTE: sum(part[name] for name in compute)} if compute else {}
-            parts.append({**whole, **{name: ns for name, ns in part.items() if name not in compute}})
-        joined.append(side._replace(parts=parts))
-    return joined[0], joined[1]
+def _join_compute(parts: Mapping[str, int]) -> dict[str, int]:
+    """Return the parts with all classes of compute as one."""
+    joined: Counter[str] = Counter()
+    for name, ns in parts.items():
+        joined[COMPUTE if name.startswith(COMPUTE) else name] += ns
+    return joined
 
 
 def _list_times(side: Windows, name: str) -> list[int]:

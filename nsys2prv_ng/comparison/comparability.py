@@ -55,6 +55,15 @@ _TRACED: Mapping[str, tuple[str, frozenset[str]]] = {
 
 Sources that are derived from others, and sources of the node, are not listed.
 """
+_SCALING = frozenset(("scaling",))
+_WHOLE_GRAPHS = (
+    "NCCL may be in CUDA graphs of {} that were traced as a whole: efficiencies count them as communication where NCCL "
+    "is"
+)
+_OLDER = (
+    "an older version made the summary of {}, so these are not checked: traced sources, programs, missing ranks, CUDA "
+    "graphs, lost data and versions of nsys"
+)
 _LONGEST = 60
 """Most characters of a name in a finding."""
 _MOST_NAMES = 4
@@ -71,25 +80,29 @@ def check_comparability(sides: Sequence[Side]) -> Comparability:
     graphs = [(side, tuple(facts.graphs)) for side, facts in known if facts.graphs]
     versions = [(side, tuple(facts.nsys_versions)) for side, facts in known]
     schemas = [(side, tuple(facts.schema_versions)) for side, facts in known]
+    lacking = [side for side, facts in known if facts.lacks_ranks]
+    rated = [(side, side.summary.efficiency) for side in sides if side.summary.efficiency is not None]
+    hidden = [side for side, numbers in rated if find_most_compute(numbers) is not None]
+    older = [side for side in sides if side.summary.facts is None]
     checks = (
         _find_same_captures(sides),
         _find_other_machines(sides),
         _compare("number of GPUs", gpus, WARNING, _BY_PLACE),
         _compare("number of processes", processes, WARNING, _BY_PLACE),
         _compare("number of nodes", [(side, side.summary.nodes) for side in sides], NOTE),
-        _find_missing_ranks(known),
+        _find_any(lacking, "some ranks of {} have no report: sums are of a part of the job", WARNING, _SCALING),
         _find_other_choices(sides),
         _compare("program", programs, WARNING),
         _find_other_steps(sides),
         _find_other_sources(known),
         _compare("payload of every call of NCCL", payload, WARNING, frozenset(("collectives", "waits"))),
         _find_mixed_graphs(known),
-        _find_whole_graphs(sides),
+        _find_any(hidden, _WHOLE_GRAPHS, NOTE),
         _compare("CUDA graphs traced", graphs, WARNING, _IN_GRAPHS),
         _find_lost_data(known),
         _compare("version of nsys", versions, NOTE),
         _compare("version of the export's schema", schemas, NOTE),
-        _find_older_summaries(sides),
+        _find_any(older, _OLDER, NOTE),
     )
     findings = [finding for check in checks for finding in check]
     return Comparability(sorted(findings, key=lambda finding: finding.severity != WARNING))
@@ -123,7 +136,7 @@ def _find_same_captures(sides: Sequence[Side]) -> Iterator[Finding]:
         labels = _list_labels(sides[number].label for number in group)
         is_all = all(count == sides[number].summary.reports for number in group)
         what = "are of the same reports" if is_all else f"have {count_noun(count, 'report')} in common"
-        yield Finding(WARNING, f"{labels} {what}: only what was chosen of them can differ", frozenset(("scaling",)))
+        yield Finding(WARNING, f"{labels} {what}: only what was chosen of them can differ", _SCALING)
 
 
 def _list_captures(summary: JobSummary) -> dict[object, int]:
@@ -138,11 +151,10 @@ def _list_captures(summary: JobSummary) -> dict[object, int]:
 
 def _find_other_machines(sides: Sequence[Side]) -> Iterator[Finding]:
     models = [(side, tuple(sorted({gpu.name for gpu in side.summary.gpus if gpu.name}))) for side in sides]
-    yield from _compare("GPU model", [pair for pair in models if pair[1]], WARNING, frozenset(("scaling",)))
+    yield from _compare("GPU model", [pair for pair in models if pair[1]], WARNING, _SCALING)
     unknown = [side for side in sides if any(not gpu.name for gpu in side.summary.gpus)]
-    if unknown and len(sides) > 1:
-        labels = _list_labels(side.label for side in unknown)
-        yield Finding(NOTE, f"the reports do not name every GPU of {labels}: GPU models are not checked there")
+    if len(sides) > 1:
+        yield from _find_any(unknown, "the reports do not name every GPU of {}: GPU models are not checked there", NOTE)
 
 
 def count_gpus(summary: JobSummary) -> int:
@@ -158,22 +170,12 @@ def count_processes(summary: JobSummary) -> int:
     return summary.ranks or threads or summary.tasks
 
 
-def _find_missing_ranks(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
-    lacking = [side.label for side, facts in known if facts.lacks_ranks]
-    if lacking:
-        text = f"some ranks of {_list_labels(lacking)} have no report: sums are of a part of the job"
-        yield Finding(WARNING, text, frozenset(("scaling",)))
-
-
 def _find_other_choices(sides: Sequence[Side]) -> Iterator[Finding]:
     parts = [side for side in sides if {"ranks", "GPUs"} & set(side.summary.chosen)]
-    prevents = frozenset(("scaling",)) if parts else frozenset()
+    prevents = _SCALING if parts else frozenset()
     chosen = [(side, tuple(side.summary.chosen)) for side in sides]
     findings = list(_compare("chosen part", chosen, WARNING, prevents, nothing="everything"))
-    if parts and not findings:
-        labels = _list_labels(side.label for side in parts)
-        findings = [Finding(NOTE, f"{labels} are a part of the ranks or GPUs of a job", prevents)]
-    yield from findings
+    yield from findings or _find_any(parts, "{} are a part of the ranks or GPUs of a job", NOTE, prevents)
 
 
 def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
@@ -207,31 +209,12 @@ def _find_mixed_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Findi
             yield Finding(WARNING, f"CUDA graphs of {_shorten(side.label)} are traced {how}: {REMEDY}")
 
 
-def _find_whole_graphs(sides: Sequence[Side]) -> Iterator[Finding]:
-    """Yield a finding if the compute time of the GPUs of some sides is not known."""
-    efficiencies = [(side, side.summary.efficiency) for side in sides]
-    hidden = [side for side, numbers in efficiencies if numbers is not None and find_most_compute(numbers) is not None]
-    if hidden:
-        labels = _list_labels(side.label for side in hidden)
-        text = f"NCCL may be in CUDA graphs of {labels} that were traced as a whole: efficiencies count them as "
-        yield Finding(NOTE, f"{text}communication where NCCL is")
-
-
 def _find_lost_data(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
     for side, facts in known:
         if facts.lost_data_messages:
             count = count_noun(facts.lost_data_messages, "message")
             label = _shorten(side.label)
             yield Finding(WARNING, f"nsys reports in {count} that data of {label} is missing: counts may be too low")
-
-
-def _find_older_summaries(sides: Sequence[Side]) -> Iterator[Finding]:
-    older = [side.label for side in sides if side.summary.facts is None]
-    if older:
-        unchecked = "traced sources, programs, missing ranks, CUDA graphs, lost data and versions of nsys"
-        yield Finding(
-            NOTE, f"an older version made the summary of {_list_labels(older)}, so these are not checked: {unchecked}"
-        )
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
@@ -251,6 +234,14 @@ def _compare(
     if len(labels_of_value) > 1:
         listed = (f"{_show(value) or nothing} ({_list_labels(labels)})" for value, labels in labels_of_value.items())
         yield Finding(severity, f"{what}: {'; '.join(listed)}", prevents)
+
+
+def _find_any(
+    sides: Sequence[Side], text: str, severity: str, prevents: frozenset[str] = frozenset()
+) -> Iterator[Finding]:
+    """Yield a finding if there are any sides. `text`: has {} in place of their labels."""
+    if sides:
+        yield Finding(severity, text.format(_list_labels(side.label for side in sides)), prevents)
 
 
 def _show(value: Any) -> str:

@@ -21,13 +21,14 @@ def match_names(a: Mapping[str, str], b: Mapping[str, str]) -> list[Match]:
 
     `a` and `b`: the class of each name of a side.
     """
-    matches = [Match(name, [name], [name], False) for name in a if name in b]
-    left_a, left_b = ([name for name in side if not (name in a and name in b)] for side in (a, b))
-    for text, (names_a, names_b) in _group(left_a, left_b, strip_arguments).items():
-        if names_a and names_b:
-            matches.append(Match(text, names_a, names_b, False))
-    matched = {name for match in matches for name in (*match.a, *match.b)}
-    left_a, left_b = ([name for name in side if name not in matched] for side in (left_a, left_b))
+    matches: list[Match] = []
+    left_a, left_b = list(a), list(b)
+    for key in (str, strip_arguments):
+        for text, (names_a, names_b) in _group(left_a, left_b, key).items():
+            if names_a and names_b:
+                matches.append(Match(text, names_a, names_b, False))
+        matched = {name for match in matches for name in (*match.a, *match.b)}
+        left_a, left_b = ([name for name in side if name not in matched] for side in (left_a, left_b))
     classes = {**a, **b}
     for kind, (names_a, names_b) in _group(left_a, left_b, lambda name: _find_family(classes[name])).items():
         if names_a and names_b:

@@ -41,7 +41,10 @@ _UNKNOWN = "whether it is strong or weak does not show, say which"
 
 
 class _Measured(NamedTuple):
-    """Measurements of a run. `units`: GPUs, or main threads if no run has GPUs. `useful`: useful time of all (ns)."""
+    """Measurements of a run. `units`: GPUs, or main threads if no run has GPUs. `useful`: useful time of all (ns).
+
+    `hides_compute`: whether the compute time of the GPUs is not known.
+    """
 
     side: Side
     processes: int
@@ -49,6 +52,7 @@ class _Measured(NamedTuple):
     units: int
     time: int
     useful: Fraction | None
+    hides_compute: bool
     device: DeviceEfficiency | None
     host: HostEfficiency | None
 
@@ -73,7 +77,7 @@ def make_scaling(sides: Sequence[Side], comparability: Comparability, scaling: s
         is_known = step_name is not None or all(_has_no_steps(side.summary) for side in sides)
         kind, rule = _detect(first, last, "GPU" if on_gpus else "main thread") if is_known else (None, _UNKNOWN)
     notes = ["kernels of NCCL are communication"] if on_gpus else []
-    if on_gpus and any(_has_whole_graphs(run.side.summary, by_step=step_name is not None) for run in runs):
+    if on_gpus and any(run.hides_compute for run in runs):
         notes.append(
             "CUDA graphs that were traced as a whole may compute: useful time is not known, and the efficiencies of "
             f"GPUs count them as communication; {REMEDY}"
@@ -109,14 +113,6 @@ def _has_no_steps(summary: JobSummary) -> bool:
     return summary.steps is None or summary.efficiency is None or summary.efficiency.in_steps is None
 
 
-def _has_whole_graphs(summary: JobSummary, *, by_step: bool) -> bool:
-    """Return whether the compute time of the GPUs is not known."""
-    window: WindowEfficiency | None = summary.efficiency
-    if by_step and summary.efficiency is not None:
-        window = summary.efficiency.in_steps
-    return window is not None and find_most_compute(window) is not None
-
-
 def _explain_windows(sides: Sequence[Side]) -> str:
     some = any(_has_no_steps(side.summary) for side in sides)
     return "not every run has steps" if some else "the steps of the runs have different names"
@@ -132,13 +128,15 @@ def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
     trees = None if window is None else window.nccl_as_communication
     host = None if trees is None else trees.host
     useful, units = None, count_gpus(summary)
-    if on_gpus and window is not None and window.losses is not None and find_most_compute(window) is None:
+    hides_compute = window is not None and find_most_compute(window) is not None
+    if on_gpus and window is not None and window.losses is not None and not hides_compute:
         useful = Fraction(window.losses.compute_ns, count)
     elif not on_gpus and window is not None and host is not None:
         units = window.threads
         useful = Fraction(round(host.parallel * units * window.window_ns), count)
     device = None if trees is None else trees.device
-    return _Measured(side, count_processes(summary), count_gpus(summary), units, time, useful, device, host)
+    gpus, processes = _get_size(summary)
+    return _Measured(side, processes, gpus, units, time, useful, hides_compute, device, host)
 
 
 def _has_one_model(runs: Sequence[_Measured]) -> bool:

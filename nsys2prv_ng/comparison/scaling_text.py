@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.model import WEAK, Scaling, ScalingRun
-from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, list_scores
+from nsys2prv_ng.comparison.model import WEAK, Scaling
+from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, applies, list_scores
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Ns, Score, Term, make_columns
 from nsys2prv_ng.text.layout import format_grid, wrap
 from nsys2prv_ng.text.names import quote_name, to_one_line
@@ -45,10 +45,9 @@ def tabulate_scaling(scaling: Scaling, quote: Callable[[str], str]) -> Grid:
     if on_gpus:
         rows += list_scores(_lower(DEVICE_TERMS), "parallel", [run.device for run in runs])
     terms, root = (HOST_TERMS, "host, parallel") if on_gpus else (_lower(HOST_TERMS), "parallel")
-    rows += [
-        [replace(term, text=root) if key == "parallel" else term, *(Score(_find_host(key, run)) for run in runs)]
-        for key, term in terms.items()
-    ]
+    for key, term in terms.items():
+        trees = [run.host if applies(key, run.host) else None for run in runs]
+        rows += list_scores({key: term}, root, trees)
     columns = make_columns("", *(to_one_line(run.label) for run in runs))
     filled = [row for row in rows if any(map(str, row[1:]))]
     return Grid(caption=describe_scaling(scaling, quote), columns=columns, rows=filled)
@@ -85,13 +84,6 @@ def describe_scaling(scaling: Scaling, quote: Callable[[str], str]) -> str:
     span = "by windows" if scaling.step_name is None else f"by steps {quote(scaling.step_name)}"
     rule = f"; {scaling.rule}" if scaling.rule else ""
     return f"{kind} {span}, against {quote(scaling.runs[0].label)}{rule}"
-
-
-def _find_host(key: str, run: ScalingRun) -> float | None:
-    host = run.host
-    if host is None or (key.startswith("mpi_") and host.mpi_parallel == 1) or (key == "offload" and host.offload == 1):
-        return None
-    return getattr(host, key)
 
 
 def _split_columns(grid: Grid, labels: Sequence[str], width: int) -> list[list[int]]:

@@ -7,8 +7,9 @@ percent of the step, or if one side does not have it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.budget import LEAST
@@ -20,10 +21,17 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import are_steps
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 
-_Numbers = tuple[int, int, int | None]
-"""Time, count and bytes (None if no size is known)."""
-_Sums = tuple[int, int, int]
-"""Time, count and number of tasks that share the time."""
+
+class _Sum(NamedTuple):
+    """Time (ns) of a name on a side, how many times, bytes (None if no size is known), and tasks that share the time.
+
+    Without tasks, all GPUs share the time.
+    """
+
+    ns: int
+    times: int
+    size: int | None = None
+    tasks: int = 0
 
 
 class Scaled(NamedTuple):
@@ -52,15 +60,7 @@ def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:
     one, other = _scale(a), _scale(b)
     makers: list[Callable[[Scaled, Scaled], Table]] = [_compare_efficiencies]
     if totals:
-        makers += [
-            _compare_activity,
-            _compare_kernels,
-            _compare_ranges,
-            _compare_nccl,
-            _compare_transfers,
-            _compare_mpi,
-            _compare_copies,
-        ]
+        makers += [_compare_activity, _compare_kernels, *(partial(_compare_sums, key) for key in _SUMMED)]
     makers += [_compare_path, _compare_memory, _compare_gpu_metrics]
     return [table for make in makers if (table := make(one, other)).rows]
 
@@ -100,21 +100,34 @@ def _compare_values(before: Mapping[str, float], after: Mapping[str, float], lea
 # ---- totals ----------------------------------------------------------------------------------------------------------
 
 
-def _sum_all(side: Scaled, numbers: Sequence[_Numbers]) -> tuple[float | None, float | None, float | None]:
-    """Return (time by step and GPU, count by step, bytes by step); None for what there is nothing of."""
-    if not numbers:
-        return None, None, None
-    sizes = [size for _, _, size in numbers if size is not None]
-    ns, count = sum(ns for ns, _, _ in numbers), sum(count for _, count, _ in numbers)
-    return ns / side.steps / side.gpus, count / side.steps, sum(sizes) / side.steps if sizes else None
+def _group(parts: Iterable[tuple[str, _Sum]]) -> dict[str, list[_Sum]]:
+    groups: dict[str, list[_Sum]] = {}
+    for name, part in parts:
+        groups.setdefault(name, []).append(part)
+    return groups
 
 
-def _make_total(
-    name: str, detail: str, a: Scaled, b: Scaled, in_a: Sequence[_Numbers], in_b: Sequence[_Numbers]
-) -> TableRow:
-    (ns_a, count_a, bytes_a), (ns_b, count_b, bytes_b) = _sum_all(a, in_a), _sum_all(b, in_b)
-    differs = _differ(ns_a, ns_b, LEAST * a.span)
+def _make_row(name: str, detail: str, a: Scaled, b: Scaled, in_a: Sequence[_Sum], in_b: Sequence[_Sum]) -> TableRow:
+    """Return a row of totals, or of means if tasks share the time. The total by step decides what is noise."""
+    (ns_a, total_a, count_a, bytes_a), (ns_b, total_b, count_b, bytes_b) = _measure(a, in_a), _measure(b, in_b)
+    differs = _differ(total_a, total_b, LEAST * a.span)
     return TableRow(name, detail, ns_a, ns_b, differs, count_a, count_b, bytes_a, bytes_b)
+
+
+def _measure(side: Scaled, parts: Sequence[_Sum]) -> tuple[float | None, float | None, float | None, float | None]:
+    """Return (time to show, time by step and GPU or task, count by step, bytes by step); None for what is not there."""
+    if not parts:
+        return None, None, None, None
+    ns, count = sum(part.ns for part in parts), sum(part.times for part in parts)
+    sizes = [part.size for part in parts if part.size is not None]
+    tasks = max(part.tasks for part in parts)
+    total = ns / side.steps / (tasks or side.gpus)
+    return (
+        ns / count if tasks and count else total,
+        total,
+        count / side.steps,
+        sum(sizes) / side.steps if sizes else None,
+    )
 
 
 def _compare_activity(a: Scaled, b: Scaled) -> Table:
@@ -141,107 +154,67 @@ def _sum_activity(side: Scaled) -> dict[str, float]:
 
 def _compare_kernels(a: Scaled, b: Scaled) -> Table:
     """Compare kernels by name. Names that only one side has are compared by class, as sums."""
-    sides = []
-    for side in (a, b):
-        by_name: dict[str, list[_Numbers]] = {}
-        for kernel in side.summary.kernels:
-            by_name.setdefault(kernel.name, []).append((kernel.total_ns, kernel.count, None))
-        sides.append(by_name)
+    sides = [
+        _group((kernel.name, _Sum(kernel.total_ns, kernel.count)) for kernel in side.summary.kernels) for side in (a, b)
+    ]
     classes = [{kernel.name: kernel.kernel_class for kernel in side.summary.kernels} for side in (a, b)]
     rows = []
     for match in match_names(*classes):
         in_a, in_b = (
-            [numbers for name in names for numbers in by_name[name]]
-            for names, by_name in zip((match.a, match.b), sides, strict=True)
+            [part for name in names for part in parts[name]]
+            for names, parts in zip((match.a, match.b), sides, strict=True)
         )
         if match.by_class:
-            row = _make_total(f"other {match.name} kernels", match.name, a, b, in_a, in_b)
+            row = _make_row(f"other {match.name} kernels", match.name, a, b, in_a, in_b)
             rows.append(replace(row, only_a=tuple(match.a), only_b=tuple(match.b)))
         else:
             kind = next(side[name] for side, names in zip(classes, (match.a, match.b), strict=True) for name in names)
-            rows.append(_make_total(match.name, kind, a, b, in_a, in_b))
+            rows.append(_make_row(match.name, kind, a, b, in_a, in_b))
     return Table("kernels", f"Kernels, {_per(a, 'GPU')}", "ns", _sort(rows))
 
 
-def _compare_nccl(a: Scaled, b: Scaled) -> Table:
-    title = f"Calls of NCCL by function: time of their kernels, waiting included, {_per(a, 'GPU')}"
-    in_a, in_b = (
-        {nccl.function: (nccl.kernel_ns, nccl.calls, nccl.bytes) for nccl in side.summary.nccl} for side in (a, b)
-    )
-    return Table("nccl", title, "ns", _compare_totals(a, b, in_a, in_b))
+_SUMMED: dict[str, tuple[str, Callable[[JobSummary], Iterable[tuple[str, _Sum]]]]] = {
+    "ranges": (
+        "NVTX ranges: mean time; count {per_step}",
+        lambda summary: (
+            (shorten_range_name(each.domain, each.name), _Sum(each.total_ns, each.count, tasks=len(each.tasks)))
+            for each in summary.ranges
+        ),
+    ),
+    "nccl": (
+        "Calls of NCCL by function: time of their kernels, waiting included, {per_gpu}",
+        lambda summary: ((nccl.function, _Sum(nccl.kernel_ns, nccl.calls, nccl.bytes)) for nccl in summary.nccl),
+    ),
+    "collectives": (
+        "Collectives of NCCL: mean time moving data; count {per_step}",
+        lambda summary: (
+            (
+                f"{part.function} of {format_bytes(part.bytes)} over {part.ranks} ranks",
+                _Sum(part.ns, part.count, tasks=1),
+            )
+            for part in (summary.waits.bandwidth if summary.waits is not None else ())
+        ),
+    ),
+    "mpi": (
+        "MPI calls: mean time; count {per_step}",
+        lambda summary: ((call.call, _Sum(call.total_ns, call.count, tasks=summary.tasks)) for call in summary.mpi),
+    ),
+    "copies": (
+        "Copies and sets, {per_gpu}",
+        lambda summary: (
+            (kind.operation, _Sum(kind.total_ns, kind.count, kind.bytes)) for kind in summary.memory_operations
+        ),
+    ),
+}
+"""Title of each table of sums, by its key, and what it sums up in a summary. Parts of one name are added up."""
 
 
-def _compare_copies(a: Scaled, b: Scaled) -> Table:
-    in_a, in_b = (
-        {copies.operation: (copies.total_ns, copies.count, copies.bytes) for copies in side.summary.memory_operations}
-        for side in (a, b)
-    )
-    return Table("copies", f"Copies and sets, {_per(a, 'GPU')}", "ns", _compare_totals(a, b, in_a, in_b))
-
-
-def _compare_totals(a: Scaled, b: Scaled, in_a: Mapping[str, _Numbers], in_b: Mapping[str, _Numbers]) -> list[TableRow]:
+def _compare_sums(key: str, a: Scaled, b: Scaled) -> Table:
+    title, list_parts = _SUMMED[key]
+    in_a, in_b = (_group(list_parts(side.summary)) for side in (a, b))
     names = dict.fromkeys([*in_a, *in_b])
-    sides = [{name: [side[name]] if name in side else [] for name in names} for side in (in_a, in_b)]
-    return _sort([_make_total(name, "", a, b, sides[0][name], sides[1][name]) for name in names])
-
-
-# ---- means -----------------------------------------------------------------------------------------------------------
-
-
-def _compare_ranges(a: Scaled, b: Scaled) -> Table:
-    """Compare the mean times of NVTX ranges; each task has its share of the step."""
-    rows = _compare_means(a, b, _sum_ranges(a), _sum_ranges(b))
-    return Table("ranges", f"NVTX ranges: mean time; count {_per(a, '')}", "ns", rows)
-
-
-def _sum_ranges(side: Scaled) -> dict[str, _Sums]:
-    sums: dict[str, _Sums] = {}
-    for repeated in side.summary.ranges:
-        name = shorten_range_name(repeated.domain, repeated.name)
-        ns, count, tasks = sums.get(name, (0, 0, 0))
-        sums[name] = ns + repeated.total_ns, count + repeated.count, max(tasks, len(repeated.tasks))
-    return sums
-
-
-def _compare_transfers(a: Scaled, b: Scaled) -> Table:
-    """Compare collectives by function, size and number of ranks: the mean time in which they moved data."""
-    rows = _compare_means(a, b, _sum_transfers(a), _sum_transfers(b))
-    return Table("collectives", f"Collectives of NCCL: mean time moving data; count {_per(a, '')}", "ns", rows)
-
-
-def _sum_transfers(side: Scaled) -> dict[str, _Sums]:
-    sums: dict[str, _Sums] = {}
-    for part in side.summary.waits.bandwidth if side.summary.waits is not None else ():
-        name = f"{part.function} of {format_bytes(part.bytes)} over {part.ranks} ranks"
-        ns, count, _ = sums.get(name, (0, 0, 1))
-        sums[name] = ns + part.ns, count + part.count, 1
-    return sums
-
-
-def _compare_mpi(a: Scaled, b: Scaled) -> Table:
-    """Compare the mean times of MPI calls; each task has its share of the step."""
-    in_a, in_b = (
-        {call.call: (call.total_ns, call.count, side.summary.tasks) for call in side.summary.mpi} for side in (a, b)
-    )
-    return Table("mpi", f"MPI calls: mean time; count {_per(a, '')}", "ns", _compare_means(a, b, in_a, in_b))
-
-
-def _compare_means(a: Scaled, b: Scaled, in_a: Mapping[str, _Sums], in_b: Mapping[str, _Sums]) -> list[TableRow]:
-    """Return sorted rows of means. The totals by step and task decide what is noise."""
-    rows = []
-    for name in dict.fromkeys([*in_a, *in_b]):
-        (mean_a, total_a, count_a), (mean_b, total_b, count_b) = (
-            _average(side, sums.get(name, (0, 0, 1))) for side, sums in ((a, in_a), (b, in_b))
-        )
-        differs = _differ(total_a, total_b, LEAST * a.span)
-        rows.append(TableRow(name, "", mean_a, mean_b, differs, count_a, count_b))
-    return _sort(rows)
-
-
-def _average(side: Scaled, sums: _Sums) -> tuple[float | None, float | None, float | None]:
-    """Return the mean, the total by step and task, and the count by step; None without a count."""
-    ns, count, tasks = sums
-    return (ns / count, ns / side.steps / tasks, count / side.steps) if count else (None, None, None)
+    rows = [_make_row(name, "", a, b, in_a.get(name, ()), in_b.get(name, ())) for name in names]
+    return Table(key, title.format(per_step=_per(a, ""), per_gpu=_per(a, "GPU")), "ns", _sort(rows))
 
 
 # ---- the rest --------------------------------------------------------------------------------------------------------
@@ -292,14 +265,19 @@ def _compare_path(a: Scaled, b: Scaled) -> Table:
 
 def _compare_efficiencies(a: Scaled, b: Scaled) -> Table:
     """Compare the efficiencies in steps, if both sides have them, otherwise the efficiencies in all their time."""
-    both = [side.summary.efficiency for side in (a, b)]
-    in_steps = [None if efficiency is None else efficiency.in_steps for efficiency in both]
-    before, after = (
-        None if window is None else _list_efficiencies(window) for window in (in_steps if all(in_steps) else both)
-    )
+    windows, in_steps = choose_windows([a.summary, b.summary])
+    before, after = (None if window is None else _list_efficiencies(window) for window in windows)
     rows = [] if before is None or after is None else _compare_values(before, after, LEAST)
-    title = "Efficiencies" + (" in steps" if all(in_steps) else "")
+    title = "Efficiencies" + (" in steps" if in_steps else "")
     return Table("efficiencies", title, "ratio", rows)
+
+
+def choose_windows(summaries: Sequence[JobSummary]) -> tuple[list[WindowEfficiency | None], bool]:
+    """Return (the window of each summary whose efficiencies can be compared, whether these are the steps)."""
+    whole: list[WindowEfficiency | None] = [summary.efficiency for summary in summaries]
+    steps = [None if summary.efficiency is None else summary.efficiency.in_steps for summary in summaries]
+    in_steps = None not in steps
+    return steps if in_steps else whole, in_steps
 
 
 def _list_efficiencies(window: WindowEfficiency) -> dict[str, float]:
@@ -309,21 +287,14 @@ def _list_efficiencies(window: WindowEfficiency) -> dict[str, float]:
     for convention, trees in conventions:
         if trees.device is not None:
             named |= {
-                f"GPUs, {convention}: {one.name.replace('_', ' ')}": getattr(trees.device, one.name)
+                f"GPUs, {convention}: {_name_rate(one.name)}": getattr(trees.device, one.name)
                 for one in fields(DeviceEfficiency)
             }
     host = window.nccl_as_communication.host
     if host is not None:
-        named |= {f"main threads: {_HOST[one.name]}": getattr(host, one.name) for one in fields(HostEfficiency)}
+        named |= {f"main threads: {_name_rate(one.name)}": getattr(host, one.name) for one in fields(HostEfficiency)}
     return named
 
 
-_HOST = {
-    "parallel": "parallel",
-    "mpi_parallel": "MPI parallel",
-    "mpi_load_balance": "MPI load balance",
-    "mpi_communication": "MPI communication",
-    "offload": "device offload",
-    "mpi_balance_in_nodes": "MPI balance in nodes",
-    "mpi_balance_of_nodes": "MPI balance of nodes",
-}
+def _name_rate(field: str) -> str:
+    return "device offload" if field == "offload" else field.replace("mpi", "MPI").replace("_", " ")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import MapFigure, Swatch
-from nsys2prv_ng.html.charts.plots import Plot
+from nsys2prv_ng.html.charts.plots import Shape
 from nsys2prv_ng.html.tables import Table
+from nsys2prv_ng.summary.numbers.pictures import RangesOfTask
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,9 @@ class Map:
     title: str
     about: str
     figure: MapFigure
-    table: Table | None = None
+    table: Table
+    lanes: Sequence[RangesOfTask] = ()
+    """NVTX ranges above the image, on the axis of its time."""
     group: str = "job"
     """Maps of one group show the same time: zooming one zooms all."""
 
@@ -39,9 +43,14 @@ class Chart:
 
     title: str
     about: str
-    plot: Plot
+    shapes: list[Shape]
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    """From the bottom (0) to the top (1)."""
+    height: int
+    """In pixels."""
     legend: list[Swatch]
-    table: Table | None = None
+    table: Table
 
     kind = "chart"
 

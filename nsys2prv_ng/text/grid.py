@@ -23,43 +23,45 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Ns:
-    """A time; None if it is not known."""
+class Number:
+    """A number, which a class writes in its unit; None if it is not known."""
 
-    ns: float | None
-
-    def __str__(self) -> str:
-        return "-" if self.ns is None else format_time(self.ns)
-
-
-@dataclass(frozen=True)
-class Moment:
-    """A point in time (ns from the start of the trace); None if it is not known."""
-
-    ns: int | None
+    number: float | None
 
     def __str__(self) -> str:
-        return "-" if self.ns is None else f"{self.ns / 1e9:.3f} s"
+        return "-" if self.number is None else self.write(self.number)
+
+    def write(self, number: float) -> str:
+        """Return the text of a number."""
+        raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Bytes:
-    """A size in bytes; None if it is not known."""
+class Ns(Number):
+    """A time (ns)."""
 
-    size: float | None
-
-    def __str__(self) -> str:
-        return format_bytes(self.size)
+    def write(self, number: float) -> str:
+        return format_time(number)
 
 
-@dataclass(frozen=True)
-class Count:
+class Moment(Number):
+    """A point in time (ns from the start of the trace)."""
+
+    def write(self, number: float) -> str:
+        return f"{number / 1e9:.3f} s"
+
+
+class Bytes(Number):
+    """A size (bytes)."""
+
+    def write(self, number: float) -> str:
+        return format_bytes(number)
+
+
+class Count(Number):
     """A number of things."""
 
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.number:,}"
+    def write(self, number: float) -> str:
+        return f"{number:,}"
 
 
 @dataclass(frozen=True)
@@ -78,19 +80,16 @@ class Portion(Share):
     """A part of a time (ns): the terminal prints the part, and its share on the line below."""
 
 
-@dataclass(frozen=True)
-class Rate:
-    """A rate; None if nothing moved."""
-
-    bytes_per_s: float | None
+class Rate(Number):
+    """A rate (bytes/s); None if nothing moved."""
 
     @classmethod
     def measure(cls, size: int, ns: int) -> Rate:
         """Return the rate at which `size` bytes moved in `ns`."""
         return cls(size / ns * 1e9 if ns and size else None)
 
-    def __str__(self) -> str:
-        return "-" if self.bytes_per_s is None else f"{format_bytes(self.bytes_per_s)}/s"
+    def write(self, number: float) -> str:
+        return f"{format_bytes(number)}/s"
 
 
 @dataclass(frozen=True)
@@ -124,20 +123,24 @@ class BarPart:
     amount: float
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A bar of parts, one after the other; an amount of `whole` fills the cell. Only pages draw it."""
-
-    parts: Sequence[BarPart]
-    whole: float
+class Drawing:
+    """What only pages draw."""
 
     def __str__(self) -> str:
         return ""
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A bar from one value to another on an axis from `low` to `high`. Only pages draw it."""
+class Bar(Drawing):
+    """A bar of parts, one after the other; an amount of `whole` fills the cell."""
+
+    parts: Sequence[BarPart]
+    whole: float
+
+
+@dataclass(frozen=True)
+class Interval(Drawing):
+    """A bar from one value to another on an axis from `low` to `high`."""
 
     begin: float
     end: float
@@ -146,22 +149,16 @@ class Interval:
     hue: str
     text: str
 
-    def __str__(self) -> str:
-        return ""
-
 
 @dataclass(frozen=True)
-class Histogram:
-    """Counts in bins of durations, with n + 1 edges (ns). Only pages draw it."""
+class Histogram(Drawing):
+    """Counts in bins of durations, with n + 1 edges (ns)."""
 
     counts: Sequence[int]
     edges_ns: Sequence[float]
 
-    def __str__(self) -> str:
-        return ""
 
-
-Cell = str | Name | Ns | Moment | Bytes | Count | Share | Rate | Score | Term | Bar | Interval | Histogram
+Cell = str | Name | Number | Share | Score | Term | Drawing
 
 
 @dataclass(frozen=True)

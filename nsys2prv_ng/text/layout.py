@@ -7,7 +7,6 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.grid import Cell, Grid, Ns, Portion
@@ -51,7 +50,7 @@ def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[st
     shown = grid.list_shown(most)
     groups = _group_rows(grid, shown)
     if groups:
-        shown = [row for group in groups for row in group.shown]
+        shown = [row for _, _, rows in groups for row in rows]
     columns = [number for number in grid.list_columns([*shown, *grid.footer], wide=False) if number != grid.group]
     names = sum(number < grid.names for number in columns)
     rows = [line for row in [*shown, *grid.footer] for line in _format_row(row, columns)]
@@ -107,35 +106,27 @@ def _count_more(count: int, what: str) -> list[str]:
     return [f"  and {count:,} more{what} (the JSON has all)"] if count > 0 else []
 
 
-class _Group(NamedTuple):
-    """Rows that agree in the column by which a grid groups, and the part of them that is shown."""
-
-    name: str
-    rows: list[Sequence[Cell]]
-    shown: list[Sequence[Cell]]
+_Rows = Sequence[Sequence[Cell]]
 
 
-def _group_rows(grid: Grid, shown: Sequence[Sequence[Cell]]) -> list[_Group]:
-    """Return the groups of a grid, the longest time first; [] if the grid does not group its rows."""
+def _group_rows(grid: Grid, shown: _Rows) -> list[tuple[str, _Rows, _Rows]]:
+    """Return (name, rows, rows shown) of the groups, the longest time first; [] if the grid does not group its rows."""
     if grid.group is None:
         return []
     identities = set(map(id, shown))
-    groups: dict[str, _Group] = {}
+    groups: dict[str, list[Sequence[Cell]]] = {}
     for row in grid.rows:
-        name = str(row[grid.group])
-        group = groups.setdefault(name, _Group(name, [], []))
-        group.rows.append(row)
-        if id(row) in identities:
-            group.shown.append(row)
-    return sorted(groups.values(), key=lambda group: -_sum_times(group.rows))
+        groups.setdefault(str(row[grid.group]), []).append(row)
+    longest = sorted(groups.items(), key=lambda group: -_sum_times(group[1]))
+    return [(name, rows, [row for row in rows if id(row) in identities]) for name, rows in longest]
 
 
-def _sum_times(rows: Sequence[Sequence[Cell]]) -> float:
+def _sum_times(rows: _Rows) -> float:
     """Return the sum (ns) of the last time of each row."""
-    return sum(next(cell.ns or 0 for cell in reversed(row) if isinstance(cell, Ns)) for row in rows)
+    return sum(next(cell.number or 0 for cell in reversed(row) if isinstance(cell, Ns)) for row in rows)
 
 
-def _add_group_lines(groups: Sequence[_Group], lines: Sequence[str]) -> list[str]:
+def _add_group_lines(groups: Sequence[tuple[str, _Rows, _Rows]], lines: Sequence[str]) -> list[str]:
     """Return the lines of each group: its name and time, the rows shown, number and time of the hidden rows."""
     grouped, rest = [], list(lines)
     for name, rows, shown in groups:

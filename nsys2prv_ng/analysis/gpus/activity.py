@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -31,6 +31,10 @@ class DeviceRow:
     node: str
     gpu: Gpu
     tasks: set[int] = field(default_factory=set)
+
+    def list_ranks(self, rank_of_task: Sequence[int | None]) -> list[int]:
+        """Return the ranks of these tasks, ascending."""
+        return sorted({rank for task in self.tasks if (rank := rank_of_task[task]) is not None})
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ NO_GAPS = Gaps(*(np.zeros(0, np.int64) for _ in range(3)))
 class Activity(NamedTuple):
     """Time (ns) in which a GPU runs operations of each kind; `overlap`: compute and communication; `idle`: nothing.
 
-    `graphs`: graphs traced as a whole that may contain NCCL.
+    `whole_graph`: graphs traced as a whole that may contain NCCL.
     """
 
     busy: int
@@ -103,7 +107,7 @@ class Activity(NamedTuple):
     communication: int
     overlap: int
     memory: int
-    graphs: int
+    whole_graph: int
     idle: int
 
 
@@ -142,7 +146,7 @@ def _sum_activity(value: IntArray, length: IntArray) -> Activity:
         communication=time(works & (value & COMMUNICATION > 0)),
         overlap=time(works & (value & both == both)),
         memory=time(works & (value & MEMORY > 0)),
-        graphs=time(works & (value & WHOLE_GRAPH > 0)),
+        whole_graph=time(works & (value & WHOLE_GRAPH > 0)),
         idle=time(value == IDLE),
     )
 

@@ -6,7 +6,7 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,27 +36,9 @@ class Swatch(NamedTuple):
     text: str
 
 
-class Bar(NamedTuple):
-    """A bar above an image, in percent of the width of the image; lane 0 is at the top."""
-
-    left: float
-    width: float
-    lane: int
-    text: str
-
-
-class Lane(NamedTuple):
-    """Bars of one row above an image, in several lanes."""
-
-    label: str
-    lanes: int
-    bars: list[Bar]
-
-
 class MapFigure(NamedTuple):
     """An image of rows over time, as the template shows it, with the data that the script needs."""
 
-    key: str
     image: str
     """A data URL."""
     height: int
@@ -66,7 +48,6 @@ class MapFigure(NamedTuple):
     """Place (percent from the top) and text."""
     ticks: list[Tick]
     legend: list[Swatch]
-    lanes: list[Lane]
     script: dict[str, Any]
     """The rows, the limits of time (ns), and the meaning of indexes."""
 
@@ -82,40 +63,38 @@ NOT_KNOWN = Swatch(format_colour(_UNKNOWN), "not known")
 
 
 def make_heat_map(
-    key: str,
     rows: Sequence[str],
     values: FloatArray,
     limits: tuple[int, int],
     hue: Hue,
-    *,
     unit: str,
-    highest: float | None,
-    legend: Sequence[Swatch],
-    absent: str = "",
+    write: Callable[[float], str],
+    absent: str,
 ) -> MapFigure:
     """Return a heat map of values (rows, bins) between two times (ns).
 
-    Opacity shows the value, so that 0 has nearly the colour of the page. Without `highest`, the top of the scale, the
-    scale is of square roots: a few large values do not hide the small ones. `absent`: what NaN means, if that is known;
-    NaN has no colour then.
+    Opacity shows the value, so that 0 has nearly the colour of the page. The scale of percentages ends at 100, that of
+    other units at the largest value; it is then of square roots, so that a few large values do not hide the small ones.
+    `write`: returns the text of a value. `absent`: what NaN means, if that is known; NaN has no colour then.
     """
-    top = highest if highest is not None else float(np.nanmax(values, initial=0.0))
-    root = highest is None
+    root, is_known = unit != "%", ~np.isnan(values)
+    top = float(np.nanmax(values, initial=0.0)) if root else 100.0
     share = np.clip(np.nan_to_num(values) / top, 0, 1) if top > 0 else np.zeros(values.shape)
     level = np.rint((np.sqrt(share) if root else share) * (_LEVELS - 1)).astype(np.int64) + 1
-    level[np.isnan(values)] = 0
+    level[~is_known] = 0
     palette = [(*hue, 0) if absent else _UNKNOWN, *(_fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
     read = {"unit": unit, "top": top, "root": root, "absent": absent or NOT_KNOWN.text}
-    return _make_figure(key, rows, level.astype(np.uint8), palette, limits, [*legend], read)
+    steps = [n / 4 for n in range(5)] if top > 0 else []
+    legend = [Swatch(format_colour(_fade(hue, step**0.5 if root else step)), write(top * step)) for step in steps]
+    legend += [] if is_known.all() or absent else [NOT_KNOWN]
+    return _make_figure(rows, level.astype(np.uint8), palette, limits, legend, read)
 
 
 def make_strips(
-    key: str,
     rows: Sequence[str],
     values: ByteArray,
     limits: tuple[int, int],
     kinds: Sequence[tuple[str, Colour]],
-    lanes: Sequence[Lane] = (),
 ) -> MapFigure:
     """Return strips of what each row does: values (rows, bins) are one more than the index of a kind, or 0."""
     palette: list[Colour] = [_NOTHING, *(colour for _, colour in kinds)]
@@ -123,17 +102,7 @@ def make_strips(
     legend = [Swatch(format_colour(colour), text) for n, (text, colour) in enumerate(kinds, 1) if n in used]
     legend += [Swatch(format_colour(_NOTHING), NOT_KNOWN.text)] if 0 in used else []
     read = {"kinds": [text for text, _ in kinds], "absent": NOT_KNOWN.text}
-    return _make_figure(key, rows, values, palette, limits, legend, read, lanes)
-
-
-def make_scale(hue: Hue, texts: Sequence[str], *, root: bool) -> list[Swatch]:
-    """Return the legend of a heat map: a colour for each text, in equal steps of the value, from 0 to the top."""
-    steps = len(texts) - 1
-    shares = [n / steps for n in range(steps + 1)]
-    return [
-        Swatch(format_colour(_fade(hue, share**0.5 if root else share)), text)
-        for share, text in zip(shares, texts, strict=True)
-    ]
+    return _make_figure(rows, values, palette, limits, legend, read)
 
 
 def _fade(hue: Hue, share: float) -> Colour:
@@ -141,26 +110,22 @@ def _fade(hue: Hue, share: float) -> Colour:
 
 
 def _make_figure(
-    key: str,
     rows: Sequence[str],
     indexes: ByteArray,
     palette: Sequence[Colour],
     limits: tuple[int, int],
     legend: list[Swatch],
     read: dict[str, Any],
-    lanes: Sequence[Lane] = (),
 ) -> MapFigure:
     height = min(max(len(rows) * _ROW, _LEAST_HEIGHT), _HEIGHT)
     every = max(1, -(-len(rows) // _MOST_LABELS))
     labels = [(100 * (n + 0.5) / len(rows), row) for n, row in enumerate(rows) if n % every == 0]
     return MapFigure(
-        key=key,
         image=make_data_url(encode_png(indexes, palette)),
         height=height,
         smooth=len(rows) > height,
         labels=labels,
         ticks=make_time_ticks(*limits),
         legend=legend,
-        lanes=list(lanes),
         script={"rows": [*map(clean, rows)], "columns": indexes.shape[1], "from": limits[0], "to": limits[1], **read},
     )

@@ -6,13 +6,13 @@ So the texts keep their size on narrow screens. A drawing has SIDE x SIDE units,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import FloatArray
-from nsys2prv_ng.html.charts.axes import Tick, format_times
+from nsys2prv_ng.html.charts.axes import Tick, format_times, make_value_ticks
 
 SIDE = 1000
 _MOST_POINTS = 1500
@@ -29,16 +29,6 @@ class Shape(NamedTuple):
     path: str
 
 
-class Plot(NamedTuple):
-    """A plot as the template shows it."""
-
-    shapes: list[Shape]
-    x_ticks: list[Tick]
-    y_ticks: list[Tick]
-    """From the bottom (0) to the top (1)."""
-    height: int
-
-
 class Axis(NamedTuple):
     """The limits of an axis. `log`: the axis is logarithmic."""
 
@@ -51,6 +41,10 @@ class Axis(NamedTuple):
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         scaled = np.log(values) if self.log else np.asarray(values, np.float64)
         return np.clip((scaled - low) / ((high - low) or 1.0), 0.0, 1.0)
+
+    def mark(self, values: Sequence[float], texts: Iterable[str]) -> list[Tick]:
+        """Return ticks at these values."""
+        return [Tick(at, text) for at, text in zip(self.place(np.array(values)).tolist(), texts, strict=True)]
 
 
 def draw_line(x: FloatArray, y: FloatArray) -> str:
@@ -88,10 +82,16 @@ def draw_histogram(counts: Sequence[int]) -> str:
     return f"M0 {SIDE}{steps}V{SIDE}Z"
 
 
-def make_time_axis(axis: Axis, times: Sequence[float]) -> list[Tick]:
-    """Return the ticks of an axis of time at these values (ns)."""
-    places = axis.place(np.array(times)).tolist()
-    return [Tick(place, text) for place, text in zip(places, format_times(times), strict=True)]
+def spread(count: int, low: float = 0.0, high: float = 1.0) -> FloatArray:
+    """Return evenly spread places from `low` to `high`; a single one is in the middle."""
+    return np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2])
+
+
+def make_time_axis(lowest: float, highest: float) -> tuple[Axis, list[Tick]]:
+    """Return an axis for times (ns) from the lowest to the highest, and its ticks."""
+    times = make_value_ticks(lowest, highest)
+    axis = Axis(times[0], times[-1])
+    return axis, axis.mark(times, format_times(times))
 
 
 def make_log_ticks(axis: Axis) -> list[float]:

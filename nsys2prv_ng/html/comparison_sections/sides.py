@@ -9,15 +9,15 @@ import numpy as np
 
 from nsys2prv_ng.comparison.model import Comparison, Scaling, Side, SideNumbers
 from nsys2prv_ng.comparison.scaling_text import describe_scaling, tabulate_scaling
+from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
-from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
+from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import Swatch, format_colour
-from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, draw_points, make_time_axis
+from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_area, draw_line, draw_points, make_time_axis, spread
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.html.tables import Table, show_grid
-from nsys2prv_ng.summary.numbers.efficiency import WindowEfficiency
 from nsys2prv_ng.summary.numbers.pictures import Pictures, RangesOfTask
 from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, list_scores
 from nsys2prv_ng.text.formatting import count_noun, format_time, format_window
@@ -110,11 +110,7 @@ def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
 
 def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
     """Return (rows of efficiencies, whether they are in the steps: only if all runs have steps)."""
-    efficiencies = [side.summary.efficiency for side in sides]
-    in_steps = all(numbers is not None and numbers.in_steps is not None for numbers in efficiencies)
-    windows: list[WindowEfficiency | None] = [
-        numbers.in_steps if numbers is not None and in_steps else numbers for numbers in efficiencies
-    ]
+    windows, in_steps = choose_windows([side.summary for side in sides])
     trees = [None if window is None else window.nccl_as_communication for window in windows]
     devices, hosts = ([None if tree is None else getattr(tree, kind) for tree in trees] for kind in ("device", "host"))
     rows = list_scores(DEVICE_TERMS, "GPUs, parallel", devices)
@@ -127,9 +123,7 @@ def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
 def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
     """Return a chart of the times of all steps on one axis, with the runs side by side."""
     times = [ns for side in numbers for ns in side.step_ns]
-    least, most = min(times), max(times)
-    ticks = make_value_ticks(least, most)
-    height = Axis(ticks[0], ticks[-1])
+    height, y_ticks = make_time_axis(min(times), max(times))
     shapes = [
         shape
         for place, side in enumerate(numbers)
@@ -138,11 +132,10 @@ def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
     ]
     names = cut_names([clean(side.label) for side in numbers], max(8, _LABELS // len(numbers)))
     x_ticks = [Tick((place + 0.5) / len(names), name) for place, name in enumerate(names)]
-    y_ticks = make_time_axis(height, ticks)
     about = "without the warm-up, in their order. The level line is the median, the band its limits at 95%."
-    about += " The axis does not begin at 0." if ticks[0] else ""
+    about += " The axis does not begin at 0." if height.low else ""
     legend = [Swatch(_choose_css(place), _describe_side(side)) for place, side in enumerate(numbers)]
-    return Chart("Time of each step", about, Plot(shapes, x_ticks, y_ticks, _HEIGHT), legend, _tabulate_steps(numbers))
+    return Chart("Time of each step", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, _tabulate_steps(numbers))
 
 
 def _describe_side(side: SideNumbers) -> str:
@@ -155,7 +148,7 @@ def _draw_side(side: SideNumbers, place: int, count: int, height: Axis) -> list[
     css = _choose_css(place)
     left, right = (place + _GAP) / count, (place + 1 - _GAP) / count
     ends, times = np.array([left, right]), np.array(side.step_ns, np.float64)
-    x = np.linspace(left, right, times.size) if times.size > 1 else np.array([(left + right) / 2])
+    x = spread(times.size, left, right)
     y = height.place(times)
     shapes = []
     if side.step_median_low_ns is not None and side.step_median_high_ns is not None:

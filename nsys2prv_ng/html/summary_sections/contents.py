@@ -113,9 +113,17 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
 def _tabulate_clocks(pictures: Pictures) -> Table:
     rows: list[list[Cell]] = []
     for clock in pictures.clocks:
-        offset = f"{clock.offset_ns / 1000:,.1f} us"
-        names = [Name(clock.node), Name(clock.reference or "-")]
-        rows.append([*names, offset, f"{clock.drift_ppm:.2f}", Ns(clock.bound_ns), Count(clock.operations)])
+        names = [Name(clock.name), Name(clock.reference or "-")]
+        numbers = clock.numbers
+        rows.append(
+            [
+                *names,
+                f"{numbers.offset_us:,.1f} us",
+                f"{numbers.drift_ppm:.2f}",
+                Ns(clock.bound),
+                Count(clock.collectives),
+            ]
+        )
     caption = f"Clocks of the nodes (--align {pictures.alignment}); errors are below the limit 95 times out of 100"
     columns = make_columns("node", "reference", "offset", "drift (ppm)", "error below", "operations compared")
     return show_grid(Grid(caption=caption, columns=columns, rows=rows, names=2, more="nodes"), MOST_RANKS)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from nsys2prv_ng.arrays.types import ByteArray, FloatArray
+from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.html.blocks import Chart, Map, Section
-from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
+from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import (
-    NOT_KNOWN,
-    Bar,
-    Lane,
     Swatch,
     format_colour,
     make_heat_map,
-    make_scale,
     make_strips,
 )
-from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, make_time_axis
+from nsys2prv_ng.html.charts.plots import Shape, draw_area, draw_line, make_time_axis, spread
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pictures import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
+from nsys2prv_ng.summary.numbers.pictures import HeatMap, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.verdicts.efficiency import describe_steps
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window, join_first
 from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Share, make_columns
@@ -36,6 +34,8 @@ _MOST_WARMUP = 4
 """Most warm-up steps whose times are listed."""
 _ABSENT = {"lateness": "no operation began"}
 """The meaning of a missing value, by the key of the map."""
+_FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": format_time, "B": format_bytes}
+"""How the values of a map are written, by their unit."""
 
 
 def make_heat_map_section(pictures: Pictures) -> Section | None:
@@ -104,18 +104,17 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
     length = step.end_ns - step.begin_ns
     span = max(span_ns, length)
     figure = make_strips(
-        "step",
         step.rows,
         step.values if span == length else _stretch(step.values, span / length),
         (step.begin_ns, step.begin_ns + span),
         [(activity.label, STRIPS[activity.key]) for activity in step.activities],
-        [_place_ranges(ranges, step.begin_ns, span) for ranges in step.ranges if ranges.bars],
     )
+    lanes = [ranges for ranges in step.ranges if ranges.bars]
     hidden = sum(ranges.hidden for ranges in step.ranges)
     about = f"What has most time in each {format_time(length / step.values.shape[1])}"
-    about += ", below the NVTX ranges of some main threads." if figure.lanes else "."
+    about += ", below the NVTX ranges of some main threads." if lanes else "."
     about += f" {count_noun(hidden, 'range')} of these are too short or too deep to be drawn." if hidden else ""
-    return Map(title or step.name, about, figure, _tabulate_step(step), group)
+    return Map(title or step.name, about, figure, _tabulate_step(step), lanes, group)
 
 
 def _stretch(values: ByteArray, ratio: float) -> ByteArray:
@@ -126,18 +125,8 @@ def _stretch(values: ByteArray, ratio: float) -> ByteArray:
     rows, bins = values.shape
     columns = max(bins, min(round(bins * ratio), _MOST_COLUMNS, _MOST_PIXELS // max(1, rows)))
     bin_of_column = ((np.arange(columns) + 0.5) * (bins * ratio / columns)).astype(np.int64)
-    known = bin_of_column < bins
-    stretched = np.zeros((rows, columns), np.uint8)
-    stretched[:, known] = values[:, bin_of_column[known]]
-    return stretched
-
-
-def _place_ranges(ranges: RangesOfTask, begin: int, span: int) -> Lane:
-    bars = [
-        Bar(100 * (bar.begin_ns - begin) / span, 100 * (bar.end_ns - bar.begin_ns) / span, bar.depth, bar.name)
-        for bar in ranges.bars
-    ]
-    return Lane(ranges.label, max((bar.lane for bar in bars), default=0) + 1, bars)
+    unknown_at_end = np.pad(values, ((0, 0), (0, 1)))
+    return unknown_at_end[:, np.minimum(bin_of_column, bins)]
 
 
 def _tabulate_step(step: TypicalStep) -> Table:
@@ -156,21 +145,8 @@ def _tabulate_step(step: TypicalStep) -> Table:
 
 
 def _make_map(heat: HeatMap, pictures: Pictures) -> Map:
-    hue = HUES[heat.key]
-    top = heat.highest if heat.highest is not None else float(np.nanmax(heat.values, initial=0.0))
-    texts = [_format_value(top * n / 4, heat.unit) for n in range(5)] if top > 0 else ["0"]
-    scale = make_scale(hue, texts, root=heat.highest is None) if top > 0 else []
-    figure = make_heat_map(
-        heat.key,
-        heat.rows,
-        heat.values,
-        (pictures.begin_ns, pictures.end_ns),
-        hue,
-        unit=heat.unit,
-        highest=heat.highest,
-        legend=[*scale, *([NOT_KNOWN] if np.isnan(heat.values).any() and heat.key not in _ABSENT else [])],
-        absent=_ABSENT.get(heat.key, ""),
-    )
+    limits, write, absent = (pictures.begin_ns, pictures.end_ns), _FORMATS[heat.unit], _ABSENT.get(heat.key, "")
+    figure = make_heat_map(heat.rows, heat.values, limits, HUES[heat.key], heat.unit, write, absent)
     return Map(heat.title, heat.about, figure, _tabulate_map(heat))
 
 
@@ -185,19 +161,11 @@ def _tabulate_map(heat: HeatMap) -> Table:
     rows: list[list[Cell]] = []
     for n, name in enumerate(heat.rows):
         values = [mean[n], highest[n]] if has_mean else [highest[n]]
-        rows.append([Name(name), *(_format_value(value, heat.unit) if count[n] else "-" for value in values)])
+        rows.append([Name(name), *(_FORMATS[heat.unit](value) if count[n] else "-" for value in values)])
     columns = make_columns("", "mean", "highest") if has_mean else make_columns("", "highest")
     weights = [(value,) for value in mean.tolist()]
     grid = Grid(caption="Of the values drawn", columns=columns, rows=rows, more="rows", weights=weights)
     return show_grid(grid, MOST_RANKS)
-
-
-def _format_value(value: float, unit: str) -> str:
-    if unit == "ns":
-        return format_time(value)
-    if unit == "B":
-        return format_bytes(value)
-    return f"{value:.1f}%" if unit == "%" else f"{value:.3g} {unit}"
 
 
 # ---- pace ------------------------------------------------------------------------------------------------------------
@@ -206,10 +174,8 @@ def _format_value(value: float, unit: str) -> str:
 def _draw_pace(pace: Pace) -> Chart:
     """Return a line for each task; of many tasks, the area from the fastest to the slowest, the median, the slowest."""
     ns = pace.ns[:, pace.warmup :]
-    x = _spread(ns.shape[1])
-    least, most = float(ns.min()), float(ns.max())
-    ticks = make_value_ticks(least, most)
-    height = Axis(ticks[0], ticks[-1])
+    x = spread(ns.shape[1])
+    height, y_ticks = make_time_axis(float(ns.min()), float(ns.max()))
     shapes, legend = [], []
     if len(pace.tasks) > _MOST_LINES:
         low, high = height.place(ns.min(axis=0)), height.place(ns.max(axis=0))
@@ -224,23 +190,16 @@ def _draw_pace(pace: Pace) -> Chart:
         css = format_colour(LINES[n])
         shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
         legend.append(Swatch(css, pace.tasks[task]))
+    about = "by rank, with the time in which it waits for others"
+    about += " (the axis does not begin at 0)" if height.low else ""
     x_ticks = _label_steps(pace)
-    y_ticks = make_time_axis(height, ticks)
-    plot = Plot(shapes, x_ticks, y_ticks, _PACE_HEIGHT)
-    about = "by rank, with the time in which it waits for others" + (
-        " (the axis does not begin at 0)" if ticks[0] else ""
-    )
-    return Chart("Time of each step", about, plot, legend, _tabulate(pace))
-
-
-def _spread(count: int) -> FloatArray:
-    return np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
+    return Chart("Time of each step", about, shapes, x_ticks, y_ticks, _PACE_HEIGHT, legend, _tabulate(pace))
 
 
 def _label_steps(pace: Pace) -> list[Tick]:
     numbers = pace.numbers[pace.warmup :].tolist()
     every = max(1, -(-len(numbers) // 10))
-    places = _spread(len(numbers)).tolist()
+    places = spread(len(numbers)).tolist()
     return [Tick(places[n], str(numbers[n])) for n in range(0, len(numbers), every)]
 
 

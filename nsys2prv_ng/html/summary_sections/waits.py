@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
-from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import Swatch, format_colour
-from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_points, make_log_ticks
+from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_points, make_log_ticks
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
@@ -26,6 +25,7 @@ from nsys2prv_ng.summary.tables.waits import (
 )
 from nsys2prv_ng.summary.verdicts.waits import describe_limits
 from nsys2prv_ng.text.formatting import format_bytes, format_window
+from nsys2prv_ng.text.grid import Rate
 from nsys2prv_ng.text.names import name_task
 
 _HEIGHT = 240
@@ -42,7 +42,7 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     blocks += [Paragraph(text) for text in describe_limits(waits)]
     lead = f"{WHOLE} A rank waits in a collective or message until the last rank that it needs has begun."
     lead += " The rest moves data."
-    for rank, _, _ in list_stragglers(waits)[:1]:
+    for rank, _ in list_stragglers(waits)[:1]:
         if rank.longest_wait is not None:
             window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
             lead += f" The longest wait for {name_task(rank.rank, rank.task)} was at `--time {window}`."
@@ -91,16 +91,12 @@ def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
         path = draw_points(x.place(np.array(sizes)[points]), y.place(np.array(rates)[points]))
         shapes.append(Shape("points", css, function, path))
         legend.append(Swatch(css, function))
-    x_ticks = [Tick(float(x.place(np.array([value]))[0]), format_bytes(value)) for value in make_log_ticks(x)]
-    y_ticks = [Tick(float(y.place(np.array([value]))[0]), f"{format_bytes(value)}/s") for value in make_log_ticks(y)]
+    sizes, rates = make_log_ticks(x), make_log_ticks(y)
+    x_ticks = x.mark(sizes, map(format_bytes, sizes))
+    y_ticks = y.mark(rates, [str(Rate(rate)) for rate in rates])
     about = "Bus bandwidth of nccl-tests over the size that a rank passes: a point for each row of the numbers."
-    return Chart(
-        "Bandwidth by size",
-        about,
-        Plot(shapes, x_ticks, y_ticks, _HEIGHT),
-        legend,
-        show_grid(tabulate_bandwidth(bandwidth)),
-    )
+    table = show_grid(tabulate_bandwidth(bandwidth))
+    return Chart("Bandwidth by size", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, table)
 
 
 def _make_axis(values: Sequence[float]) -> Axis:

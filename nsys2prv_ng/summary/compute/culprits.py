@@ -120,23 +120,15 @@ def _name_task(job: Job, task: int) -> tuple[int | None, str]:
 def _find_longest(job: Job, late: LateReasons, blamed: Blamed) -> dict[str, LongestWait]:
     """Return the uninterrupted stretch in which others waited longest for a task, by the name of the task."""
     task = job.whole.task_of_row[late.row[blamed.late]]
-    order = np.lexsort((blamed.begin, task))
-    task, begin, until = task[order], blamed.begin[order], blamed.until[order]
-    longest = {}
-    for number in np.unique(task).tolist():
-        low, high = np.searchsorted(task, [number, number + 1])
-        ns, first, last = _join_longest(begin[low:high], until[low:high])
-        longest[job.whole.model.tasks[number].name] = LongestWait(
-            ns=ns, from_ns=first - job.zero, to_ns=last - job.zero
+    waits = pd.DataFrame({"task": task, "begin": blamed.begin, "until": blamed.until, "ns": blamed.wait})
+    waits = waits.sort_values(["task", "begin"])
+    reach = waits.groupby("task")["until"].cummax().shift(fill_value=0)  # 0 stands before the first start only
+    starts = (waits["task"].diff() != 0) | (waits["begin"] > reach)
+    stretches = waits.groupby(starts.cumsum()).agg({"task": "first", "begin": "first", "until": "max", "ns": "sum"})
+    longest = stretches.loc[stretches.groupby("task")["ns"].idxmax()]
+    return {
+        job.whole.model.tasks[row.task].name: LongestWait(
+            ns=row.ns, from_ns=row.begin - job.zero, to_ns=row.until - job.zero
         )
-    return longest
-
-
-def _join_longest(begin: IntArray, until: IntArray) -> tuple[int, int, int]:
-    """Return (sum, start, end) of the overlapping intervals with the largest sum; intervals are sorted by start."""
-    reach = np.maximum.accumulate(until)
-    starts = np.flatnonzero(np.append(True, begin[1:] > reach[:-1]))
-    ns = np.add.reduceat(until - begin, starts)
-    best = int(np.argmax(ns))
-    last = np.append(starts[1:], begin.size)[best] - 1
-    return int(ns[best]), int(begin[starts[best]]), int(reach[last])
+        for row in longest.itertuples()
+    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
@@ -179,17 +179,13 @@ def _measure_drift(longest: IntArray) -> float | None:
 
 
 def _list_ranks(job: Job, steps: Steps, length: IntArray, waits: IntArray) -> list[StepOfRank]:
-    ranks = []
-    tasks = np.unique(steps.task)
-    limits = np.searchsorted(steps.task, np.append(tasks, tasks[-1] + 1)).tolist()
-    for task, (low, high) in zip(tasks.tolist(), pairwise(limits), strict=True):
-        lengths = length[low:high]
-        ranks.append(
-            StepOfRank(
-                rank=job.tree.ranks[task],
-                task=job.tree.model.tasks[task].name,
-                median_ns=_find_median(lengths),
-                median_without_waiting_ns=_find_median(lengths - waits[low:high]),
-            )
+    lengths = pd.DataFrame({"task": steps.task, "whole": length, "needed": length - waits})
+    return [
+        StepOfRank(
+            rank=job.tree.ranks[row.Index],
+            task=job.tree.model.tasks[row.Index].name,
+            median_ns=round(row.whole),
+            median_without_waiting_ns=round(row.needed),
         )
-    return ranks
+        for row in lengths.groupby("task").median().itertuples()
+    ]

@@ -14,7 +14,6 @@ from nsys2prv_ng.analysis.gpus.activity import (
     NO_ACTIVITY,
     NO_GAPS,
     Activity,
-    DeviceRow,
     Devices,
     Gaps,
     PeakMemory,
@@ -223,27 +222,17 @@ def _make_gpu(
         node=device.node,
         gpu=device.gpu.number,
         name=device.gpu.name,
-        ranks=_list_ranks(job, device),
+        ranks=device.list_ranks(tree.ranks),
         tasks=[tree.model.tasks[task].name for task in sorted(device.tasks)],
         span_ns=activity.busy + activity.idle,
-        busy_ns=activity.busy,
-        compute_ns=activity.compute,
-        communication_ns=activity.communication,
-        overlap_ns=activity.overlap,
-        memory_ns=activity.memory,
-        idle_ns=activity.idle,
+        **{f"{kind}_ns": ns for kind, ns in activity._asdict().items()},
         gaps=int(length.size),
         longest_gap_ns=0 if longest is None else int(length[longest]),
         longest_gap_at_ns=None if longest is None else int(gaps.begin[longest]) - job.origin,
         idle_causes=None if causes is None else _sort_causes(causes[causes["row"] == row]),
         peak_memory_bytes=None if peak is None else peak.bytes,
         peak_memory_at_ns=None if peak is None else peak.time - job.origin,
-        whole_graph_ns=activity.graphs,
     )
-
-
-def _list_ranks(job: Job, device: DeviceRow) -> list[int]:
-    return sorted({rank for task in device.tasks if (rank := job.tree.ranks[task]) is not None})
 
 
 def _list_gpu_metrics(job: Job, devices: Devices) -> list[GpuMetricNumbers]:
@@ -251,7 +240,7 @@ def _list_gpu_metrics(job: Job, devices: Devices) -> list[GpuMetricNumbers]:
         GpuMetricNumbers(
             node=(device := devices.rows[sums.row]).node,
             gpu=device.gpu.number,
-            ranks=_list_ranks(job, device),
+            ranks=device.list_ranks(job.tree.ranks),
             metric=sums.event_type.label,
             unit=sums.event_type.unit,
             mean=sums.mean,
@@ -276,23 +265,13 @@ def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame], waits: WaitNumbers 
     caused = {} if waits is None else {rank.task: rank.all_caused_ns for rank in waits.ranks}
     table = totals.add_up(parts, ["domain", "name", "task"])
     ranges = []
-    for (domain, name), parts_of_range in table.groupby(["domain", "name"]):
-        tasks = [_make_range_of_task(job, row) for row in parts_of_range.itertuples()]
-        depth = int(parts_of_range["depth"].min())
+    for (domain, name), rows in table.groupby(["domain", "name"]):
+        sums = rows.drop(columns=["domain", "name", "depth"]).set_index("task").to_dict("index")
+        tasks = [
+            RangeOfTask(rank=job.tree.ranks[task], task=job.tree.model.tasks[task].name, **times)
+            for task, times in sums.items()
+        ]
+        depth = int(rows["depth"].min())
         slowest = choose_slowest(tasks, caused) if len(tasks) > 1 else None
         ranges.append(RepeatedRange(domain=str(domain), name=str(name), depth=depth, tasks=tasks, slowest_task=slowest))
     return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))
-
-
-def _make_range_of_task(job: Job, row: Any) -> RangeOfTask:
-    return RangeOfTask(
-        rank=job.tree.ranks[row.task],
-        task=job.tree.model.tasks[row.task].name,
-        count=row.count,
-        total_ns=row.total_ns,
-        min_ns=row.min_ns,
-        max_ns=row.max_ns,
-        waiting_ns=row.waiting_ns,
-        gpu_waiting_ns=row.gpu_waiting_ns,
-        unsplit_ns=row.unsplit_ns,
-    )

@@ -19,20 +19,18 @@ from nsys2prv_ng.analysis.efficiency.typical_step import (
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, list_steps, make_plan
 from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
-from nsys2prv_ng.analysis.heat_maps import Map, Shares, average_metrics, find_largest_memory, find_lateness
+from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.clock.alignment_table import Alignment
+from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.intervals.bins import make_edges
-from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.palette import ACTIVITIES
 from nsys2prv_ng.summary.compute.kernel_durations import count_durations
 from nsys2prv_ng.summary.compute.pace import make_pace
 from nsys2prv_ng.summary.numbers.pictures import (
     Activity,
     HeatMap,
-    NodeClockLine,
     Pictures,
     RangeBar,
     RangesOfTask,
@@ -68,16 +66,14 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
         end_ns=int(edges[-1]) - job.zero,
         heat_maps=[
             *(heat for shares, _, rows in swept for heat in _draw_shares(shares, rows)),
-            *_draw_lateness(job, find_lateness(job, waits, edges)),
-            *_draw_metrics(job, devices, average_metrics(job, _METRICS, edges)),
-            *_draw_memory(job, devices, find_largest_memory(job, devices, plan, edges)),
+            *_draw_others(job, waits, devices, plan, edges),
         ],
         step=None if step is None else _draw_step(job, waits, step, swept),
         pace=make_pace(job),
         kernels=count_durations(job),
         shift_ns=job.origin - job.zero,
         alignment=job.alignment.way,
-        clocks=_list_clocks(job.alignment),
+        clocks=job.alignment.nodes,
     )
 
 
@@ -91,40 +87,29 @@ class _Swept(NamedTuple):
 
 def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArray, step: IntArray | None) -> _Swept:
     """Sweep once over the states of the rows of a group."""
-    shares = Shares(rows.row, edges, {key: kind.states for key, kind in rows.kinds.items()}, rows.states)
-    longest = None if step is None else LongestStates(rows.row, step, rows.states)
+    count = len(rows.activities) + 1
+    shares = Shares(rows.row, edges, {key: kind.states for key, kind in rows.kinds.items()}, count)
+    longest = None if step is None else LongestStates(rows.row, step, count)
     if rows.kinds or longest is not None:
-        for flat in _list_states(job, waits, plan, rows):
+        swept = states.list_gpu_states(job, waits) if rows.are_gpus else states.list_host_states(job, waits, plan)
+        for flat in swept:
             shares.add(flat)
             if longest is not None:
                 longest.add(flat)
     return _Swept(shares, longest, rows)
 
 
-def _list_clocks(alignment: Alignment) -> list[NodeClockLine]:
-    return [
-        NodeClockLine(
-            node=node.name,
-            reference=node.reference,
-            offset_ns=float(node.correction.offset),
-            drift_ppm=node.correction.drift * 1e6,
-            bound_ns=node.bound,
-            operations=node.collectives,
-        )
-        for node in alignment.nodes
-    ]
-
-
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
 class _Kind(NamedTuple):
-    """A kind of heat map: the states whose share of time it shows, and its texts."""
+    """A kind of heat map: its texts, the preset that shows the same, and the states whose share of time it shows."""
 
-    states: tuple[int, ...]
     title: str
     about: str
     preset: str
+    states: tuple[int, ...] = ()
+    unit: str = "%"
 
 
 _COMPUTING = (
@@ -143,73 +128,67 @@ _BUSY = (
 )
 _KNOWN = "A GPU is known from the first operation of a capture to its last."
 _GPU_KINDS = {
-    "busy": _Kind(_BUSY, "GPU busy", f"Time in which any operation ran. {_KNOWN}", "gpu_active"),
-    "computing": _Kind(_COMPUTING, "GPU computing", "Time in which a kernel ran that is not NCCL's.", "gpu_useful"),
+    "busy": _Kind("GPU busy", f"Time in which any operation ran. {_KNOWN}", "analysis/gpu_active", _BUSY),
+    "computing": _Kind(
+        "GPU computing", "Time in which a kernel ran that is not NCCL's.", "analysis/gpu_useful", _COMPUTING
+    ),
     "whole_graph": _Kind(
-        (gpu_waits.WHOLE_GRAPH,),
         "CUDA graphs as a whole",
         "Time in which a CUDA graph ran that was traced as a whole: computing and communicating are not told apart.",
         "",
+        (gpu_waits.WHOLE_GRAPH,),
     ),
     "moving": _Kind(
-        (gpu_waits.MOVING,),
         "Exposed communication: moving data",
         "Time in which NCCL moved data while nothing was computed, and waits below the uncertainty of the clocks.",
-        "exposed_communication",
+        "analysis/exposed_communication",
+        (gpu_waits.MOVING,),
     ),
     "waiting": _Kind(
-        (gpu_waits.WAITING,),
         "Exposed communication: waiting",
         "Time in which kernels of NCCL waited for another rank while nothing was computed.",
-        "exposed_communication",
+        "analysis/exposed_communication",
+        (gpu_waits.WAITING,),
     ),
     "not_split": _Kind(
-        (gpu_waits.UNSPLIT,),
         "Exposed communication: not split",
         "Time in which kernels of NCCL ran while nothing was computed, of which it is not known whether they waited.",
-        "exposed_communication",
+        "analysis/exposed_communication",
+        (gpu_waits.UNSPLIT,),
     ),
 }
 _CAPTURED = "A thread is known while its report was captured."
 _HOST_KINDS = {
     "busy": _Kind(
-        (states.OWN_CODE, states.CUDA),
         "Main thread outside of MPI",
         f"Time in which the main thread was in no call of MPI. {_CAPTURED}",
         "",
+        (states.OWN_CODE, states.CUDA),
     ),
     "moving": _Kind(
-        (states.MPI_MOVING,),
         "MPI: moving data",
         "Time in which calls of MPI moved data.",
-        "nccl_waiting",
+        "analysis/nccl_waiting",
+        (states.MPI_MOVING,),
     ),
     "waiting": _Kind(
-        (states.MPI_WAITING,),
         "MPI: waiting",
         "Time in which calls of MPI waited for another rank.",
-        "nccl_waiting",
+        "analysis/nccl_waiting",
+        (states.MPI_WAITING,),
     ),
     "not_split": _Kind(
-        (states.MPI_NOT_SPLIT,),
         "MPI: not split",
         "Other time in MPI: in calls that are no operation over ranks, or that could not be split.",
         "",
+        (states.MPI_NOT_SPLIT,),
     ),
 }
-_GPU_KEYS = (
-    "compute",
-    "compute_over_moving",
-    "moving",
-    "waiting",
-    "waiting_hidden",
-    "memory",
-    "idle",
-    "not_split",
-    "compute_over_not_split",
-    "whole_graph",
-)
-_GPU_ACTIVITIES = [Activity(key=key, label=types.GPU_WAITS[value]) for value, key in enumerate(_GPU_KEYS, 1)]
+_GPU_ACTIVITIES = [
+    Activity(key=key, label=types.GPU_WAITS[value])
+    # The colours of the states of GPUs precede those of threads.
+    for value, key in zip(range(1, len(types.GPU_WAITS)), ACTIVITIES, strict=False)
+]
 _HOST_ACTIVITIES = [
     Activity(key="own_code", label="Own code"),
     Activity(key="cuda", label="CUDA"),
@@ -228,10 +207,6 @@ class _Rows(NamedTuple):
     are_gpus: bool
     kinds: Mapping[str, _Kind]
     activities: list[Activity]
-
-    @property
-    def states(self) -> int:
-        return len(self.activities) + 1
 
 
 def _find_rows(job: Job, devices: Devices) -> list[_Rows]:
@@ -252,58 +227,14 @@ def _name_gpus(job: Job, devices: Devices, rows: IntArray) -> list[str]:
     names = []
     for row in rows.tolist():
         device = devices.rows[row]
-        tasks = sorted(device.tasks)
-        ranks = sorted({rank for task in tasks if (rank := job.tree.ranks[task]) is not None})
-        users = [job.tree.model.tasks[task].name for task in tasks]
-        if ranks:
-            users = [format_ranks(ranks)]
+        ranks = device.list_ranks(job.tree.ranks)
+        tasks = [job.tree.model.tasks[task].name for task in sorted(device.tasks)]
+        users = [format_ranks(ranks)] if ranks else tasks
         names.append(", ".join([*users, f"{device.node} GPU {device.gpu.number}"]))
     return names
 
 
-def _list_states(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows) -> Iterator[FlatStates]:
-    return states.list_gpu_states(job, waits) if rows.are_gpus else states.list_host_states(job, waits, plan)
-
-
 # ---- heat maps -------------------------------------------------------------------------------------------------------
-
-
-def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
-    """Yield a map of each kind. Communication and whole graphs have a map only if the job has any of that time."""
-    ns = shares.ns
-    is_shown = dict.fromkeys(ns, True)
-    if rows.kinds:
-        is_shown["moving"] = is_shown["waiting"] = bool(ns["moving"].any() or ns["waiting"].any())
-        is_shown |= {key: bool(ns[key].any()) for key in ("not_split", "whole_graph") if key in ns}
-    for key, kind in rows.kinds.items():
-        if not is_shown[key]:
-            continue
-        preset = kind.preset and f"analysis/{kind.preset}"
-        yield HeatMap(
-            key=key,
-            title=kind.title,
-            about=kind.about,
-            unit="%",
-            rows=rows.names,
-            values=shares.get_percent(key).value,
-            highest=100.0,
-            preset=preset,
-        )
-
-
-def _draw_lateness(job: Job, late: Map) -> Iterator[HeatMap]:
-    if np.isfinite(late.value).any():
-        yield HeatMap(
-            key="lateness",
-            title="Lateness",
-            about="By how much the rank began an operation later than the last of the others, which waited for it: the "
-            "most of any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, "
-            "or none that could be split.",
-            unit="ns",
-            rows=[job.tree.model.tasks[task].name for task in late.row.tolist()],
-            values=late.value,
-            preset="analysis/lateness",
-        )
 
 
 _METRICS = {
@@ -311,42 +242,61 @@ _METRICS = {
     "dram": ("*RAM Read Bandwidth [*%]", "*RAM Write Bandwidth [*%]"),
 }
 """Patterns of metric names, as in the presets."""
-_METRIC_TITLES = {
-    "sm": ("SMs active", "Mean share of the multiprocessors that had work.", "hwcounters/sm_active"),
-    "dram": (
+_HELD = "Each sample holds until the next."
+_OTHER_KINDS = {
+    "lateness": _Kind(
+        "Lateness",
+        "By how much the rank began an operation later than the last of the others, which waited for it: the most of "
+        "any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, or none that "
+        "could be split.",
+        "analysis/lateness",
+        unit="ns",
+    ),
+    "sm": _Kind(
+        "SMs active",
+        f"Mean share of the multiprocessors that had work. {_HELD}",
+        "hwcounters/sm_active",
+    ),
+    "dram": _Kind(
         "DRAM bandwidth",
-        "Mean share of the bandwidth of the GPU's memory in use: reads and writes together.",
+        f"Mean share of the bandwidth of the GPU's memory in use: reads and writes together. {_HELD}",
         "hwcounters/dram_bandwidth",
+    ),
+    "memory": _Kind(
+        "Memory in use",
+        "Largest sum of all memory of the GPU that its processes had allocated.",
+        "views/memory_level",
+        unit="B",
     ),
 }
 
 
-def _draw_metrics(job: Job, devices: Devices, maps: Mapping[str, Map]) -> Iterator[HeatMap]:
-    for key, means in maps.items():
-        title, about, preset = _METRIC_TITLES[key]
-        yield HeatMap(
-            key=key,
-            title=title,
-            about=f"{about} Each sample holds until the next.",
-            unit="%",
-            rows=_name_gpus(job, devices, means.row),
-            values=means.value,
-            highest=100.0,
-            preset=preset,
-        )
+def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
+    """Yield a map of each kind. Communication and whole graphs have a map only if the job has any of that time."""
+    has_any = {key: bool(ns.any()) for key, ns in shares.ns.items()}
+    for key, kind in rows.kinds.items():
+        together = ("moving", "waiting") if key in ("moving", "waiting") else (key,)
+        if key in ("busy", "computing") or any(has_any[other] for other in together):
+            yield _draw(key, kind, rows.names, shares.get_percent(key).value)
 
 
-def _draw_memory(job: Job, devices: Devices, memory: Map) -> Iterator[HeatMap]:
-    if memory.row.size:
-        yield HeatMap(
-            key="memory",
-            title="Memory in use",
-            about="Largest sum of all memory of the GPU that its processes had allocated.",
-            unit="B",
-            rows=_name_gpus(job, devices, memory.row),
-            values=memory.value,
-            preset="views/memory_level",
-        )
+def _draw_others(job: Job, waits: Waits, devices: Devices, plan: WindowPlan, edges: IntArray) -> Iterator[HeatMap]:
+    """Yield the maps of tasks and of GPUs that do not show states, if anything is known of their quantity."""
+    late = find_lateness(job, waits, edges)
+    if np.isfinite(late.value).any():
+        names = [job.tree.model.tasks[task].name for task in late.row.tolist()]
+        yield _draw("lateness", _OTHER_KINDS["lateness"], names, late.value)
+    on_gpus = average_metrics(job, _METRICS, edges)
+    on_gpus["memory"] = find_largest_memory(job, devices, plan, edges)
+    for key, (row, value) in on_gpus.items():
+        if row.size:
+            yield _draw(key, _OTHER_KINDS[key], _name_gpus(job, devices, row), value)
+
+
+def _draw(key: str, kind: _Kind, rows: list[str], values: FloatArray) -> HeatMap:
+    return HeatMap(
+        key=key, title=kind.title, about=kind.about, unit=kind.unit, rows=rows, values=values, preset=kind.preset
+    )
 
 
 # ---- the typical step ------------------------------------------------------------------------------------------------
@@ -356,10 +306,10 @@ def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) 
     """Return the step with the rows and activities of all groups, one group after the other."""
     ranges = []
     for drawn in list_ranges(job, waits, step):
-        columns = drawn.depth, drawn.begin - job.zero, drawn.end - job.zero
+        columns = (column.tolist() for column in (drawn.depth, drawn.begin - job.zero, drawn.end - job.zero))
         bars = [
             RangeBar(depth=depth, begin_ns=begin, end_ns=end, name=name)
-            for depth, begin, end, name in zip(*(column.tolist() for column in columns), drawn.names, strict=True)
+            for depth, begin, end, name in zip(*columns, drawn.names, strict=True)
         ]
         ranges.append(RangesOfTask(label=job.tree.model.tasks[drawn.task].name, bars=bars, hidden=drawn.hidden))
     activities: list[Activity] = []

@@ -53,10 +53,10 @@ class WaitingInRanges:
         is_only = (np.bincount(gpu)[gpu] == 1) & (np.bincount(task)[task] == 1)
         waiting, unsplit = _collect_gpus(job, waits)
         on_streams, in_calls = _collect_unknown(job, waits)
-        known = _give_to_tasks(waiting, gpu[is_only], task[is_only])
-        shared = _give_to_tasks(waiting, gpu[~is_only], task[~is_only])
+        known = _pass_on(waiting, gpu[is_only], task[is_only])
+        shared = _pass_on(waiting, gpu[~is_only], task[~is_only])
         streams = self._task_of_row[on_streams[0]], *on_streams[1:]
-        unknown = join_intervals([_give_to_tasks(unsplit, gpu, task), shared, streams])
+        unknown = join_intervals([_pass_on(unsplit, gpu, task), shared, streams])
         in_mpi = _collect_waiting_calls(job, waits)
         self._known = _Layers(known, in_mpi, self._task_of_row)
         blocked = _collect_blocked(job, CoveredTime(known), self._task_of_row)
@@ -97,12 +97,8 @@ class _Layers:
         self._task_of_row = task_of_row
         self._tasks = CoveredTime(task_intervals)
         self._threads = np.unique(thread_intervals[0])
-        parts = [thread_intervals]
-        task, begin, end = self._tasks.intervals
-        for row in self._threads.tolist():
-            low, high = np.searchsorted(task, [task_of_row[row], task_of_row[row] + 1])
-            parts.append((np.full(high - low, row, np.int64), begin[low:high], end[low:high]))
-        self._with_tasks = CoveredTime(join_intervals(parts))
+        inherited = _pass_on(self._tasks.intervals, task_of_row[self._threads], self._threads)
+        self._with_tasks = CoveredTime(join_intervals([thread_intervals, inherited]))
 
     def measure(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
         """Return how much (ns) of each of n intervals on threads is covered."""
@@ -113,10 +109,13 @@ class _Layers:
         )
 
 
-def _give_to_tasks(intervals: Intervals, gpu: IntArray, task: IntArray) -> Intervals:
-    """Return intervals of GPUs (sorted by row) as intervals of the tasks that use them. `gpu`, `task`: n pairs."""
+def _pass_on(intervals: Intervals, giver: IntArray, taker: IntArray) -> Intervals:
+    """Return the intervals (sorted by row) of each giver as intervals of its taker. `giver`, `taker`: n pairs of rows.
+
+    A row is that of a GPU or a thread, or the number of a task.
+    """
     parts = []
-    for row, number in zip(gpu.tolist(), task.tolist(), strict=True):
+    for row, number in zip(giver.tolist(), taker.tolist(), strict=True):
         low, high = np.searchsorted(intervals[0], [row, row + 1])
         parts.append((np.full(high - low, number, np.int64), intervals[1][low:high], intervals[2][low:high]))
     return join_intervals(parts)

@@ -48,17 +48,12 @@ def add_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
 
 def _group(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> pd.DataFrame:
     """Return count, shortest, longest and total time (ns), and more sums, of events that agree in the key columns."""
+    # Groups of one code are found much faster than groups of several keys.
     code, first = encode_rows(*keys.values())
-    sums = {"total_ns": length, **sums}
-    added = {name: np.zeros(first.size, np.int64) for name in sums}
-    for name, total in added.items():
-        np.add.at(total, code, sums[name])
-    shortest, longest = np.full(first.size, np.iinfo(np.int64).max), np.zeros(first.size, np.int64)
-    np.minimum.at(shortest, code, length)
-    np.maximum.at(longest, code, length)
-    distinct = {name: column[first] for name, column in keys.items()}
-    count = np.bincount(code, minlength=first.size)
-    return pd.DataFrame({**distinct, "count": count, "min_ns": shortest, "max_ns": longest, **added})
+    groups = pd.DataFrame({"ns": length, **sums}).groupby(code)
+    times = {"count": "size", "min_ns": "min", "max_ns": "max", "total_ns": "sum"}
+    columns = {name: ("ns", function) for name, function in times.items()} | {name: (name, "sum") for name in sums}
+    return pd.DataFrame({name: column[first] for name, column in keys.items()}).join(groups.agg(**columns))
 
 
 def _fill_absent(value: IntArray) -> IntArray:
@@ -174,19 +169,14 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
     whole = events.mark_whole(windows)
     sized = np.any([value != ABSENT for value in values], axis=0) * whole
     size, sent, *both_received = (_fill_absent(value) * whole for value in values)
-    received = both_received[0] + both_received[1]
+    sums = {"size": size, "sent_bytes": sent, "received_bytes": both_received[0] + both_received[1]}
+    sums |= {"sized": sized, "rated_ns": sized * events.length}
     parts = []
     for event_type in types.MPI_CALLS.values():
         value = events.get_values(event_type)
         lines = np.flatnonzero(value != ABSENT)
-        sums = {"sized": sized[lines], "size": size[lines]}
-        sums |= {"sent_bytes": sent[lines], "received_bytes": received[lines]}
-        sums["rated_ns"] = sized[lines] * events.length[lines]
-        parts.append(
-            _name_values(
-                _group({"name": value[lines]}, events.length[lines], **sums), "name", events.get_names(event_type)
-            )
-        )
+        table = _group({"name": value[lines]}, events.length[lines], **{key: sum_[lines] for key, sum_ in sums.items()})
+        parts.append(_name_values(table, "name", events.get_names(event_type)))
     table = add_up(parts, ["name"])
     roles = np.array([get_role(name) for name in table["name"]], np.int64)
     receives = (roles & (SENDS | RECEIVES)) == RECEIVES  # the size of a Sendrecv is the size that it sends

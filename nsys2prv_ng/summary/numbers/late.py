@@ -54,19 +54,14 @@ class MainReason(NamedTuple):
         return self.row.what or f"({self.reason})"
 
 
-class Straggler(NamedTuple):
-    """A task, the total time (ns) that others waited for it, and why; None if nobody waited for it."""
+def list_stragglers(waits: WaitNumbers) -> list[tuple[RankWaits, MainReason | None]]:
+    """Return all tasks and why others waited for them, by how long they did in NCCL and MPI, the longest first.
 
-    rank: RankWaits
-    ns: int
-    main: MainReason | None
-
-
-def list_stragglers(waits: WaitNumbers) -> list[Straggler]:
-    """Return all tasks, by how long others waited for them in NCCL and MPI, the longest first."""
+    The reason is None if nobody waited for the task.
+    """
     main = find_main_reasons(group_costs(waits.costs, waits.culprits))
-    rows = [Straggler(rank, rank.all_caused_ns, main.get(rank.task)) for rank in waits.ranks]
-    return sorted(rows, key=lambda row: -row.ns)
+    ranks = sorted(waits.ranks, key=lambda rank: -rank.all_caused_ns)
+    return [(rank, main.get(rank.task)) for rank in ranks]
 
 
 def group_costs(costs: Sequence[LateCost], culprits: Sequence[Culprit]) -> list[LateRow]:

@@ -6,9 +6,11 @@ trace; their names come from reports. What is not known is NaN in floats, and 0 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray, IntArray
+from nsys2prv_ng.clock.alignment_table import NodeClock
 from nsys2prv_ng.text.formatting import format_window
 
 
@@ -23,12 +25,10 @@ class HeatMap:
     about: str
     """A sentence that defines a value."""
     unit: str
-    """"%", "ns", "B" or the unit of a metric."""
+    """"%", "ns" or "B". The scale of percentages ends at 100, that of others at the largest value."""
     rows: list[str]
     values: FloatArray
     """(r, b); NaN if nothing is known."""
-    highest: float | None = None
-    """Top of the scale: 100 for percentages; None: the largest value."""
     preset: str = ""
     """The preset that shows the same, such as `analysis/lateness`; empty without one."""
 
@@ -123,20 +123,6 @@ class KernelDurations:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeClockLine:
-    """How the clock of a node was aligned."""
-
-    node: str
-    reference: str
-    offset_ns: float
-    drift_ppm: float
-    bound_ns: float | None
-    """The error against the reference is below this limit with 95 % probability; None if it is not known."""
-    operations: int
-    """The number of collectives and messages that were compared."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Pictures:
     """What a page draws of a job."""
 
@@ -154,7 +140,7 @@ class Pictures:
     """Time 0 of a trace of the chosen time, from which the times of a summary count."""
     alignment: str = ""
     """How clocks were aligned (`Alignment.way`)."""
-    clocks: list[NodeClockLine] = field(default_factory=list)
+    clocks: Sequence[NodeClock] = ()
 
     def format_window(self, begin: int, end: int) -> str:
         """Return a window of the summary (ns, from time 0 of its trace) in the form of the option `time`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,16 +35,8 @@ _LONGEST_NAME = 100
 _FIRST, _LAST = 0, 4102444800 * 10**9
 """Limits (UTC, ns) of a plausible start of a run: 1970 to 2100."""
 
-_NO_HOST = HostEfficiency(
-    parallel=0.0,
-    mpi_parallel=0.0,
-    mpi_load_balance=0.0,
-    mpi_communication=0.0,
-    offload=0.0,
-    mpi_balance_in_nodes=0.0,
-    mpi_balance_of_nodes=0.0,
-)
-_NO_DEVICE = DeviceEfficiency(parallel=0.0, load_balance=0.0, communication=0.0, orchestration=0.0)
+_NO_HOST = HostEfficiency(**{rate.name: 0.0 for rate in fields(HostEfficiency)})
+_NO_DEVICE = DeviceEfficiency(**{rate.name: 0.0 for rate in fields(DeviceEfficiency)})
 """Efficiencies of a region without main threads, and of one without GPUs."""
 
 

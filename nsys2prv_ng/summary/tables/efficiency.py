@@ -188,26 +188,22 @@ def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None
     devices, losses = [tree.device for tree in trees], efficiency.losses
     if losses is not None and None not in devices:
         rows += list_scores(DEVICE_TERMS, f"{count_noun(losses.devices, 'GPU')}, parallel", devices)
-    terms = _choose_host_terms(hosts)
+    terms = {key: term for key, term in HOST_TERMS.items() if any(applies(key, host) for host in hosts)}
     if None not in hosts and (losses is not None or "mpi_parallel" in terms):
         rows += list_scores(terms, f"{count_noun(efficiency.threads, 'main thread')}, parallel", [*hosts, *without])
     return Grid(caption=caption, columns=[Column(""), *columns], rows=rows, over="NCCL is")
 
 
-def _choose_host_terms(hosts: Sequence[HostEfficiency | None]) -> dict[str, Term]:
-    """Return the efficiencies of main threads. Rows on MPI, and on CUDA, are left out if no thread calls it."""
-    has_mpi = any(host is not None and host.mpi_parallel < 1 for host in hosts)
-    has_offload = any(host is not None and host.offload < 1 for host in hosts)
-    return {
-        key: term
-        for key, term in HOST_TERMS.items()
-        if (has_mpi or not key.startswith("mpi_")) and (has_offload or key != "offload")
-    }
+def applies(key: str, host: HostEfficiency | None) -> bool:
+    """Return whether a rate applies to main threads: rates of MPI, and of CUDA, do not if no thread calls it."""
+    if host is None or (key.startswith("mpi_") and host.mpi_parallel == 1):
+        return False
+    return key != "offload" or host.offload != 1
 
 
 def list_scores(terms: Mapping[str, Term], root: str, trees: Sequence[object]) -> list[list[Cell]]:
     """Return a row for each efficiency, with a cell for each tree (None: empty). `root`: name of the first row."""
-    named = {**terms, "parallel": replace(terms["parallel"], text=root)}
+    named = {key: replace(term, text=root) if key == "parallel" else term for key, term in terms.items()}
     return [[term, *(Score(getattr(tree, key, None)) for tree in trees)] for key, term in named.items()]
 
 

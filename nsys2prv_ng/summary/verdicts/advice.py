@@ -157,7 +157,7 @@ def _find_limits(summary: JobSummary) -> tuple[int, int] | None:
 def _describe_late(waits: WaitNumbers, lost: int, limits: tuple[int, int] | None) -> tuple[str, str]:
     """Return (the rank that causes most of the waiting for certain, the rest of the sentence, with its main reason)."""
     all_of_it = sum(rank.wait_ns for rank in waits.ranks)
-    for rank, _, main in list_stragglers(waits):
+    for rank, main in list_stragglers(waits):
         outside = sum(_find_outside(other, limits) for other in waits.ranks if other is not rank)
         others = all_of_it - rank.caused_wait_ns - outside
         if others <= _HALF * lost:

@@ -36,9 +36,9 @@ def describe_waits(summary: JobSummary) -> list[tuple[str, list[str]]]:
         return []
     window = sum(high - low for low, high in summary.windows_ns) or summary.duration_ns
     least = _LEAST_SHARE * window * len(waits.ranks)
-    limiting = [straggler for straggler in list_stragglers(waits) if straggler.ns > least]
+    limiting = [(rank, main) for rank, main in list_stragglers(waits) if rank.all_caused_ns > least]
     verdicts = []
-    for rank, _, main in limiting[:_MOST_VERDICTS]:
+    for rank, main in limiting[:_MOST_VERDICTS]:
         details = [text for text in (_describe_origin(rank, waits), _describe_longest(rank)) if text]
         verdicts.append((_describe_rank(rank, waits) + _describe_reason(rank, main), details))
     return verdicts + _describe_hidden(waits, least)
