@@ -290,15 +290,15 @@ def resolve_maps(
     types: IntArray,
     starts: IntArray,
     tables: IntArray,
-    part: slice = slice(None),
+    low: int = 0,
+    high: int | None = None,
 ) -> None:
     """Replace the ids of a report by the ids of the trace: place -> row, handle -> type number, name id -> value.
 
-    Changes the records of `part` in place. `rows` is by place; `types`, `starts` and `tables` come from
+    Changes the records low .. high - 1 in place. `rows` is by place; `types`, `starts` and `tables` come from
     `Numbering.maps`.
     """
-    low, high, _ = part.indices(len(records))
-    _resolve(records.columns, low, high, rows, types, starts, tables)
+    _resolve(records.columns, low, len(records) if high is None else high, rows, types, starts, tables)
 
 
 @compiled

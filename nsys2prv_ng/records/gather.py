@@ -123,7 +123,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
         store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
-            resolve_maps(gathered, *group.resolved_by, slice(begin, record))
+            resolve_maps(gathered, *group.resolved_by, begin, record)
     gathered.first[records] = words
     return gathered
 
