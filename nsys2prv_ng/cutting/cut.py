@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def cut_trace(
     size = path.stat().st_size if path.is_file() else 0
     with (
         progress.step(f"cutting {path}", size, "B") as step,
-        TraceStream(path, _MAX_LINE_BYTES, step.update) as stream,
+        closing(TraceStream(path, _MAX_LINE_BYTES, step.update)) as stream,
         TraceOutput(output, force=force) as trace,
     ):
         prologue, labels = read_prologue(stream), read_labels(path)

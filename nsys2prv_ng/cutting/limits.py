@@ -15,9 +15,10 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.cutting.line_fields import Rows
 from nsys2prv_ng.cutting.lines import Levels
 from nsys2prv_ng.cutting.open_lines import OpenLine
-from nsys2prv_ng.cutting.type_roles import ACTIVITY, ACTIVITY_COLUMNS, MEMORY, TypeRoles, is_counter
+from nsys2prv_ng.cutting.type_roles import ACTIVITY, ACTIVITY_COLUMNS, MEMORY, TypeRoles
 from nsys2prv_ng.intervals.device_sweep import IDLE
 from nsys2prv_ng.paraver.event_types import GPU_IDLE_STRETCH
+from nsys2prv_ng.paraver.read.pcf_reader import COUNTER_TYPES
 
 _SWEPT = 3
 """Number of the first columns of `ACTIVITY`, which change on one line."""
@@ -34,12 +35,12 @@ class LimitLines:
         """Yield lines that open again what is open, at `time` as it is written."""
         for line in lines:
             fields = line.text.split(b":")
-            # A line is in force while one of these types is open.
+            # A line is in force while one of these types is open. Values of counters belong to the time before them.
             keys = self._roles.intervals if line.open_types & self._roles.intervals else self._roles.quantities
             pairs = [
                 (number, value)
                 for number, value in zip(fields[6::2], fields[7::2], strict=False)
-                if not is_counter(int(number)) and (int(number) not in keys or int(number) in line.open_types)
+                if int(number) not in COUNTER_TYPES and (int(number) not in keys or int(number) in line.open_types)
             ]
             yield self._format(map(int, fields[1:5]), time, pairs)
 

@@ -16,7 +16,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.paraver.read.pcf_reader import COUNTER_TYPES, ParaverConfig
+from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
 from nsys2prv_ng.runtime.jit import inlined_uncounted
 
 NO_ROLE, INTERVAL, QUANTITY, IDLE_STRETCH = 0, -1, -2, -3
@@ -93,11 +93,6 @@ def find_roles(config: ParaverConfig) -> TypeRoles:
 
 def _is_level(number: int, intervals: Collection[int]) -> bool:
     return number not in intervals and (number in MEMORY or any(number in metrics for metrics in _METRICS))
-
-
-def is_counter(number: int) -> bool:
-    """Return whether Paraver treats a type as a hardware counter, whose values belong to the time before them."""
-    return number in COUNTER_TYPES
 
 
 _FREE = -1

@@ -30,7 +30,7 @@ def sum_states(flat: FlatStates, edges: IntArray, rows: int, states: int) -> Int
     Time outside the bins does not count.
     """
     sums = np.zeros((rows, edges.size - 1, states), np.int64)
-    _add_up(flat.row, flat.begin, flat.end, flat.state, np.ones(flat.row.size, np.int64), edges, sums)
+    _add_up(flat, np.ones(flat.row.size, np.int64), edges, sums)
     return sums
 
 
@@ -40,20 +40,13 @@ def sum_held(flat: FlatStates, value: FloatArray, edges: IntArray, rows: int, co
     The intervals of a row are in the order of their starts.
     """
     sums = np.zeros((rows, edges.size - 1, columns))
-    _add_up(flat.row, flat.begin, flat.end, flat.state, value, edges, sums)
+    _add_up(flat, value, edges, sums)
     return sums
 
 
 @compiled
-def _add_up(
-    row: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    column: IntArray,
-    amount: npt.NDArray[Number],
-    edges: IntArray,
-    sums: npt.NDArray[Number],
-) -> None:
+def _add_up(flat: FlatStates, amount: npt.NDArray[Number], edges: IntArray, sums: npt.NDArray[Number]) -> None:
+    row, begin, end, column = flat
     bins = edges.size - 1
     first = 0  # the bin in which the previous interval started
     for i in range(row.size):

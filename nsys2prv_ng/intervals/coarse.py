@@ -28,23 +28,14 @@ def coarsen(flat: FlatStates, origin: int, last: int, length: int) -> FlatStates
     most = min(_PIECES * flat.row.size + 1, rows * -(-(last - origin) // length))
     out = np.empty((4, most), np.int64)
     sums = np.zeros(int(flat.state.max()) + 1, np.int64)
-    count = _coarsen(flat.row, flat.begin, flat.end, flat.state, origin, last, length, sums, out)
+    count = _coarsen(flat, origin, last, length, sums, out)
     return FlatStates(*out[:, :count])
 
 
 @compiled
-def _coarsen(
-    row: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    state: IntArray,
-    origin: int,
-    last: int,
-    length: int,
-    sums: IntArray,
-    out: IntArray,
-) -> int:
+def _coarsen(flat: FlatStates, origin: int, last: int, length: int, sums: IntArray, out: IntArray) -> int:
     """Fill `out` with row, start, end and state of each shown state, and return their number."""
+    row, begin, end, state = flat
     count = 0
     current = np.int64(-1)  # the bin whose states are summed; none yet
     for i in range(row.size + 1):

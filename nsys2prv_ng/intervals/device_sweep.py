@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.jit import compiled, inlined
 
 COMPUTE, COMMUNICATION, MEMORY, IDLE = 1, 2, 4, 8
 """The activity of a device is the sum of the kinds that run on it, or IDLE."""
@@ -55,10 +55,9 @@ def sweep_devices(device: IntArray, begin: IntArray, end: IntArray, kind: IntArr
     """
     starts = np.lexsort((begin, device))
     ends = np.lexsort((end, device))
-    columns = np.zeros((6, 2 * device.size), np.int64)
-    devices = np.empty(2 * device.size, np.int64)
-    count = _sweep(device, begin, end, kind, starts, ends, devices, columns)
-    return DeviceChanges(devices[:count], *columns[:, :count])
+    columns = np.zeros((7, 2 * device.size), np.int64)
+    count = _sweep(device, begin, end, kind, starts, ends, columns)
+    return DeviceChanges(*columns[:, :count])
 
 
 @compiled
@@ -69,9 +68,9 @@ def _sweep(
     kind: IntArray,
     starts: IntArray,
     ends: IntArray,
-    devices: IntArray,
     columns: IntArray,
 ) -> int:
+    """Fill `columns` (7 x n) with the changes, and return their number."""
     n = device.size
     count = i = j = 0
     while i < n:
@@ -83,7 +82,7 @@ def _sweep(
             if kind[starts[high - 1]] != IN_FLIGHT:
                 last = high
         running = np.zeros(WHOLE_GRAPH + 1, np.int64)  # by kind
-        activity = kernels = in_flight = 0
+        shown = np.zeros(3, np.int64)  # activity, kernels, in flight
         idle_since = np.int64(0)
         has_started = False
         while j < high:
@@ -100,30 +99,21 @@ def _sweep(
                 running[kind[ends[j]]] -= 1
                 j += 1
 
-            new_kernels = running[COMPUTE] + running[COMMUNICATION] + running[WHOLE_GRAPH]
-            new_activity = (
+            activity = (
                 COMPUTE * (running[COMPUTE] > 0)
                 + COMMUNICATION * (running[COMMUNICATION] > 0)
                 + MEMORY * (running[MEMORY] > 0)
                 + WHOLE_GRAPH * (running[WHOLE_GRAPH] > 0)
             )
             has_started = has_started or begun
-            if new_activity == 0 and has_started and i < last:
-                new_activity = IDLE
-            stretch = time - idle_since if begun and activity == IDLE else 0
-            changed = (new_activity != activity) + 2 * (new_kernels != kernels) + 4 * (running[IN_FLIGHT] != in_flight)
-            if new_activity == IDLE and (activity != IDLE or begun):
+            if activity == 0 and has_started and i < last:
+                activity = IDLE
+            stretch = time - idle_since if begun and shown[0] == IDLE else 0
+            if activity == IDLE and (shown[0] != IDLE or begun):
                 idle_since = time
-            activity, kernels, in_flight = new_activity, new_kernels, running[IN_FLIGHT]
-            if changed or stretch:
-                devices[count] = current
-                columns[0, count] = time
-                columns[1, count] = activity
-                columns[2, count] = kernels
-                columns[3, count] = in_flight
-                columns[4, count] = stretch
-                columns[5, count] = changed
-                count += 1
+            kernels = running[COMPUTE] + running[COMMUNICATION] + running[WHOLE_GRAPH]
+            now = activity, kernels, running[IN_FLIGHT]
+            count = _add_line(columns, count, current, time, now, shown, stretch)
     return count
 
 
@@ -147,81 +137,66 @@ def cut_changes(changes: DeviceChanges, windows: Sequence[tuple[int, int]]) -> C
     """
     lows, highs = np.array(windows, np.int64).reshape(-1, 2).T
     device_count = np.unique(changes.device).size
-    columns = np.zeros((6, changes.device.size + 2 * device_count * lows.size), np.int64)
-    devices = np.empty(columns.shape[1], np.int64)
-    before = np.stack([changes.time, changes.activity, changes.kernels, changes.in_flight, changes.idle])
-    count, kept = _cut(changes.device, before, lows, highs, devices, columns)
-    return CutChanges(
-        DeviceChanges(devices[:count], *columns[:, :count]), outside=changes.device.size - kept, more=count - kept
-    )
+    columns = np.zeros((7, changes.device.size + 2 * device_count * lows.size), np.int64)
+    count, kept = _cut(np.stack(changes), lows, highs, columns)
+    return CutChanges(DeviceChanges(*columns[:, :count]), outside=changes.device.size - kept, more=count - kept)
 
 
 @compiled
-def _cut(
-    device: IntArray, before: IntArray, lows: IntArray, highs: IntArray, devices: IntArray, columns: IntArray
-) -> tuple[int, int]:
+def _cut(before: IntArray, lows: IntArray, highs: IntArray, columns: IntArray) -> tuple[int, int]:
     """Return the number of lines, and the number of original changes among them."""
+    device, times, idle = before[0], before[1], before[5]
     n = device.size
     count = kept = i = 0
-    nothing = np.zeros(3, np.int64)
     while i < n:
         current = device[i]
-        now = np.zeros(3, np.int64)  # activity, kernels, in flight
+        now = np.int64(0), np.int64(0), np.int64(0)  # activity, kernels, in flight
         idle_since = np.int64(0)
         for w in range(lows.size):
             low, high = lows[w], highs[w]
             shown = np.zeros(3, np.int64)
             entered = kept_last = False
             rest = np.int64(0)
-            while i < n and device[i] == current and before[0, i] <= high:
-                time, stretch = before[0, i], before[4, i]
+            while i < n and device[i] == current and times[i] <= high:
+                time, stretch = times[i], idle[i]
                 if time > low and not entered:
-                    count = _add_line(devices, columns, count, current, low, now, shown, 0)
+                    count = _add_line(columns, count, current, low, now, shown, 0)
                 entered = entered or time >= low
                 if time == high:  # the window ends here, whatever starts now
                     kept_last = True
                     rest = high - max(idle_since, low) if shown[0] == IDLE else 0
-                if before[1, i] == IDLE and (now[0] != IDLE or stretch > 0):
+                if before[2, i] == IDLE and (now[0] != IDLE or stretch > 0):
                     idle_since = time
-                for k in range(3):
-                    now[k] = before[1 + k, i]
+                now = before[2, i], before[3, i], before[4, i]
                 if entered and time < high:
                     lines = count
-                    count = _add_line(devices, columns, count, current, time, now, shown, min(stretch, time - low))
+                    count = _add_line(columns, count, current, time, now, shown, min(stretch, time - low))
                     kept += count - lines
                 i += 1
             if not entered:  # nothing changes within the window
-                count = _add_line(devices, columns, count, current, low, now, shown, 0)
+                count = _add_line(columns, count, current, low, now, shown, 0)
             if not kept_last:
                 rest = high - max(idle_since, low) if shown[0] == IDLE else 0
             lines = count
-            count = _add_line(devices, columns, count, current, high, nothing, shown, rest)
+            count = _add_line(columns, count, current, high, (0, 0, 0), shown, rest)
             kept += count - lines if kept_last else 0
         while i < n and device[i] == current:
             i += 1
     return count, kept
 
 
-@compiled
+@inlined
 def _add_line(
-    devices: IntArray,
-    columns: IntArray,
-    count: int,
-    device: int,
-    time: int,
-    value: IntArray,
-    shown: IntArray,
-    stretch: int,
+    columns: IntArray, count: int, device: int, time: int, now: tuple[int, int, int], shown: IntArray, stretch: int
 ) -> int:
     """Add a line if anything differs from before or an idle stretch ends; return the number of lines."""
-    changed = (value[0] != shown[0]) + 2 * (value[1] != shown[1]) + 4 * (value[2] != shown[2])
+    changed = (now[0] != shown[0]) + 2 * (now[1] != shown[1]) + 4 * (now[2] != shown[2])
     if changed or stretch > 0:
-        devices[count] = device
-        columns[0, count] = time
+        columns[0, count] = device
+        columns[1, count] = time
         for k in range(3):
-            columns[1 + k, count] = value[k]
-            shown[k] = value[k]
-        columns[4, count] = stretch
-        columns[5, count] = changed
+            columns[2 + k, count] = shown[k] = now[k]
+        columns[5, count] = stretch
+        columns[6, count] = changed
         count += 1
     return count

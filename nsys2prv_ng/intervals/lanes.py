@@ -7,6 +7,9 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
+_NO_END = np.iinfo(np.int64).min
+"""No interval ends there."""
+
 
 def assign_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """Return a lane (from 0) for each interval, so that intervals in one group and lane do not overlap.
@@ -43,40 +46,24 @@ def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
 
     All other intervals nest. The first of equal intervals in the columns is the outer one.
     """
-    order = np.lexsort((-end, begin, group))
-    return _crossing(group, begin, end, order)
-
-
-@compiled
-def _crossing(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) -> BoolArray:
-    crosses = np.zeros(order.size, np.bool_)
-    ends = np.empty(64, np.int64)
-    depth = 0
-    for position in range(order.size):
-        i = order[position]
-        if position == 0 or group[i] != group[order[position - 1]]:
-            depth = 0
-        while depth > 0 and ends[depth - 1] <= begin[i]:
-            depth -= 1
-        if depth > 0 and end[i] > ends[depth - 1]:
-            crosses[i] = True
-            continue
-        if depth == ends.size:
-            ends = np.concatenate((ends, ends))
-        ends[depth] = end[i]
-        depth += 1
+    crosses = np.zeros(group.size, np.bool_)
+    _nest(np.lexsort((-end, begin, group)), group, begin, end.copy(), _NO_END, crosses)
     return crosses
 
 
 def clamp_to_parents(group: IntArray, begin: IntArray, end: IntArray, forever: int) -> IntArray:
     """Return the ends of intervals. One without an end (`forever`) ends with the earlier interval around it, if any."""
-    order = np.lexsort((-end, begin, group))
-    return _ends_within_parents(group, begin, end, order, forever)
+    closed = end.copy()
+    _nest(np.lexsort((-end, begin, group)), group, begin, closed, forever, np.zeros(0, np.bool_))
+    return closed
 
 
 @compiled
-def _ends_within_parents(group: IntArray, begin: IntArray, end: IntArray, order: IntArray, forever: int) -> IntArray:
-    closed = end.copy()
+def _nest(order: IntArray, group: IntArray, begin: IntArray, end: IntArray, forever: int, crosses: BoolArray) -> None:
+    """Nest intervals: mark those that cross, which no other is then within, or change ends of `forever`.
+
+    `crosses` (n) is empty if crossing intervals contain others as well.
+    """
     ends = np.empty(64, np.int64)
     depth = 0
     for position in range(order.size):
@@ -86,9 +73,11 @@ def _ends_within_parents(group: IntArray, begin: IntArray, end: IntArray, order:
         while depth > 0 and ends[depth - 1] <= begin[i]:
             depth -= 1
         if depth > 0 and end[i] == forever:
-            closed[i] = ends[depth - 1]
+            end[i] = ends[depth - 1]
+        if depth > 0 and crosses.size > 0 and end[i] > ends[depth - 1]:
+            crosses[i] = True
+            continue
         if depth == ends.size:
             ends = np.concatenate((ends, ends))
-        ends[depth] = closed[i]
+        ends[depth] = end[i]
         depth += 1
-    return closed

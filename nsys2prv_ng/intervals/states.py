@@ -14,9 +14,6 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
-_Columns = tuple[IntArray, ...]
-"""Row, start, end and state, as compiled functions take them."""
-
 
 class FlatStates(NamedTuple):
     """n states that do not overlap: row, start and end (ns), state."""
@@ -34,7 +31,7 @@ def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> F
     then begins at the end of that state.
     """
     out = FlatStates(*np.empty((4, row.size), np.int64))
-    return _first(out, _flatten(_order(row, begin, end), (row, begin, end, state), tuple(out)))
+    return _first(out, _flatten(_order(row, begin, end), FlatStates(row, begin, end, state), out))
 
 
 def _order(row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
@@ -45,7 +42,7 @@ def _order(row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
 
 
 @compiled
-def _flatten(order: IntArray, states: _Columns, out: _Columns) -> int:
+def _flatten(order: IntArray, states: FlatStates, out: FlatStates) -> int:
     """Fill `out` with the rest of each state, and return the number of states."""
     row, begin, end, state = states
     out_row, out_begin, out_end, out_state = out
@@ -122,11 +119,11 @@ def overlay(under: FlatStates, over: FlatStates) -> FlatStates:
         return under
     # A state in `over` splits at most one state in `under`, and so adds at most one piece besides itself.
     out = FlatStates(*np.empty((4, under.row.size + 2 * over.row.size), np.int64))
-    return _first(out, _overlay(tuple(under), tuple(over), tuple(out)))
+    return _first(out, _overlay(under, over, out))
 
 
 @compiled
-def _overlay(under: _Columns, over: _Columns, out: _Columns) -> int:
+def _overlay(under: FlatStates, over: FlatStates, out: FlatStates) -> int:
     """Fill `out` with `over` and the parts of `under` outside it, and return the number of states."""
     row, begin, end, state = under
     over_row, over_begin, over_end, over_state = over
@@ -162,31 +159,13 @@ def fill_gaps(flat: FlatStates, first: IntArray, last: IntArray, filling: int) -
 
     The states of a row lie within its limits. A row with first[r] > last[r] is not filled.
     """
-    out = FlatStates(*np.empty((4, flat.row.size + first.size), np.int64))
-    gaps = _first(out, _fill_gaps(flat.row, flat.begin, flat.end, first, last, tuple(out)))
-    gaps.state[:] = filling
-    return gaps
-
-
-@compiled
-def _fill_gaps(row: IntArray, begin: IntArray, end: IntArray, first: IntArray, last: IntArray, out: _Columns) -> int:
-    """Fill row, start and end of `out` with the gaps, and return their number."""
-    out_row, out_begin, out_end, _ = out
-    gaps = 0
-    i = 0
-    for r in range(first.size):
-        at = first[r]
-        is_filled = first[r] <= last[r]
-        while i < row.size and row[i] == r:
-            if is_filled and begin[i] > at:
-                out_row[gaps], out_begin[gaps], out_end[gaps] = r, at, begin[i]
-                gaps += 1
-            at = end[i]
-            i += 1
-        if is_filled and last[r] > at:
-            out_row[gaps], out_begin[gaps], out_end[gaps] = r, at, last[r]
-            gaps += 1
-    return gaps
+    is_filled = first <= last
+    rows = np.flatnonzero(is_filled)
+    row, begin, end, _ = (column[is_filled[flat.row]] for column in flat)
+    front, back = np.searchsorted(row, rows), np.searchsorted(row, rows, "right")
+    gaps = np.insert(row, front, rows), np.insert(end, front, first[rows]), np.insert(begin, back, last[rows])
+    row, begin, end = (column[gaps[1] < gaps[2]] for column in gaps)
+    return FlatStates(row, begin, end, np.full(row.size, filling, np.int64))
 
 
 def unite(flat: FlatStates) -> FlatStates:
@@ -194,37 +173,12 @@ def unite(flat: FlatStates) -> FlatStates:
 
     The result is ordered by row and start. Neighbouring pieces of one state become one state.
     """
-    long = flat.end > flat.begin
-    row, begin, end, state = (column[long] for column in flat)
-    rows, times = np.tile(row, 2), np.concatenate([begin, end])
-    order = np.lexsort((times, rows))
-    step = np.repeat(np.array([1, -1]), row.size)
-    count = np.zeros(int(state.max(initial=0)) + 1, np.int64)
-    out = np.empty((4, rows.size), np.int64)
-    pieces = _unite(rows[order], times[order], np.tile(state, 2)[order], step[order], count, out)
-    return FlatStates(*out[:, :pieces])
-
-
-@compiled
-def _unite(row: IntArray, time: IntArray, state: IntArray, step: IntArray, count: IntArray, out: IntArray) -> int:
-    """Fill `out` with row, start, end and state of each piece, and return their number."""
-    pieces = 0
-    shown = -1
-    for i in range(row.size):
-        count[state[i]] += step[i]
-        if i + 1 < row.size and row[i + 1] == row[i] and time[i + 1] == time[i]:
-            continue
-        lowest = -1
-        for one in range(count.size):
-            if count[one] > 0:
-                lowest = one
-                break
-        if lowest == shown:
-            continue
-        if shown >= 0:
-            out[2, pieces - 1] = time[i]
-        if lowest >= 0:
-            out[0, pieces], out[1, pieces], out[3, pieces] = row[i], time[i], lowest
-            pieces += 1
-        shown = lowest
-    return pieces
+    united = FlatStates(*np.empty((4, 0), np.int64))
+    for state in np.unique(flat.state)[::-1]:
+        is_shown = flat.state == state
+        united = overlay(united, flatten(*(column[is_shown] for column in flat)))
+    row, begin, end, state = united
+    goes_on = (row[1:] == row[:-1]) & (begin[1:] == end[:-1]) & (state[1:] == state[:-1])
+    is_first, is_last = np.ones((2, row.size), np.bool_)
+    is_first[1:], is_last[:-1] = ~goes_on, ~goes_on
+    return FlatStates(row[is_first], begin[is_first], end[is_last], state[is_first])

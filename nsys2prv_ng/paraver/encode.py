@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
-from nsys2prv_ng.records.columns import COMMUNICATION, STATE, Records
+from nsys2prv_ng.records.columns import COMMUNICATION, STATE, ColumnTuple, Records
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 # Most bytes of a line: kind, object, a time of at most 20 bytes and the end of the line; for each word a handle of at
@@ -48,19 +48,8 @@ def encode(records: Records, order: IntArray, rows: RowNumbers, origin: int) -> 
     buffer = np.empty(_LINE_BYTES * order.size + _WORD_BYTES * words + _OBJECT_BYTES, np.uint8)
     types, type_size = np.empty((_TYPES, _TYPE_BYTES), np.uint8), np.empty(_TYPES, np.int64)
     type_of_slot = np.full(_TYPES, _NO_TYPE)
-    used = _encode(
-        buffer,
-        order,
-        records.kind,
-        records.time,
-        records.place,
-        records.first,
-        records.handle,
-        records.value,
-        origin,
-        rows.texts,
-        (types, types.view(np.int64), type_size, type_of_slot),
-    )
+    type_texts = types, types.view(np.int64), type_size, type_of_slot
+    used = _encode(buffer, order, records.columns, origin, rows.texts, type_texts)
     return buffer[:used]
 
 
@@ -68,16 +57,12 @@ def encode(records: Records, order: IntArray, rows: RowNumbers, origin: int) -> 
 def _encode(
     buffer: ByteArray,
     order: IntArray,
-    kind: npt.NDArray[np.int8],
-    time: IntArray,
-    place: npt.NDArray[np.int32],
-    first: IntArray,
-    handle: npt.NDArray[np.int32],
-    value: IntArray,
+    columns: ColumnTuple,
     origin: int,
     row_texts: tuple[IntArray, IntArray],
     type_texts: tuple[ByteArray, IntArray, IntArray, IntArray],
 ) -> int:
+    time, _, place, kind, first, handle, value = columns
     objects, object_size = row_texts
     types, type_words, type_size, type_of_slot = type_texts
     p = 0

@@ -97,13 +97,9 @@ def format_prv_header(
 def format_row(model: TraceModel, application: str) -> str:
     """Return the whole .row: for each level a section with the name of every object."""
     rows = [(task.node, _format_object_name(thread)) for task in model.tasks for thread in task.threads]
-    by_node = sorted(range(len(rows)), key=lambda i: rows[i][0])
-    position = dict.fromkeys(range(len(model.nodes)), 0)
-    cpus = []
-    for i in by_node:
-        node, thread = rows[i]
-        position[node] += 1
-        cpus.append(f"{node + 1}.{position[node]} {thread}")
+    threads_of_node: list[list[str]] = [[] for _ in model.nodes]
+    for node, thread in rows:
+        threads_of_node[node].append(thread)
     names = list(map(_format_object_name, [application, *(task.name for task in model.tasks)]))
     levels = {
         "WORKLOAD": names[:1],
@@ -112,7 +108,7 @@ def format_row(model: TraceModel, application: str) -> str:
         "THREAD": [thread for _, thread in rows],
         "SYSTEM": ["system"],
         "NODE": list(map(_format_object_name, model.nodes)),
-        "CPU": cpus,
+        "CPU": [f"{n}.{cpu} {thread}" for n, on in enumerate(threads_of_node, 1) for cpu, thread in enumerate(on, 1)],
     }
     return format_levels(levels)
 

@@ -56,24 +56,11 @@ NCCL_AND_OTHERS = {0: NOTHING, 1: COMMUNICATION} | {1 + count: OVERLAP for count
 
 # ---- values of types -------------------------------------------------------------------------------------------------
 
+_RUNNING = {1: COMPUTE, 2: COMMUNICATION, 3: OVERLAP, 16: WHOLE_GRAPH, 17: COMPUTE, 18: WHOLE_GRAPH, 19: OVERLAP}
 GPU_ACTIVITY = {
-    0: NOTHING,
-    1: COMPUTE,
-    2: COMMUNICATION,
-    3: OVERLAP,
-    4: MEMORY,
-    5: shade(COMPUTE, 2),
-    6: shade(COMMUNICATION, 2),
-    7: shade(OVERLAP, 2),
-    8: IDLE,
-    16: WHOLE_GRAPH,
-    17: COMPUTE,
-    18: WHOLE_GRAPH,
-    19: OVERLAP,
-    20: shade(WHOLE_GRAPH, 2),
-    21: shade(COMPUTE, 2),
-    22: shade(WHOLE_GRAPH, 2),
-    23: shade(OVERLAP, 2),
+    **{0: NOTHING, 4: MEMORY, 8: IDLE},
+    **_RUNNING,
+    **{4 + activity: shade(colour, 2) for activity, colour in _RUNNING.items()},
 }
 """Activity together with memory operations has the colour of the activity, but lighter."""
 

@@ -77,27 +77,21 @@ KERNEL_CLASSES = {
 NOTHING_RECORDED = "Nothing recorded"
 """Label of a value 0 that does not close an interval: the quantity is unknown after it."""
 
-# A sum of what runs: 1 compute, 2 communication, 4 memory operations, 16 a CUDA graph that was traced as a whole and
-# may compute or communicate. 8: nothing runs between two operations. 0: before the first operation of a capture, after
-# its last one, and outside the selected time, where the activity is unknown.
+# 8: nothing runs between two operations. 0: before the first operation of a capture, after its last one, and outside
+# the selected time, where the activity is unknown.
+_NOT_RUNNING = {0: NOTHING_RECORDED, 8: "Idle"}
+# A CUDA graph that was traced as a whole may compute or communicate.
+_RUNNING = {16: "whole graph", 4: "memory", 1: "compute", 2: "communication"}
+
+
+def _name_activity(activity: int) -> str:
+    """Return the label of an activity, which is a sum of what runs."""
+    *others, last = (name for kind, name in _RUNNING.items() if activity & kind)
+    return f"{', '.join(others)} and {last}".removeprefix(" and ").capitalize()
+
+
 GPU_ACTIVITIES = {
-    0: NOTHING_RECORDED,
-    1: "Compute",
-    2: "Communication",
-    3: "Compute and communication",
-    4: "Memory",
-    5: "Memory and compute",
-    6: "Memory and communication",
-    7: "Memory, compute and communication",
-    8: "Idle",
-    16: "Whole graph",
-    17: "Whole graph and compute",
-    18: "Whole graph and communication",
-    19: "Whole graph, compute and communication",
-    20: "Whole graph and memory",
-    21: "Whole graph, memory and compute",
-    22: "Whole graph, memory and communication",
-    23: "Whole graph, memory, compute and communication",
+    activity: _NOT_RUNNING.get(activity) or _name_activity(activity) for activity in (*range(9), *range(16, 24))
 }
 
 

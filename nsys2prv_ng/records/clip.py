@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,33 +34,20 @@ def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tup
     """
     # In the order of starts: if intervals are cut to the same limits, the outer one stays first.
     records = records.sorted()
-    begin, end = _find_limits(records)
+    begin, end = find_limits(records)
     line_class = records.tie_class
     is_whole = np.isin(line_class, (EMPTY, POINT, COMMUNICATION_LINE))
     index, window = match_windows(begin, end, windows, touching=is_whole)
     is_counted = is_whole | (line_class == BEGIN)
     more = int(is_counted[index[1:]][index[1:] == index[:-1]].sum())
-    lows, highs = np.array(windows, np.int64).T
-    return _cut(records.take(index), begin[index], end[index], lows[window], highs[window]), more
-
-
-def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: IntArray) -> Records:
-    """Cut each record to its window. `begin` and `end` (ns) are the limits of its interval, state or communication."""
-    length = np.minimum(end, high) - np.maximum(begin, low)
-    line_class = clipped.tie_class
-    is_begin, is_end = line_class == BEGIN, line_class == END
-    clipped.tie = np.where(is_begin, pack_tie(BEGIN, length), clipped.tie)
-    clipped.tie = np.where(is_end, pack_tie(END, length), clipped.tie)
-    clipped.time = np.clip(clipped.time, low, high)
-
-    is_state = clipped.kind == STATE
-    clipped.value[clipped.first[:-1][is_state]] = np.minimum(end, high)[is_state]
-    is_communication = clipped.kind == COMMUNICATION
-    words = clipped.first[:-1][is_communication]
-    for word in range(3):
-        times = clipped.value[words + word]
-        clipped.value[words + word] = np.clip(times, low[is_communication], high[is_communication])
-    return clipped
+    low, high = (limits[window] for limits in np.array(windows, np.int64).T)
+    cut = move_limits(
+        records.take(index),
+        np.maximum(begin[index], low),
+        np.minimum(end[index], high),
+        lambda times, at: np.clip(times, low[at], high[at]),
+    )
+    return cut, more
 
 
 def clip_ends(records: Records, places: BoolArray, last: int) -> tuple[Records, int]:
@@ -67,7 +55,7 @@ def clip_ends(records: Records, places: BoolArray, last: int) -> tuple[Records, 
 
     `places`: mask by place. On these places, records that begin at `last` or later and end after it are dropped.
     """
-    begin, end = _find_limits(records)
+    begin, end = find_limits(records)
     is_late = places[records.place] & (end > last)
     if not is_late.any():
         return records, 0
@@ -82,7 +70,7 @@ def drop_short_intervals(records: Records, shortest: int) -> Records:
     return records.take(np.flatnonzero(~is_interval | (records.length >= shortest)))
 
 
-def _find_limits(records: Records) -> tuple[IntArray, IntArray]:
+def find_limits(records: Records) -> tuple[IntArray, IntArray]:
     """Return the start and end (ns) of the interval, state or communication that each record belongs to."""
     begin, end = records.time.copy(), records.time.copy()
     line_class, length = unpack_tie(records.tie)
@@ -96,3 +84,23 @@ def _find_limits(records: Records) -> tuple[IntArray, IntArray]:
     end[is_communication] = np.maximum(end[is_communication], receive)
     begin[is_communication] = np.minimum(begin[is_communication], receive)
     return begin, end
+
+
+def move_limits(
+    records: Records, begin: IntArray, end: IntArray, move: Callable[[IntArray, IntArray], IntArray]
+) -> Records:
+    """Return the records with other limits (ns) of the interval, state or point that each record belongs to.
+
+    Each of the four times of a communication becomes `move(times, at)`; `at`: indices of the records.
+    """
+    is_begin, is_end = records.tie_class == BEGIN, records.tie_class == END
+    tie = np.where(is_begin, pack_tie(BEGIN, end - begin), records.tie)
+    tie = np.where(is_end, pack_tie(END, end - begin), tie)
+    time, value, words = np.where(is_end, end, begin), records.value.copy(), records.first[:-1]
+    is_state = records.kind == STATE
+    value[words[is_state]] = end[is_state]
+    at = np.flatnonzero(records.kind == COMMUNICATION)
+    time[at] = move(records.time[at], at)
+    for word in range(3):
+        value[words[at] + word] = move(value[words[at] + word], at)
+    return replace(records, time=time, tie=tie, value=value)

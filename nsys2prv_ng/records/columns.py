@@ -32,6 +32,9 @@ from nsys2prv_ng.runtime.jit import compiled, inlined
 Int32Array = npt.NDArray[np.int32]
 Int8Array = npt.NDArray[np.int8]
 
+ColumnTuple = tuple[IntArray, IntArray, Int32Array, Int8Array, IntArray, Int32Array, IntArray]
+"""The columns of records in the order of their fields, as compiled functions take them."""
+
 KINDS = STATE, EVENT, COMMUNICATION = 1, 2, 3
 """Kinds of records, with the numbers of Paraver."""
 
@@ -77,6 +80,10 @@ class Records:
 
     def __len__(self) -> int:
         return int(self.time.size)
+
+    @property
+    def columns(self) -> ColumnTuple:
+        return self.time, self.tie, self.place, self.kind, self.first, self.handle, self.value
 
     @property
     def tie_class(self) -> IntArray:
@@ -139,11 +146,9 @@ def concatenate(parts: Sequence[Records]) -> Records:
     parts = [Records.make_empty(0, 0), *parts]  # gives the types of columns without parts
     starts = np.cumsum([0, *(part.value.size for part in parts)])
     first = [part.first[:-1] + start for part, start in zip(parts, starts, strict=False)]
-    time, tie, place, kind, handle, value = (
-        np.concatenate([getattr(part, column) for part in parts])
-        for column in ("time", "tie", "place", "kind", "handle", "value")
-    )
-    return Records(time, tie, place, kind, np.concatenate([*first, starts[-1:]]), handle, value)
+    made = Records(*map(np.concatenate, zip(*(part.columns for part in parts), strict=True)))
+    made.first = np.concatenate([*first, starts[-1:]])
+    return made
 
 
 def count_events(records: Records) -> int:
@@ -333,31 +338,23 @@ def resolve_maps(
     types: IntArray,
     starts: IntArray,
     tables: IntArray,
-    part: slice = slice(None),
+    low: int = 0,
+    high: int | None = None,
 ) -> None:
     """Replace the ids of a report by the ids of the trace: place -> row, handle -> type number, name id -> value.
 
-    Changes the records of `part` in place. `rows` is by place; `types`, `starts` and `tables` come from
+    Changes the records low .. high - 1 in place. `rows` is by place; `types`, `starts` and `tables` come from
     `Numbering.maps`.
     """
-    low, high, _ = part.indices(len(records))
-    fixed = records.kind[low:high], records.place[low:high], records.first[low : high + 1]
-    _resolve(*fixed, records.handle, records.value, rows, types, starts, tables)
+    _resolve(records.columns, low, len(records) if high is None else high, rows, types, starts, tables)
 
 
 @compiled
 def _resolve(
-    kind: npt.NDArray[np.int8],
-    place: npt.NDArray[np.int32],
-    first: IntArray,
-    handle: npt.NDArray[np.int32],
-    value: IntArray,
-    rows: IntArray,
-    types: IntArray,
-    starts: IntArray,
-    tables: IntArray,
+    columns: ColumnTuple, low: int, high: int, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray
 ) -> None:
-    for i in range(kind.size):
+    _, _, place, kind, first, handle, value = columns
+    for i in range(low, high):
         place[i] = rows[place[i]]
         if kind[i] == EVENT:
             for j in range(first[i], first[i + 1]):

@@ -6,6 +6,7 @@ A job has some ten runs for each report, and a window has few records of each: a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,13 +89,9 @@ class RunGroup(NamedTuple):
 def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
     """Return runs in groups of at most _MOST_RUNS, in the same order."""
     groups: list[list[PlacedRun]] = []
-    for placed in runs:
-        last = groups[-1][0] if groups else None
-        slot = placed.run.slot
-        is_full = len(groups) > 0 and len(groups[-1]) == _MOST_RUNS
-        if last is None or is_full or last.resolved_by is not placed.resolved_by or last.run.slot[:2] != slot[:2]:
-            groups.append([])
-        groups[-1].append(placed)
+    for _, same in groupby(runs, lambda placed: (id(placed.resolved_by), placed.run.slot[:2])):
+        alike = list(same)
+        groups += [alike[first : first + _MOST_RUNS] for first in range(0, len(alike), _MOST_RUNS)]
     return [
         RunGroup(
             group[0].run.slot._replace(at=0),
@@ -156,7 +153,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
         store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
-            resolve_maps(gathered, *group.resolved_by, slice(begin, record))
+            resolve_maps(gathered, *group.resolved_by, begin, record)
     gathered.first[records] = words
     return gathered
 

@@ -8,16 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.records.columns import (
-    BEGIN,
-    COMMUNICATION,
-    EMPTY,
-    END,
-    STATE,
-    Records,
-    concatenate,
-    pack_tie,
-)
+from nsys2prv_ng.records.clip import find_limits, move_limits
+from nsys2prv_ng.records.columns import BEGIN, EMPTY, END, STATE, Records, concatenate, pack_tie
 
 
 def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> Records:
@@ -26,31 +18,15 @@ def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> R
     Both lines of an interval get its new length. If both limits of an interval become equal, the interval becomes one
     line that opens and closes, as if it had never had a length. A state without length is dropped.
     """
-    length = records.length
-    is_begin, is_end = records.tie_class == BEGIN, records.tie_class == END
-    time = clock(records.time)
-    new_length = np.zeros(len(records), np.int64)
-    new_length[is_begin] = clock((records.time + length)[is_begin]) - time[is_begin]
-    new_length[is_end] = time[is_end] - clock((records.time - length)[is_end])
-    tie = np.where(is_begin, pack_tie(BEGIN, new_length), records.tie)
-    tie = np.where(is_end, pack_tie(END, new_length), tie)
-
-    value = records.value.copy()
-    words = records.first[:-1]
-    is_state = records.kind == STATE
-    value[words[is_state]] = clock(value[words[is_state]])
-    communications = words[records.kind == COMMUNICATION]
-    for word in range(3):
-        value[communications + word] = clock(value[communications + word])
-
-    moved = Records(time, tie, records.place, records.kind, records.first, records.handle, value)
-    vanished = (is_begin | is_end) & (new_length == 0)
-    no_state = is_state.copy()
-    no_state[is_state] = value[words[is_state]] <= time[is_state]
-    if not (vanished | no_state).any():
+    begin, end = map(clock, find_limits(records))
+    moved = move_limits(records, begin, end, lambda times, _: clock(times))
+    is_short = begin >= end
+    is_vanished = is_short & np.isin(moved.tie_class, (BEGIN, END))
+    is_dropped = is_vanished | (is_short & (moved.kind == STATE))
+    if not is_dropped.any():
         return moved
-    rest = moved.take(np.flatnonzero(~vanished & ~no_state))
-    return concatenate([rest, _merge_vanished(moved, records.time, np.flatnonzero(vanished))])
+    vanished = _merge_vanished(moved, records.time, np.flatnonzero(is_vanished))
+    return concatenate([moved.take(np.flatnonzero(~is_dropped)), vanished])
 
 
 def _merge_vanished(records: Records, old_time: IntArray, lines: IntArray) -> Records:

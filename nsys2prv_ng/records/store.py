@@ -129,16 +129,14 @@ class LocalStore(Store):
         self._ends = {False: 0, True: 0}
         self._opened = ExitStack()
         try:
-            self._disk = [self._open(_open_nameless(folder)) for _ in range(shelves)]
+            enter = self._opened.enter_context
+            self._disk = [enter(_open_nameless(folder)) for _ in range(shelves)]
             # Only Linux has memory that processes share by its descriptor; elsewhere all columns go to the file.
             create = getattr(os, "memfd_create", None)
-            self._memory = [self._open(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
+            self._memory = [enter(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
         except OSError as error:
             self._opened.close()
             raise _make_store_error(folder, error) from None
-
-    def _open(self, file: IO[bytes]) -> IO[bytes]:
-        return self._opened.enter_context(file)
 
     def __enter__(self) -> LocalStore:
         return self

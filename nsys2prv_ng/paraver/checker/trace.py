@@ -7,6 +7,7 @@ Paraver shows a trace without problems here as it was meant.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,7 +80,7 @@ def check_trace(
         raise TranslationError(f"{path}: not a Paraver trace: its name must end in .prv or .prv.gz")
     pcf_path, row_path, _ = list_trace_files(path)
     prv, pcf = Findings(path), Findings(pcf_path)
-    with TraceStream(path, max_line, progress) as stream:
+    with closing(TraceStream(path, max_line, progress)) as stream:
         line = read_first_line(stream)
         if line.endswith("\r"):
             prv.add(1, "carriage return: lines must end with a line feed alone", "carriage return")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,10 +26,9 @@ _OPTIONS = ("LEVEL", "UNITS", "LOOK_BACK", "SPEED", "FLAG_ICONS", "NUM_OF_STATE_
 _SEMANTIC = ("THREAD_FUNC",)
 _IGNORED = ("GRADIENT_COLOR", "GRADIENT_NAMES")
 
-_STATE = re.compile(r"(?P<number>-?\d+) +(?P<label>.+)", re.ASCII)
+_LABELLED = re.compile(r"(?P<number>-?\d+) +(?P<label>.+)", re.ASCII)
 _COLOUR = re.compile(r"(?P<number>\d+) +\{ *(\d+) *, *(\d+) *, *(\d+) *\}", re.ASCII)
 _TYPE = re.compile(r"(?P<gradient>\d+) +(?P<number>-?\d+)(?: +(?P<label>.+))?", re.ASCII)
-_VALUE = re.compile(r"(?P<number>-?\d+) +(?P<label>.+)", re.ASCII)
 _PRECISION = re.compile(r"PRECISION +(\d{1,2})", re.ASCII)
 
 
@@ -58,6 +58,10 @@ class ParaverConfig:
     states: dict[int, str] = field(default_factory=dict)
     colours: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     types: dict[int, PcfEventType] = field(default_factory=dict)
+
+
+class _UnreadableLineError(Exception):
+    """A line that Paraver skips, which is already a problem."""
 
 
 class PcfReader:
@@ -106,12 +110,20 @@ class PcfReader:
             self._end_block()
             self._section = line
         elif not line.startswith("#"):
-            self._readers[self._section](line)
+            with suppress(_UnreadableLineError):
+                self._readers[self._section](line)
 
-    def _parse_integer(self, digits: str, what: str) -> int | None:
+    def _match(self, pattern: re.Pattern[str], line: str, expected: str) -> re.Match[str]:
+        match = pattern.fullmatch(line)
+        if match is None:
+            self._add_unknown_line(line, expected)
+            raise _UnreadableLineError
+        return match
+
+    def _parse_integer(self, digits: str, what: str) -> int:
         if len(digits) > 12 or not -(2**31) <= int(digits) < 2**31:
             self._add_problem("int32", f"{what} {digits[:40]} does not fit 32 bits: Paraver skips the line")
-            return None
+            raise _UnreadableLineError
         return int(digits)
 
     def _add_unknown_line(self, line: str, expected: str) -> None:
@@ -132,13 +144,8 @@ class PcfReader:
             )
 
     def _read_state(self, line: str) -> None:
-        match = _STATE.fullmatch(line)
-        if match is None:
-            self._add_unknown_line(line, "'state label'")
-            return
+        match = self._match(_LABELLED, line, "'state label'")
         state = self._parse_integer(match["number"], "state")
-        if state is None:
-            return
         if state < 0:
             self._add_problem("negative state", f"state {state} is negative")
         if state in self.config.states:
@@ -148,14 +155,9 @@ class PcfReader:
         self._state_lines.setdefault(state, self._number)
 
     def _read_colour(self, line: str) -> None:
-        match = _COLOUR.fullmatch(line)
-        if match is None:
-            self._add_unknown_line(line, "'state {red,green,blue}'")
-            return
+        match = self._match(_COLOUR, line, "'state {red,green,blue}'")
         index = self._parse_integer(match["number"], "state")
         colour = tuple(int(part) if len(part) < 4 else 999 for part in match.groups()[1:])
-        if index is None:
-            return
         if index > MAX_COLOUR:
             self._add_problem(
                 "large colour", f"colour of {index}: Paraver's palette would grow to hold it ({MAX_COLOUR} at most)"
@@ -174,17 +176,13 @@ class PcfReader:
         elif self._values is None:
             self._read_type(line)
         else:
-            self._read_value(line)
+            self._read_value(line, self._values)
 
     def _read_type(self, line: str) -> None:
-        match = _TYPE.fullmatch(line)
-        if match is None:
-            self._add_unknown_line(line, "'gradient type label', VALUES or PRECISION")
-            return
-        self._parse_integer(match["gradient"], "gradient")
+        match = self._match(_TYPE, line, "'gradient type label', VALUES or PRECISION")
+        with suppress(_UnreadableLineError):
+            self._parse_integer(match["gradient"], "gradient")
         number = self._parse_integer(match["number"], "event type")
-        if number is None:
-            return
         if number < 1:
             self._add_problem("type range", f"event type {number} is not positive")
         if match["label"] is None:
@@ -220,19 +218,14 @@ class PcfReader:
             self._add_problem("VALUES without type", "VALUES without an event type before it")
         self._values = {} if self._values is None else self._values
 
-    def _read_value(self, line: str) -> None:
-        match = _VALUE.fullmatch(line)
-        if match is None:
-            self._add_unknown_line(line, "'value label'")
-            return
+    def _read_value(self, line: str, values: dict[int, str]) -> None:
+        match = self._match(_LABELLED, line, "'value label'")
         value = self._parse_integer(match["number"], "value")
-        if value is None or self._values is None:
-            return
         name = f"value {value} of event type {self._block[0].number if self._block else '?'}"
-        if value in self._values:
+        if value in values:
             self._add_problem("repeated value", f"{name} is labelled twice")
         self._check_label(match["label"], name)
-        self._values[value] = match["label"]
+        values[value] = match["label"]
 
     def _read_precision(self, line: str) -> None:
         match = _PRECISION.fullmatch(line)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from nsys2prv_ng.errors import TranslationError
 
 
 class TraceStream:
-    """Reader of a trace from start to end in bounded memory; a context manager.
+    """Reader of a trace from start to end in bounded memory, which its user closes.
 
     `damage` is the reason why a compressed trace could not be read to its end (else ""). `complete` is whether the last
     line ended with a newline. `progress` gets the bytes of the file (compressed bytes of a .gz) read since its last
@@ -41,12 +40,8 @@ class TraceStream:
             gzip.GzipFile(fileobj=self._raw, mode="rb") if compressed else self._raw
         )
 
-    def __enter__(self) -> TraceStream:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._bytes.close()
         self._raw.close()
 
