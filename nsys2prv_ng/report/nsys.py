@@ -68,7 +68,8 @@ def find_nsys() -> Nsys | None:
     on_path = shutil.which("nsys")
     if on_path and (nsys := _ask_version(Path(on_path))):
         return nsys
-    installed = {path.resolve(): path for pattern in INSTALL_PATTERNS for path in sorted(Path("/").glob(pattern[1:]))}
+    found = (path for pattern in INSTALL_PATTERNS for path in sorted(Path("/").glob(pattern[1:])))
+    installed = {os.path.realpath(path): path for path in found}
     working = [nsys for path in installed.values() if (nsys := _ask_version(path))]
     return max(working, key=lambda nsys: _parse_numbers(nsys.version), default=None)
 
