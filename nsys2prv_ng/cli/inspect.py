@@ -35,7 +35,7 @@ def inspect(
         import json
 
         print(json.dumps(inspection.to_dict(), indent=2))
-    else:
+    elif inspection.reports or len(inspection.faults) != 1:  # else the error is all there is
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _FILE_WIDTH
         print(format_inspection(inspection, width))
         _print_remedies(inspection, reports, options)

@@ -110,7 +110,7 @@ def _check_files(path: Path, output: Path) -> None:
         if not is_trace(file):
             raise UsageError("the trace must be named *.prv or *.prv.gz", parameter=parameter, value=str(file))
     read = {os.path.realpath(file) for file in list_trace_files(path)}
-    for file in list_trace_files(output):
+    for file in reversed(list_trace_files(output)):  # the typed file first
         if os.path.realpath(file) in read:
             raise UsageError(f"{file}: is a file of the trace that is cut; choose another name for the output")
 
