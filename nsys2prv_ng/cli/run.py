@@ -50,7 +50,8 @@ def run(words: list[str]) -> int:
             print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
             return 2
         if _lacks_memory(error):
-            return fail(f"out of memory ({error}); is it limited? See `ulimit -v`, and `ulimit -u` for threads", 1)
+            what = str(error).split(". ")[0]  # llvmlite also guesses why
+            return fail(f"out of memory ({what}); is it limited? See `ulimit -v`, and `ulimit -u` for threads", 1)
         if isinstance(error, OSError):  # only the output of the program itself: all other files have other errors
             cause = f"{error.filename or 'standard output'}: {error.strerror or error}"
             return fail(_describe_lost_folder().lstrip("; ") or cause, 1)
