@@ -5,7 +5,7 @@ import nsys2prv_ng
 result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 """
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # as type checkers know it; to import `typing` delays the command line's handling of signals
 
 if TYPE_CHECKING:
     from nsys2prv_ng.api import check, compare, cut, inspect, merge, shard, summarize, translate

@@ -120,6 +120,11 @@ translate() {
     nsys2prv-ng translate "${reports[@]}" "$REPORTS/trace.prv" --force --stats "$REPORTS/stats.json" --summary \
         ${cluster[@]+"${cluster[@]}"} ${TRANSLATE_OPTIONS[@]+"${TRANSLATE_OPTIONS[@]}"}
     local status=$?
+    # The page of the numbers, and their JSON, which `nsys2prv-ng compare` takes.
+    if [ "$status" -eq 0 ]; then
+        nsys2prv-ng summary "${reports[@]}" --quiet --json --html "$REPORTS/summary.html" \
+            ${cluster[@]+"${cluster[@]}"} >"$REPORTS/summary.json" || say "no page and no JSON of the summary"
+    fi
     if [ ${#cluster[@]} -gt 0 ]; then stop_dask; fi
     return "$status"
 }

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from nsys2prv_ng.api.engines import choose_engine
 from nsys2prv_ng.api.keywords import takes, takes_two
-from nsys2prv_ng.api.paths import Reports, check_names, check_page, check_path, list_reports, list_some_reports
+from nsys2prv_ng.api.paths import (
+    Reports,
+    check_names,
+    check_page,
+    check_path,
+    list_reports,
+    list_some_reports,
+    refuse_traces,
+)
 from nsys2prv_ng.api.sides import is_saved, list_side, name_side_traces, refuse_restrictions
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import (
@@ -71,6 +79,7 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     page, progress = options.html, options.display
     check_page(page)
     given = list_some_reports(reports)
+    refuse_traces(given)
     from nsys2prv_ng.api.plans import make_read_options
 
     with choose_engine(options, make_read_options(options), _find_scratch()) as read_options:

@@ -33,7 +33,7 @@ def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "")
 
     shared = plan.resources.folder or folder
     if name and shared != folder:  # traces of other folders may have the same name
-        name += f".{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:8]}"
+        name += f".{hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:8]}"
     kept = shared / (f"{name}.parts" if name else f".nsys2prv-ng.{os.getpid()}.{secrets.token_hex(4)}.parts")
     note = options.display.note
     with DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name), note=note) as engine:

@@ -45,7 +45,8 @@ def _take_keywords(call: Callable[..., Any], options: Any) -> Callable[..., Any]
         try:
             bound = signature.bind(*given, **values).arguments
         except TypeError as error:
-            raise TypeError(f"{call.__name__}() {error}") from None
+            several = f": give one list of {arguments[0].name}" if len(given) > len(arguments) == 1 else ""
+            raise TypeError(f"{call.__name__}() {error}{several}") from None
         return call(*(bound.pop(argument.name) for argument in arguments), options(**bound))
 
     lines = [f"    {name}: {option.keyword_help or option.help}\n" for name, option in described.items()]

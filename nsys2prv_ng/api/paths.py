@@ -26,6 +26,13 @@ def list_some_reports(reports: Reports, parameter: str = "reports") -> list[Path
     return given
 
 
+def refuse_traces(reports: Sequence[Path], remedy: str = "give the reports alone") -> None:
+    """Raise UsageError for a trace among the reports: it is no damaged report, which may be skipped."""
+    for report in reports:
+        if is_trace(report):
+            raise UsageError(f"a trace among the reports; {remedy}", parameter="reports", value=str(report))
+
+
 def check_path(name: str, path: AnyPath) -> Path:
     """Return a path. Raises UsageError that names its parameter for anything else."""
     return File("").read(path, name)
@@ -37,10 +44,7 @@ def check_names(reports: Sequence[Path], output: Path) -> None:
         raise UsageError("the trace must be named *.prv or *.prv.gz", parameter="output", value=str(output))
     if not reports:
         raise UsageError(f"give at least one report to translate into {output}", parameter="reports")
-    for report in reports:
-        if is_trace(report):
-            message = "a trace among the reports; only the output is one"
-            raise UsageError(message, parameter="reports", value=str(report))
+    refuse_traces(reports, "only the output is one")
 
 
 def check_page(file: Path | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.api.paths import Reports, list_some_reports
+from nsys2prv_ng.api.paths import Reports, list_some_reports, refuse_traces
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import CompareOptions
 
@@ -53,6 +53,7 @@ def list_side(side: Reports) -> list[Path]:
         from nsys2prv_ng.report.files import miss
 
         raise miss(given[0])
+    refuse_traces(given)
     if len(given) > 1 and (saved := [path for path in given if path.suffix == ".json"]):
         raise UsageError("a side is either reports or one saved summary", parameter="sides", value=str(saved[0]))
     return given

@@ -27,6 +27,10 @@ _MODULES = {
 """The same programs as modules: python -m torch.distributed.run."""
 _STARTS_ALL = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "jsrun", "aprun")
 """Programs that start the ranks of all nodes."""
+_RUNNERS = ("uv", "poetry", "pdm", "pipenv", "hatch", "pixi", "conda", "mamba", "micromamba")
+"""Programs whose command `run` starts another program in an environment."""
+_TIME_LIMIT = re.compile(r"[0-9]+(:[0-9]+){0,2}|[0-9]+-[0-9]+(:[0-9]+){0,2}|unlimited|infinite", re.IGNORECASE)
+"""What sbatch takes: minutes, hours with minutes, days with hours."""
 _TORCHRUN_OPTIONS = {
     "nnodes": '"$SLURM_NNODES"',
     "nproc-per-node": "{gpus}",
@@ -73,11 +77,14 @@ class ScriptOptions:
 def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
     """Return the options that suit the first word of the command, and a note for the user about it.
 
-    Raises UsageError for a command that would start all ranks in each task if there is more than one.
+    Raises UsageError for a command that profiles itself, or would start all ranks in each task if there is more than
+    one.
     """
     if not job.command:
         return job, ""
     launcher, _ = _find_launcher(job.command)
+    if launcher == "nsys":
+        raise UsageError("nsys would run within nsys: the script profiles the command; name the program alone")
     tasks = job.nodes * (1 if job.per_node else job.gpus_per_node)
     if launcher in _STARTS_ALL and tasks > 1:
         raise UsageError(
@@ -95,19 +102,29 @@ def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
 def _find_launcher(command: Sequence[str]) -> tuple[str, int]:
     """Return the name of the program that a command starts, and the number of words up to and including it.
 
-    Skip the variables that `env` sets. A launcher that python starts as a module has its own name.
+    Skip the variables that `env` sets, and `uv run` and the like. A launcher that python starts as a module has its own
+    name.
     """
     first = 0
     if Path(command[0]).name == "env":
         first = 1 + sum(1 for _ in takewhile(lambda word: re.match(r"\w+=", word), command[1:]))
     if first == len(command):
         return "env", first
+    if Path(command[first]).name in _RUNNERS and command[first + 1 : first + 2] == ["run"]:
+        # The options of a runner may have values: only known programs are found behind them.
+        known = (at for at, word in enumerate(command) if at > first + 1 and _is_known(word))
+        first = next(known, first)
     name = Path(command[first]).name
     if name.startswith("python") and "-m" in command[first:-1]:
         module = command.index("-m", first) + 1
         if all(word.startswith("-") for word in command[first + 1 : module]) and command[module] in _MODULES:
             return _MODULES[command[module]], module + 1
     return name, first + 1
+
+
+def _is_known(word: str) -> bool:
+    name = Path(word).name
+    return name in (*_STARTS_NODE, *_STARTS_ALL, "nsys") or re.fullmatch(r"python[0-9.]*", name) is not None
 
 
 def render_script(job: ScriptOptions) -> str:
@@ -124,7 +141,7 @@ def render_script(job: ScriptOptions) -> str:
         "#SBATCH --ntasks-per-node=": str(tasks),
         "#SBATCH --gpus-per-node=": str(job.gpus_per_node),
         "#SBATCH --cpus-per-task=": str(_CORES_PER_GPU * job.gpus_per_node // tasks),
-        "#SBATCH --time=": _check_word("time_limit", job.time_limit),
+        "#SBATCH --time=": _check_time_limit(job.time_limit),
         "REPORT_PER=": "node" if job.per_node else "rank",
         "CAPTURE_RANGE=": "yes" if job.capture_range else "no",
         "DELAY=": "" if job.delay is None else str(job.delay),
@@ -155,6 +172,12 @@ def render_script(job: ScriptOptions) -> str:
 def _check_word(name: str, value: str) -> str:
     if not re.fullmatch(r"[^\s#\"'\\]+", value) or not value.isprintable():
         raise UsageError("must be one word, without quotes", parameter=name, value=value or "''")
+    return value
+
+
+def _check_time_limit(value: str) -> str:
+    if not _TIME_LIMIT.fullmatch(_check_word("time_limit", value)):
+        raise UsageError("write HH:MM:SS, days-HH:MM:SS, or minutes", parameter="time_limit", value=value)
     return value
 
 

@@ -5,6 +5,7 @@ A file that lists the presets in the menus of wxParaver comes with them. It cont
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,6 @@ def _make_menus(directory: Path, presets: list[Preset]) -> bytes:
     """Return the text of the menus with the paths of the presets in a directory."""
     text = (locate_presets() / WORKSPACES).read_text(encoding="utf-8")
     for preset in presets:
-        path = directory.resolve() / f"{preset.name}.cfg"
+        path = Path(os.path.realpath(directory)) / f"{preset.name}.cfg"
         text = text.replace(f"<first>{preset.name}.cfg</first>", f"<first>{escape(str(path))}</first>")
     return text.encode()

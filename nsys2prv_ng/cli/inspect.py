@@ -33,7 +33,7 @@ def inspect(
 
     if as_json:
         print_json(inspection)
-    else:
+    elif inspection.reports or len(inspection.faults) != 1:  # else the error is all there is
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _FILE_WIDTH
         print(format_inspection(inspection, width))
         _print_remedies(inspection, reports, options)

@@ -6,9 +6,12 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import NoReturn
 
 from nsys2prv_ng.cli import ending
+
+TYPE_CHECKING = False  # what is imported before signals are handled delays that, as `typing` does
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:

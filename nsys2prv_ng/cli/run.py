@@ -37,12 +37,10 @@ def run(words: list[str]) -> int:
         result = group.main(arguments, prog_name="nsys2prv-ng", standalone_mode=False)
         sys.stdout.flush()
     except TranslationError as error:
-        return fail(spell(error, arguments), error.exit_code)
+        return fail(spell(error, arguments) + _describe_lost_folder(), error.exit_code)
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nobody reads the output any more)
         return 1
-    except OSError as error:  # only the output of the program itself: all other files have other errors
-        return fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 1)
     except MemoryError:
         return fail("out of memory; translate fewer reports at once, or select fewer sources (see --sources)", 1)
     except Exception as error:
@@ -51,11 +49,33 @@ def run(words: list[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
             return 2
+        if _lacks_memory(error):
+            what = str(error).split(". ")[0]  # llvmlite also guesses why
+            return fail(f"out of memory ({what}); is it limited? See `ulimit -v`, and `ulimit -u` for threads", 1)
+        if isinstance(error, OSError):  # only the output of the program itself: all other files have other errors
+            cause = f"{error.filename or 'standard output'}: {error.strerror or error}"
+            return fail(_describe_lost_folder().lstrip("; ") or cause, 1)
         if hasattr(error, "format_message"):  # typer's and click's errors of usage
             command = arguments[0] + " " if arguments and arguments[0] in group.commands else ""
             return fail(f"{error.format_message()} (see nsys2prv-ng {command}--help)", 2)
         return fail(_describe_internal_error(error), 1)
     return result if isinstance(result, int) else 0
+
+
+def _describe_lost_folder() -> str:
+    """Return the end of a message if the working folder was deleted: no relative path leads to a file."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "; the working folder was deleted: change to another one"
+    return ""
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Return whether a library cannot be loaded, or a thread started, most likely as memory is limited."""
+    if isinstance(error, ImportError | OSError):  # the last one from llvmlite, without a number
+        return "failed to map segment" in str(error) or "Could not find/load shared object" in str(error)
+    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
 
 
 def _describe_internal_error(error: Exception) -> str:

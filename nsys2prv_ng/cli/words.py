@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -43,11 +43,17 @@ def put_command_first(words: list[str], commands: Mapping[str, Any]) -> list[str
     if words[0] in _VERSION:
         return ["--version"]
     if words[0] == "help" and not os.path.exists("help"):  # noqa: PTH110 (Path raises if it may not look there)
-        return [*(word for word in words[1:2] if word in commands), "--help"]
+        asked = [word for word in words[1:2] if not word.startswith("-")]
+        if asked and asked[0] not in commands:
+            nearest = _guess(asked[0], commands)
+            remedy = f"did you mean help {nearest}?" if nearest else f"the commands are {', '.join(commands)}"
+            raise UsageError(f"{escape_unprintable(asked[0])}: no such command; {remedy}")
+        return [*asked, "--help"]
     if words[0].startswith("-"):
         at = _find_command(words, commands, take_values)
         return ["translate", *words] if at is None else [words[at], *words[:at], *words[at + 1 :]]
-    if nearest := _find_nearest(words[0], commands):
+    # Path would raise where it may not look.
+    if not os.path.exists(words[0]) and (nearest := _guess(words[0], [*commands, "help"])):  # noqa: PTH110
         raise UsageError(f"{escape_unprintable(words[0])}: no such command or report; did you mean {nearest}?")
     return ["translate", *words]
 
@@ -72,10 +78,8 @@ def _list_value_flags(commands: Mapping[str, Any]) -> set[str]:
     }
 
 
-def _find_nearest(word: str, commands: Mapping[str, Any]) -> str:
-    """Return the command that a word nearly is; an empty text if there is none, or if the word is a file."""
-    if os.path.exists(word):  # noqa: PTH110
-        return ""
+def _guess(word: str, commands: Iterable[str]) -> str:
+    """Return the command that a word nearly is; an empty text if there is none."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, commands, n=1, cutoff=0.75)), "")

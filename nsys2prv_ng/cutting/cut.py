@@ -9,6 +9,7 @@ and of memory in use that are in force there.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -109,9 +110,9 @@ def _check_files(path: Path, output: Path) -> None:
     for file, parameter in ((path, "trace"), (output, "output")):
         if not is_trace(file):
             raise UsageError("the trace must be named *.prv or *.prv.gz", parameter=parameter, value=str(file))
-    read = {file.resolve() for file in list_trace_files(path)}
-    for file in list_trace_files(output):
-        if file.resolve() in read:
+    read = {os.path.realpath(file) for file in list_trace_files(path)}
+    for file in reversed(list_trace_files(output)):  # the typed file first
+        if os.path.realpath(file) in read:
             raise UsageError(f"{file}: is a file of the trace that is cut; choose another name for the output")
 
 

@@ -137,7 +137,7 @@ def _count_and_place(database: Database, strings: Strings, rows: EventRows, plac
     """Count the rows, and register their processes and devices in `places`."""
     if not database.count_rows(rows.table) or not rows.process:
         return database.count_rows(rows.table)
-    ids = strings.find_matching_ids(rows.names) if rows.names is not None else None
+    ids = strings.find_matching_ids(rows.names.fullmatch) if rows.names is not None else None
     if ids == []:
         return 0
     columns = [*rows.process_columns, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]

@@ -158,14 +158,14 @@ class LocalStore(Store):
         }
 
     def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
-        with self._lock:
-            on_disk = not self._memory or self._count_used() + size > self.memory
-            at = _align(self._ends[on_disk])
-            self._ends[on_disk] = at + size
-            slot = Slot(self.shelf, on_disk, at)
-            if not on_disk:  # other processes see the used memory before it is written
-                os.ftruncate(self._get_descriptor(slot), at + size)
         try:
+            with self._lock:
+                on_disk = not self._memory or self._count_used() + size > self.memory
+                at = _align(self._ends[on_disk])
+                self._ends[on_disk] = at + size
+                slot = Slot(self.shelf, on_disk, at)
+                if not on_disk:  # other processes see the used memory before it is written
+                    os.ftruncate(self._get_descriptor(slot), at + size)
             _write(self._get_descriptor(slot), pieces, at)
         except OSError as error:
             raise _make_store_error(self.folder, error) from None
@@ -423,6 +423,10 @@ def _make_store_error(folder: Path, error: OSError) -> TranslationError:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return TranslationError(
             f"too many open files to keep events ({error.strerror}); read fewer reports at once", see=("jobs",)
+        )
+    if error.errno == errno.EFBIG:  # also of memory that processes share
+        return TranslationError(
+            f"{folder}: cannot keep events there: {error.strerror}; raise the limit of this shell (see `ulimit -f`)"
         )
     return TranslationError(
         f"{folder}: cannot keep events there: {error.strerror or error}; choose another folder", see=("tmp",)

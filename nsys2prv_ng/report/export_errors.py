@@ -30,7 +30,7 @@ _REMEDIES = (
 _SIGNAL_REMEDIES = {
     int(signal.SIGXFSZ): "a file of the export is larger than the limit of this shell allows: see `ulimit -f`",
 }
-_INCOMPLETE = re.compile(r"^\W*Error writing", re.IGNORECASE | re.MULTILINE)
+_INCOMPLETE = re.compile(r"^[^\w\n]*Error writing", re.IGNORECASE | re.MULTILINE)
 _ERROR = re.compile(r"^Exportation error: *", re.IGNORECASE)
 _PROGRESS = re.compile(r"\[=|\d%|^Processing\b|^Generating\b|^Exporting\b")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -120,7 +121,7 @@ def export_each(
 def refuse_missing(reports: Sequence[Path]) -> None:
     """Raise ReportError if any report does not exist or may not be read. To call before any report is read.
 
-    A damaged report may be skipped, but not a mistyped name.
+    A damaged report or a link that leads to itself may be skipped, but not a mistyped name.
     """
     missing = []
     for report in reports:
@@ -133,8 +134,10 @@ def refuse_missing(reports: Sequence[Path]) -> None:
         except PermissionError:
             raise ReportError(f"{report}: no permission to read it; ask its owner, or do not name it") from None
         except (OSError, ValueError) as error:
+            if getattr(error, "errno", None) == errno.ELOOP:
+                continue  # reading it raises an error
             reason = getattr(error, "strerror", None) or error
-            raise ReportError(f"{report}: cannot be read: {reason}") from None
+            raise ReportError(f"{report}: cannot be read: {reason}; check the name") from None
     if missing:
         raise miss(missing[0], others=len(missing) - 1)
 
@@ -142,6 +145,8 @@ def refuse_missing(reports: Sequence[Path]) -> None:
 def miss(report: Path, others: int = 0) -> ReportError:
     """Return the error for a report that does not exist; `others` more do not exist either."""
     more = f" (nor {others:,} others)" if others > 1 else " (nor another)" if others else ""
+    if report.is_symlink():
+        return ReportError(f"{report}: is a link that leads to no file{more}; name the file itself, or renew the link")
     return ReportError(f"{report}: no such file{more}; check the name, or the pattern that the shell expanded")
 
 
@@ -160,7 +165,7 @@ def refuse_twice(paths: Sequence[Path]) -> None:
     """Raise UsageError if two paths are one report: its exports are in one folder and differ only in their endings."""
     seen: dict[tuple[Path, bool], Path] = {}
     for path in paths:
-        real = path.resolve()
+        real = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for a link that leads to itself
         named = is_report_name(real)
         key = (real.with_name(get_report_name(real)) if named else real, named)
         if key in seen:

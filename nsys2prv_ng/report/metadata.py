@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -176,9 +176,9 @@ class Strings:
         """Return whether any name starts with one of the prefixes."""
         return any(str(value).startswith(prefixes) for value in self._values.values())
 
-    def find_matching_ids(self, pattern: re.Pattern[str]) -> list[int]:
-        """Return the ids of the names that a pattern matches fully."""
-        return [i for i, value in self._values.items() if pattern.fullmatch(str(value))]
+    def find_matching_ids(self, matches: Callable[[str], object]) -> list[int]:
+        """Return the ids of the names for which `matches` is true."""
+        return [i for i, value in self._values.items() if matches(str(value))]
 
     def get_names(self, ids: IntArray) -> list[str]:
         """Return the name of each id; empty for an id that the export lacks."""
@@ -258,7 +258,7 @@ def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
 
     If the export has neither, payloads may be tables.
     """
-    ids = strings.find_matching_ids(_INIT_RANK)
+    ids = strings.find_matching_ids(_INIT_RANK.fullmatch)
     if not ids:
         return {}
     names = ["globalTid", "jsonText", "binaryData", "domainId", "eventId"]

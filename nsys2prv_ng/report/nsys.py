@@ -61,7 +61,7 @@ def find_nsys() -> Nsys | None:
         if nsys := _ask_version(path):
             return nsys
     folders = (folder for pattern in INSTALL_FOLDERS for folder in sorted(Path("/").glob(pattern[1:])))
-    installed = {path.resolve(): path for folder in folders for path in _list_programs(folder)}
+    installed = {os.path.realpath(path): path for folder in folders for path in _list_programs(folder)}
     working = [nsys for path in installed.values() if (nsys := _ask_version(path))]
     return max(working, key=lambda nsys: _parse_numbers(nsys.version), default=None)
 

@@ -115,6 +115,8 @@ def _find_files(folder: Path) -> dict[str, Path]:
 def _open(path: Path) -> Iterator[BinaryIO]:
     """Open the file of a table; turn every error while reading it into a ReportError."""
     try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
+            raise ReportError(f"{path}: is not a file; export the report again")
         with path.open("rb") as file:
             if not file.peek(1):
                 raise ReportError(f"{path}: the file is empty; export the report again")

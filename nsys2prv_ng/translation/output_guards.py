@@ -19,17 +19,18 @@ def check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) ->
     and TranslationError.
     """
     trace = list_trace_files(output)
-    read = {report.resolve() for report in reports}
+    read = set(map(_resolve, reports))
     for file in trace:
-        if file.resolve() in read:
+        if _resolve(file) in read:
             raise UsageError(f"{file}: is a report, which the trace would replace; choose another name for the trace")
     inputs = [path for path in (plan.labels_from, plan.align) if isinstance(path, Path)]
-    used = read | {path.resolve() for path in [*inputs, *trace]}
+    used = read | set(map(_resolve, [*inputs, *trace]))
     folders = {path for path in used if path.is_dir()}
     for file in [path for path in (plan.stats, plan.align_report) if path is not None]:
-        if file.resolve() in used or file.resolve().parent in folders:
+        real = _resolve(file)
+        if real in used or real.parent in folders:
             raise UsageError(f"{file}: is a report or a file of the trace itself; choose another name")
-        used.add(file.resolve())
+        used.add(real)
         if not file.parent.is_dir():
             raise UsageError(f"{file.parent}: no such folder; create it or choose another place for {file.name}")
         if not os.access(file.parent, os.W_OK | os.X_OK):
@@ -37,3 +38,8 @@ def check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) ->
                 f"{file}: cannot be written: no permission to write to the folder; choose another place"
             )
         refuse_in_the_way(file, force=plan.force)
+
+
+def _resolve(path: Path) -> Path:
+    """Return a path without symbolic links. `Path.resolve` raises RuntimeError for one that leads to itself."""
+    return Path(os.path.realpath(path))

@@ -18,6 +18,7 @@ import pytest
 from nsys2prv_ng.bundled.job_script import ScriptOptions, choose_form, render_script
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.report.nsys import find_nsys
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.bundled.fake_slurm import Cluster
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line
@@ -147,6 +148,25 @@ def test_command_line() -> None:
     assert run("slurm", *words, *job.command).stdout == render_script(job)
     assert "#SBATCH --ntasks-per-node=1\n" in done.stdout and "#SBATCH --cpus-per-task=64\n" in done.stdout
     assert run("slurm", "--nodes", "0").returncode == 2
+    assert "nsys would run within nsys" in assert_one_line(run("slurm", "--", "nsys", "profile", "x"), 2)
+
+
+@pytest.mark.parametrize("limit", ["30", "10:30", "00:30:00", "1-12", "1-12:30", "UNLIMITED"])
+def test_time_limits_of_slurm(limit: str) -> None:
+    assert f"#SBATCH --time={limit}\n" in render_script(ScriptOptions(time_limit=limit))
+
+
+@pytest.mark.parametrize("limit", ["foo", "1:2:3:4", "30m", "1-", "-1:00"])
+def test_other_time_limits_are_refused(limit: str) -> None:
+    line = assert_one_line(run("slurm", f"--time-limit={limit}"), 2)
+    assert line.endswith(f"--time-limit {limit}: write HH:MM:SS, days-HH:MM:SS, or minutes")
+
+
+@pytest.mark.parametrize("before", ["uv run", "uv run --with x", "poetry run", "conda run -n env", "env A=1 uv run"])
+def test_a_launcher_behind_a_runner(before: str) -> None:
+    job, note = choose_form(ScriptOptions(command=[*before.split(), "torchrun", "x.py"]))
+    assert job.per_node and note.startswith("torchrun starts the ranks of its node")
+    assert f"COMMAND=({before} torchrun --nnodes=" in render_script(job)
 
 
 def test_delay_and_duration() -> None:
@@ -267,6 +287,8 @@ def test_a_report_for_each_rank(cluster: Cluster, expected) -> None:
         assert (call["seen"]["RANK"], call["seen"]["LOCAL_RANK"]) == (str(rank), str(rank % 2))
         assert call["seen"]["WORLD_SIZE"] == "4" and call["seen"]["MASTER_ADDR"]
     assert json.loads((cluster.reports / "stats.json").read_text())["summary"]["ranks"] == 4
+    assert JobSummary.load(cluster.reports / "summary.json").ranks == 4
+    assert (cluster.reports / "summary.html").read_text().startswith("<!")
     assert "From the first to the last operation of each GPU" in output and "\nkernel " in output
 
 
@@ -284,7 +306,7 @@ def test_dask_workers_of_all_nodes_translate(cluster: Cluster, expected) -> None
     log = (cluster.reports / "dask.log").read_text()
     assert log.count("Start worker at") == 2, log
     left = {path.name for path in cluster.reports.iterdir()}
-    assert not {name for name in left if name.endswith((".parts", ".json"))} - {"stats.json"}, left
+    assert not {name for name in left if name.endswith((".parts", ".json"))} - {"stats.json", "summary.json"}, left
 
 
 @pytest.mark.slow

@@ -247,6 +247,54 @@ def test_options_that_would_do_nothing(tmp_path, options, says):
     assert files(tmp_path) == []
 
 
+def test_links_that_lead_to_themselves(tmp_path):
+    """As reports, outputs and inputs: one line, and the other reports of a job are translated."""
+    for ending in ("sqlite", "prv", "json", "csv", "pcf"):
+        (tmp_path / f"loop.{ending}").symlink_to(f"loop.{ending}")
+    report, out = tmp_path / "loop.sqlite", tmp_path / "out.prv"
+    for words in ([report, out], ["summary", report], ["inspect", report], ["shard", report, tmp_path / "f"]):
+        assert "loop.sqlite: is a link that leads to no file; name the file" in assert_one_line(run(*words), 1)
+    assert "exists already" in assert_one_line(run(SAMPLE, tmp_path / "loop.prv"), 1)
+    assert "no such folder" in assert_one_line(run(SAMPLE, report / "out.prv"), 2)
+    for option, name in (("--stats", "loop.json"), ("--align-report", "loop.csv"), ("--labels-from", "loop.pcf")):
+        assert name in assert_one_line(run(SAMPLE, out, option, tmp_path / name), 1)
+    assert "cannot be read" in run("cut", tmp_path / "loop.prv", out, "--time", "1ms:").stderr
+    done = run(SAMPLE, report, out, "--quiet")
+    assert done.returncode == 0 and "warning: skipped, as it cannot be read" in done.stderr and out.exists()
+
+
+def test_a_deleted_working_folder_is_named(tmp_path):
+    gone = tmp_path / "gone"
+    script = f"mkdir {gone} && cd {gone} && rmdir {gone} && exec {sys.executable} -m nsys2prv_ng"
+    for words in ("summary r.sqlite", f"{SAMPLE} out.prv"):
+        done = subprocess.run(["sh", "-c", f"{script} {words}"], capture_output=True, text=True, timeout=300)
+        assert assert_one_line(done, 1).endswith("the working folder was deleted: change to another one")
+
+
+def test_too_little_address_space(tmp_path):
+    """Libraries cannot be loaded."""
+    import resource
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (300_000 << 10, 300_000 << 10))
+
+    line = assert_one_line(run(SAMPLE, tmp_path / "out.prv", preexec_fn=limit), 1)
+    assert "out of memory" in line and line.endswith("See `ulimit -v`, and `ulimit -u` for threads")
+
+
+def test_a_trace_among_the_reports(tmp_path):
+    for command in ("summary", "compare"):
+        line = assert_one_line(run(command, SAMPLE, *(["--", SAMPLE] * (command == "compare")), "out.prv"), 2)
+        assert line.endswith("out.prv: a trace among the reports; give the reports alone")
+
+
+def test_the_error_of_the_only_report_is_printed_once(tmp_path):
+    bad = tmp_path / "bad.sqlite"
+    bad.write_bytes(b"")
+    done = run("inspect", bad)
+    assert done.stdout == "" and "the file is empty" in assert_one_line(done, 1)
+
+
 def broken(folder):
     """Files that are no sound export, by name, with what the message must say."""
     (folder / "empty.sqlite").write_bytes(b"")

@@ -39,7 +39,7 @@ def put_command_first(words: list[str]) -> list[str]:
         ("a" * 5000, "translate " + "a" * 5000),
         ("help", "--help"),
         ("help summary", "summary --help"),
-        ("help nothing", "--help"),
+        ("help -q", "--help"),
         ("-h", "-h"),
         ("-V", "--version"),
         ("--show-completion bash", "--show-completion bash"),
@@ -63,6 +63,19 @@ def test_a_report_named_like_a_command(tmp_path: Path, monkeypatch: pytest.Monke
         assert put_command_first([name, "o.prv"]) == ["translate", name, "o.prv"]
     with pytest.raises(UsageError, match=r"\?inspect: no such command or report; did you mean inspect\?"):
         put_command_first(["\x1binspect"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("hlep", "hlep: no such command or report; did you mean help?"),
+        ("help sumary", "sumary: no such command; did you mean help summary?"),
+        ("help nothing", f"nothing: no such command; the commands are {', '.join(COMMANDS)}"),
+    ],
+)
+def test_mistyped_words_get_a_guess(typed: str, says: str) -> None:
+    done = run(*typed.split())
+    assert (done.returncode, done.stderr) == (2, f"nsys2prv-ng: error: {says}\n")
 
 
 @pytest.mark.parametrize(

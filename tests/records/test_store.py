@@ -77,13 +77,15 @@ def test_folder_that_takes_no_file(tmp_path):
         LocalStore(tmp_path / "no" / "folder", 0)
 
 
-def test_limit_of_the_size_of_files(tmp_path):
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+def test_limit_of_the_size_of_files(tmp_path, memory):
+    """It holds for memory that processes share, too."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with LocalStore(tmp_path, 0) as store:
+    with LocalStore(tmp_path, memory) as store:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
         try:
-            with pytest.raises(TranslationError, match="File too large"):
+            with pytest.raises(TranslationError, match=r"File too large.*see `ulimit -f`"):
                 store.put([np.zeros(1000, np.int64)])
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)

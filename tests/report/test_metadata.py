@@ -134,7 +134,7 @@ def test_ids_of_names_that_are_no_integers(tmp_path, value):
         connection.execute("update StringIds set id = 2.0 where id = 2")
     database = Database(path)
     strings = Strings(database)
-    assert strings.find_matching_ids(re.compile("nccl.*")) == [2]
+    assert strings.find_matching_ids(re.compile("nccl.*").fullmatch) == [2]
     assert strings(np.array([1, 2])) == ["name 1", "ncclCommInitRankConfig"]
     assert read_metadata(database, strings).nccl_ranks == {}
     database.close()

@@ -42,6 +42,15 @@ def events(rows: int) -> pa.Table:
     )
 
 
+def test_a_pipe_is_no_table(tmp_path):
+    """Opening it would wait for ever: so a process with an end."""
+    folder = write_folder(tmp_path / "r_pqtdir", {"StringIds": NAMES, RUNTIME: NAMES}, "parquet")
+    (folder / f"{RUNTIME}.parquet").unlink()
+    os.mkfifo(folder / f"{RUNTIME}.parquet")
+    line = assert_one_line(run(folder, tmp_path / "out.prv", env=os.environ), 1)
+    assert f"{RUNTIME}.parquet: is not a file; export the report again" in line
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_are_those_of_the_file(tmp_path, kind):
     """In its order, over several blocks, with the defaults of what is missing."""

@@ -8,7 +8,6 @@ a window chooses the filter function All or None for evt_type. A later choice wi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -66,8 +65,7 @@ def _resolve_item(number: int, label: str, config: ParaverConfig | None) -> Filt
     declared = config.types if config is not None else {}
     matching = []
     if label not in ("", "Unknown"):
-        pattern = re.compile(".*".join(map(re.escape, label.split("*"))), re.DOTALL)
-        matching = sorted(type_ for type_, known in declared.items() if pattern.fullmatch(known.label))
+        matching = sorted(type_ for type_, known in declared.items() if _matches(label, known.label))
     if "*" not in label:
         matching = matching[-1:]  # of several types with one label, Paraver uses the highest
     if "*" in label and matching:
@@ -75,6 +73,20 @@ def _resolve_item(number: int, label: str, config: ParaverConfig | None) -> Filt
     number = matching[0] if matching else number
     name = label or (declared[number].label if number in declared else "")
     return FilterItem((number,), f'event type {number} "{name}"' if name else f"event type {number}")
+
+
+def _matches(pattern: str, label: str) -> bool:
+    """Return whether a label fits a pattern, in which * is any text. A regular expression may take for ever."""
+    if "*" not in pattern:
+        return pattern == label
+    first, *middle, last = pattern.split("*")
+    at = len(first)
+    for part in middle:
+        found = label.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return label.startswith(first) and label.endswith(last) and at + len(last) <= len(label)
 
 
 def _find_line(window: CfgWindow, start: str) -> int:

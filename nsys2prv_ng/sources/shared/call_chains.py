@@ -102,11 +102,14 @@ def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> Chains:
     `names`: the names of the calls. If CUDA is linked into a program, the program contains functions with these names.
     """
     count = reader.options.stack_depth
-    calls = re.compile("|".join(rf"{re.escape(name)}(@.*)?" for name in names) or "(?!)")
-    symbols, libraries = (
-        [i for pattern in patterns for i in _find_ids(reader, CUDA_CALL_CHAINS, pattern)]
-        for patterns in ((_CUDA_INSIDE, calls), (_CUDA_MODULE,))
-    )
+    calls = frozenset(names)
+
+    def is_inside(symbol: str) -> bool:
+        # A linker may append a version: cudaMalloc@@libcudart.so.12.
+        return symbol.partition("@")[0] in calls or _CUDA_INSIDE.fullmatch(symbol) is not None
+
+    symbols = _find_ids(reader, CUDA_CALL_CHAINS, is_inside)
+    libraries = _find_ids(reader, CUDA_CALL_CHAINS, _CUDA_MODULE.fullmatch)
 
     def find_outside_cuda(block: Columns) -> IntArray:
         rows = np.flatnonzero((block["id"] != NULL) & (block["stackDepth"] >= 0))
@@ -122,7 +125,7 @@ def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> Chains:
 
 def _read(reader: ReportReader, table: Table, choose: Callable[[Columns], IntArray]) -> list[Frames]:
     """Read the frames in the rows that `choose` returns for each block; their level is their depth."""
-    no_names = _find_ids(reader, table, _NO_NAME)
+    no_names = _find_ids(reader, table, _NO_NAME.fullmatch)
 
     def make_frames(block: Columns) -> Frames:
         rows = choose(block)
@@ -142,9 +145,9 @@ def _shrink(column: IntArray) -> IntArray:
     return column.astype(np.int32) if fits else column
 
 
-def _find_ids(reader: ReportReader, table: Table, pattern: re.Pattern[str]) -> list[int]:
-    """Return the ids of the names that match a pattern; none if the report does not have the table."""
-    return reader.strings.find_matching_ids(pattern) if reader.has(table.name) else []
+def _find_ids(reader: ReportReader, table: Table, matches: Callable[[str], object]) -> list[int]:
+    """Return the ids of the names for which `matches` is true; none if the report does not have the table."""
+    return reader.strings.find_matching_ids(matches) if reader.has(table.name) else []
 
 
 def _concatenate(parts: Sequence[Frames]) -> Frames:

@@ -14,7 +14,7 @@ def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
     """Return an instance with these values; lists, tuples, dicts and dataclasses in it are built in the same way.
 
     Keys that are not fields of the class are ignored, so that later versions may add keys. Raises ValueError for a
-    value of a wrong type and for a field without a value.
+    value of a wrong type, for an integer beyond 64 bits and for a field without a value.
     """
     hints = get_type_hints(cls)
     arguments = {}
@@ -41,6 +41,8 @@ def _build(hint: Any, value: Any, where: str) -> Any:
         return {_build(arguments[0], key, where): _build(arguments[1], item, where) for key, item in value.items()}
     if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
         return build_dataclass(hint, value)
+    if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{where} is beyond 64 bits")
     if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is int):
         return value
     raise ValueError(f"{where} is {type(value).__name__}")

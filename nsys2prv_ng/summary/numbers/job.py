@@ -22,7 +22,7 @@ from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
-from nsys2prv_ng.text.formatting import format_utc
+from nsys2prv_ng.text.formatting import count_noun, format_time, format_utc
 
 SUMMARY_VERSION = 1
 
@@ -205,7 +205,7 @@ class MpiNumbers:
     rated_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class JobSummary:
     """The summary of a job, as `summarize` returns it and `nsys2prv-ng summary` prints it."""
 
@@ -264,6 +264,12 @@ class JobSummary:
         if version != SUMMARY_VERSION:
             raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {version})")
         return build_dataclass(cls, fields)
+
+    def __repr__(self) -> str:
+        """Return one line: all numbers are a hundred thousand characters."""
+        counts = ((self.reports, "report"), (self.ranks, "rank"), (len(self.gpus), "GPU"))
+        sizes = ", ".join(count_noun(number, noun) for number, noun in counts)
+        return f"<{type(self).__name__} of {sizes}, {format_time(self.duration_ns)}>"
 
     def save(self, path: str | Path) -> None:
         """Write the summary as JSON. Raises TranslationError if the file cannot be written."""

@@ -57,7 +57,7 @@ def tabulate_ranges(summary: JobSummary) -> Grid:
     return Grid(
         caption=caption,
         columns=make_columns("NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "spread"),
-        rows=[_make_range_row(repeated) for repeated in join_siblings(summary.ranges)],
+        rows=[_make_range_row(repeated) for repeated in join_siblings(summary.ranges) if repeated.tasks],
         names=2,
         more="ranges",
     )

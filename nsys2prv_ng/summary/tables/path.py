@@ -64,5 +64,7 @@ def _draw_classes(classes: Mapping[str, int], scale: int) -> Bar:
 
 def find_main_task(part: PathPart) -> str:
     """Return the task with nearly all of the time of a part; "" if several tasks share it."""
+    if not part.ranks:  # only in a summary that another program wrote
+        return ""
     first = part.ranks[0]
     return name_task(first.rank, first.task) if first.ns >= _MOST_OF_ALL * part.ns else ""

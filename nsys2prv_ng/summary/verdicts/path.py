@@ -26,8 +26,8 @@ def describe_path(path: PathNumbers | None, tasks: int) -> str:
         if ns >= _LEAST_SHARE * path.window_ns
     ][:_MOST_CLASSES]
     text = f"The critical path{_describe_window(path)} is {', '.join(shares)}"
-    first = path.parts[0]
-    if first.ns >= _LEAST_SHARE * path.window_ns:
+    first = next(iter(path.parts), None)  # None only in a summary that another program wrote
+    if first is not None and first.ns >= _LEAST_SHARE * path.window_ns:
         task = find_main_task(first) if tasks > 1 else ""
         where = f" of {task}" if task else ""
         text += f"; most in {_name_part(first)}{where}: {format_percent(first.ns, path.window_ns)}"
@@ -44,7 +44,7 @@ def _lower(name: str) -> str:
 
 def _describe_window(path: PathNumbers) -> str:
     whole = format_time(path.window_ns)
-    if path.step_name is None:
+    if path.step_name is None or not path.steps:
         return f" ({whole})"
     numbers = f"{path.steps[0].number} to {path.steps[-1].number}"
     return f" of {quote_name(path.step_name)} {numbers} ({whole})"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
-from nsys2prv_ng.paraver.checker.cfg_check_events import list_filter_items
+from nsys2prv_ng.paraver.checker.cfg_check_events import _matches, list_filter_items
 from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, PcfEventType
 from nsys2prv_ng.paraver.read.problems import Findings
@@ -110,6 +113,16 @@ def test_of_the_same_label_the_highest_type_counts(tmp_path: Path) -> None:
     (window,) = read_cfg(path, Findings(path)).windows
     assert [item.numbers for item in list_filter_items(window, config)] == [(9600,)]
     assert [item.numbers for item in list_filter_items(window, None)] == [(5,)]
+
+
+@given(st.text("ab*", max_size=8), st.text("ab", max_size=8))
+def test_stars_are_any_text(pattern: str, label: str) -> None:
+    expression = ".*".join(map(re.escape, pattern.split("*")))
+    assert _matches(pattern, label) == (re.fullmatch(expression, label) is not None)
+
+
+def test_many_stars_cost_no_time() -> None:
+    assert not _matches(40 * "*a" + "b", 1000 * "a")
 
 
 def test_without_a_trace_the_pcf_tells_which_types_there_are(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermost
+from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.metadata import Strings, read_metadata
+from nsys2prv_ng.sources.cuda import cuda_api
+from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermost, read_cuda_chains
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import (
@@ -121,9 +126,10 @@ STRINGS = [
     "custom_allocator",  # 18
     "/opt/nsys/libToolsInjection64.so",
     "cudaMallocChecked",  # a program's own
+    "cudaMalloc@@libcudart.so.11.0",  # 21
 ]
 (POLL, JOIN, LEAF, WAIT, MAIN, LIBC, PROG, ADDRESS, LIBCUDA, DRIVER, RUNTIME_INSIDE, MALLOC, WRAPPER, LIBCUDART, STATIC,
- CUBLAS, LIBCUBLAS, MALLOC_CALL, CUSTOM, INJECTION, OWN) = range(21)  # fmt: skip
+ CUBLAS, LIBCUBLAS, MALLOC_CALL, CUSTOM, INJECTION, OWN, VERSIONED) = range(22)  # fmt: skip
 
 
 @pytest.mark.slow
@@ -163,7 +169,7 @@ def test_the_caller_of_cuda_is_outside_of_cuda(tmp_path: Path) -> None:
         1: [(ADDRESS, LIBCUDART, 1), (MALLOC, LIBCUDART, 0), (ADDRESS, LIBCUBLAS, 1), (CUBLAS, LIBCUBLAS, 0),
             (MAIN, PROG, 0)],
         2: [(ADDRESS, INJECTION, 1), (STATIC, PROG, 0), (CUSTOM, PROG, 0), (ADDRESS, LIBCUDA, 1), (MAIN, PROG, 0)],
-        3: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0)],
+        3: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0), (VERSIONED, PROG, 0)],
         5: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0), (OWN, PROG, 0), (MAIN, PROG, 0)],
     }  # fmt: skip
     chains = [(i, *frame, depth) for i, frames in frames_of_chain.items() for depth, frame in enumerate(frames)]
@@ -189,6 +195,20 @@ def test_a_report_without_chains_says_nothing_of_callers(tmp_path: Path) -> None
     report = write_small_report(tmp_path / "r.sqlite", {(RUNTIME[0], "start end globalTid nameId"): calls}, STRINGS)
     _, trace = translate_sources([report], tmp_path, "cuda_api")
     assert set(trace.events["type"]) == {CUDA_API}
+
+
+def test_long_names_of_calls_cost_no_time(tmp_path: Path) -> None:
+    """A regular expression of these names takes 10 s."""
+    names = [40_000 * "A" + name for name in STRINGS]
+    calls = [(100_000 * i, 100_000 * i + 50_000, make_tid(7), i, 1) for i in range(len(names))]
+    tables = {RUNTIME: calls, ("CUDA_CALLCHAINS", COLUMNS): [(1, MALLOC, PROG, 0, 0), (1, MAIN, PROG, 0, 1)]}
+    database = Database(write_small_report(tmp_path / "r.sqlite", tables, names))
+    strings = Strings(database)
+    reader = ReportReader(database, read_metadata(database, strings), strings, [cuda_api.SOURCE], SourceOptions())
+    begin = time.process_time()
+    frames, _ = read_cuda_chains(reader, set(names) - {names[MAIN]}).find(0, np.array([1]))
+    assert time.process_time() - begin < 2
+    assert frames.name.tolist() == [MAIN]
 
 
 SMALL = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=30)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import pytest
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.text import format_summary
 from tests.summary.made import summarize_reports
 
 
@@ -45,6 +49,7 @@ def test_keys_of_later_versions_are_ignored(summary: JobSummary) -> None:
         ("reports", "4"),
         ("reports", True),
         ("reports", None),
+        ("duration_ns", 2**70),
         ("gpus", {}),
         ("gpus", [{"node": "a"}]),
         ("windows_ns", [[1]]),
@@ -59,6 +64,22 @@ def test_other_content_is_refused(summary: JobSummary, tmp_path: Path, key: str,
     path.write_text(json.dumps(fields))
     with pytest.raises(TranslationError, match="not a summary"):
         JobSummary.load(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path", ["critical_path.parts", "critical_path.parts.0.ranks", "critical_path.steps", "ranges.0.tasks"]
+)
+def test_empty_lists_are_no_error(summary: JobSummary, path: str) -> None:
+    """Another program may have written them: everything else is shown."""
+    fields = json.loads(json.dumps(summary.to_dict()))
+    *before, last = [int(key) if key.isdecimal() else key for key in path.split(".")]
+    reduce(getitem, before, fields)[last] = []
+    assert "critical path" in format_summary(JobSummary.from_dict(fields))
+
+
+def test_its_representation_is_short(summary: JobSummary) -> None:
+    assert re.fullmatch(r"<JobSummary of 4 reports, 4 ranks, 4 GPUs, [0-9.]+ m?s>", repr(summary))
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"version": 1}'])
