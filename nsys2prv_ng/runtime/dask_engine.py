@@ -200,8 +200,8 @@ class DaskEngine(Engine):
             ) from None
         except (CancelledError, ClosedClientError, OSError):
             raise TranslationError(
-                f"{self._where}: the connection to the Dask scheduler is lost; start it and its workers again, then this"
-                f" command{self._describe_rest()}"
+                f"{self._where}: the connection to the Dask scheduler is lost; start it and its workers again, then"
+                f" this command{self._describe_rest()}"
             ) from None
 
     def _describe_rest(self) -> str:
