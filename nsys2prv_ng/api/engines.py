@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,11 +29,12 @@ def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "")
         yield plan
         return
     from nsys2prv_ng.runtime.dask_engine import DaskEngine
+    from nsys2prv_ng.runtime.work_folder import name_new_folder
 
     shared = plan.resources.folder or folder
     if name and shared != folder:  # traces of other folders may have the same name
         name += f".{hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:8]}"
-    kept = shared / (f"{name}.parts" if name else f".nsys2prv-ng.{os.getpid()}.{secrets.token_hex(4)}.parts")
+    kept = shared / f"{name}.parts" if name else name_new_folder(shared)
     note = options.display.note
     with DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name), note=note) as engine:
         yield replace(plan, engine=engine)

@@ -6,13 +6,13 @@ scheduler and the network carry only names and small numbers.
 
 from __future__ import annotations
 
+import json
 import logging
-import os
 import pickle
 import secrets
-import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -21,15 +21,16 @@ from typing import Any, TypeVar
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.runtime.engine import Engine, LocalEngine
 from nsys2prv_ng.runtime.parallel import Failure, make_failure
+from nsys2prv_ng.runtime.work_folder import remove_folder, take_folder
 
 Item = TypeVar("Item")
 T = TypeVar("T")
 
 SLURM = "slurm"
-_MARK = ".nsys2prv-ng"
-"""Empty file in a folder that an engine made."""
 _WAIT, _WAIT_IN_QUEUE = 60, 3600
-"""Seconds to wait for the first worker: a job may wait in a queue."""
+"""Seconds to wait for a worker while there is none: a job may wait in a queue."""
+_LOOK = 1
+"""Seconds to wait for an answer before looking whether there are workers."""
 _MOST_DEATHS = 3
 """Dask does not try a piece again after its workers died this often (`allowed-failures`)."""
 
@@ -37,7 +38,8 @@ _MOST_DEATHS = 3
 class DaskEngine(Engine):
     """Workers of a cluster. The end of this context manager removes the folder, unless it stays after an error.
 
-    Another worker replaces a worker that dies, and does its pieces again.
+    Another worker replaces a worker that dies, and does its pieces again. If none is left, new ones have some time to
+    come.
     """
 
     def __init__(
@@ -53,34 +55,42 @@ class DaskEngine(Engine):
         """Connect to a scheduler.
 
         `where`: its address, the file that it wrote (*.json), or SLURM to start `jobs` jobs with the configuration of
-        dask-jobqueue. `folder`: is made; its parent is on a file system that all workers share. `note`: is called with
-        messages for the user. `wait`: seconds until the first worker must be there. Raises UsageError if it cannot
-        connect.
+        dask-jobqueue. `folder`: is made; its parent is on a file system that all workers share. While another run works
+        there, this one has a folder of its own beside it, which does not stay. `note`: is called with messages for the
+        user. `wait`: seconds that there may be no worker. Raises UsageError if it cannot connect.
         """
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # an error is raised here, and printed once
-        wait = wait or (_WAIT_IN_QUEUE if where == SLURM else _WAIT)
+        self._where, self._note = where, note
+        self._wait = wait or (_WAIT_IN_QUEUE if where == SLURM else _WAIT)
         self._opened = ExitStack()
-        self._folder = folder.absolute()
-        self._stays_after_error = stays_after_error
         try:
-            self._client = self._connect(where, jobs, wait)
+            self._client = self._connect(where, jobs, self._wait)
             if not self._client.nthreads():
-                note(f"waiting for workers of {where}, {wait:g} s at most")
-            self._client.wait_for_workers(1, timeout=wait)
-            _take_folder(self._folder)
+                self._note_wait()
+            self._client.wait_for_workers(1, timeout=self._wait)
+            self._folder, self._lock = take_folder(folder.absolute())
         except UsageError:
             self._opened.close()
             raise
         except Exception as error:  # Dask raises errors of many types
             self._opened.close()
             reason = " ".join(str(error).split()) or "it is no scheduler"
+            if isinstance(error, OSError):
+                reason += "; start its scheduler and workers"
             raise UsageError(f"no worker can be reached: {reason}", parameter="dask", value=where) from None
+        has_wanted = self._folder == folder.absolute()
+        self._stays_after_error = stays_after_error and has_wanted
+        if not has_wanted:
+            note(f"{folder}: another run works there; this one works in {self._folder.name}")
+
+    def _note_wait(self) -> None:
+        self._note(f"waiting for workers of {self._where}, {self._wait:g} s at most")
 
     def _connect(self, where: str, jobs: int | None, wait: float) -> Any:
         try:
             import distributed
         except ImportError:
             raise UsageError("needs Dask: pip install 'nsys2prv-ng[cluster]'", parameter="dask", value=where) from None
+        self._opened.enter_context(_silence_dask())
         if where == SLURM:
             try:
                 from dask_jobqueue import SLURMCluster
@@ -91,11 +101,12 @@ class DaskEngine(Engine):
             cluster = self._opened.enter_context(SLURMCluster())
             cluster.scale(jobs=jobs or 1)
             return self._opened.enter_context(distributed.Client(cluster, timeout=wait))
-        if where.endswith(".json"):
-            if not Path(where).is_file():
-                raise ValueError("there is no such file; dask scheduler --scheduler-file writes it")
-            return self._opened.enter_context(distributed.Client(scheduler_file=where, timeout=wait))
-        return self._opened.enter_context(distributed.Client(where, timeout=min(wait, 10)))
+        address = _read_address(where) if where.endswith(".json") else where
+        try:
+            distributed.comm.get_address_host_port(address)
+        except ValueError as error:
+            raise ValueError(f"{error}; an address is like tcp://node01:8786") from None
+        return self._opened.enter_context(distributed.Client(address, timeout=min(wait, 10)))
 
     def __enter__(self) -> DaskEngine:
         return self
@@ -105,7 +116,8 @@ class DaskEngine(Engine):
     ) -> None:
         self._opened.close()
         if kind is None or not self._stays_after_error:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
+        self._lock.close()
 
     def __reduce__(self) -> tuple[type[LocalEngine], tuple[int]]:
         """Pickle as an engine with one thread: a worker does not split a piece of work further."""
@@ -113,17 +125,18 @@ class DaskEngine(Engine):
 
     @property
     def workers(self) -> int:
-        return max(1, sum(self._client.nthreads().values()))
+        with self._report_loss():
+            return max(1, self._count_threads())
+
+    def _count_threads(self) -> int:
+        return sum(self._client.nthreads().values())
 
     @property
     def folder(self) -> Path:
         return self._folder
 
     def map(self, do: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
-        from concurrent.futures import CancelledError
-
         import cloudpickle
-        from distributed import KilledWorker
 
         each = list(items)
         if not each:
@@ -134,48 +147,98 @@ class DaskEngine(Engine):
             piece.write_bytes(cloudpickle.dumps((do, each)))
         except OSError as error:
             raise TranslationError(f"{piece}: cannot be written: {error.strerror or error}") from None
-        futures = self._client.map(_do, range(len(each)), piece=str(piece), pure=False)
+        futures: list[Any] = []
         try:
+            with self._report_loss():
+                futures += self._client.map(_do, range(len(each)), piece=str(piece), pure=False)
             for number, future in enumerate(futures):
-                answer = future.result()
+                with self._report_loss():
+                    answer = self._wait_for(future)
                 futures[number] = None
                 if isinstance(answer, Failure):
                     answer.throw()
                 yield answer
+        finally:
+            with suppress(Exception):  # a scheduler that is gone has forgotten them
+                self._client.cancel([future for future in futures if future is not None])
+            piece.unlink(missing_ok=True)
+
+    def _wait_for(self, future: Any) -> Any:
+        """Return the result of a future. Raises TranslationError if there is no worker for too long."""
+        from distributed import TimeoutError as NotYet
+
+        gone_since = None
+        while True:
+            with suppress(NotYet):
+                return future.result(timeout=_LOOK)
+            if self._count_threads():
+                gone_since = None
+            elif gone_since is None:
+                gone_since = time.monotonic()
+                self._note_wait()
+            elif time.monotonic() - gone_since > self._wait:
+                raise TranslationError(
+                    f"{self._where}: all workers are gone, and none came within {self._wait:g} s; start workers again,"
+                    f" then this command{self._describe_rest()}"
+                )
+
+    @contextmanager
+    def _report_loss(self) -> Iterator[None]:
+        """Turn Dask's errors into TranslationError."""
+        from concurrent.futures import CancelledError
+
+        from distributed import KilledWorker
+        from distributed.client import ClosedClientError
+
+        try:
+            yield
         except KilledWorker:
             raise TranslationError(
                 f"workers ended {_MOST_DEATHS} times or more at the same piece of work, most likely for lack of memory;"
                 " give each more of it, or select fewer sources",
                 see=("sources",),
             ) from None
-        except (CancelledError, OSError):
+        except (CancelledError, ClosedClientError, OSError):
             raise TranslationError(
-                "the connection to the Dask scheduler is lost; start it and its workers again, then this command, which"
-                " goes on with the reports that were read"
+                f"{self._where}: the connection to the Dask scheduler is lost; start it and its workers again, then"
+                f" this command{self._describe_rest()}"
             ) from None
-        finally:
-            if self._client.status == "running":
-                self._client.cancel([future for future in futures if future is not None])
-            piece.unlink(missing_ok=True)
+
+    def _describe_rest(self) -> str:
+        return ", which goes on with the reports that were read" if self._stays_after_error else ""
 
 
-def _take_folder(folder: Path) -> None:
-    """Make a folder, or take over the folder of an earlier run. Raises UsageError for any other existing folder.
+@contextmanager
+def _silence_dask() -> Iterator[None]:
+    """Keep Dask's log from the terminal: its errors are raised here, and printed once.
 
-    The folder is removed at the end, and workers run the code in it.
+    Importing `distributed` gives some of its loggers levels of their own.
     """
-    mark = folder / _MARK
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL + 1)
     try:
-        if not folder.exists():
-            folder.mkdir(mode=0o700)
-            mark.touch()
-        status = folder.stat()
-        if not mark.exists():
-            raise UsageError(f"{folder}: no earlier run left it, and it would be removed; rename it")
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            raise UsageError(f"{folder}: others may write there, and workers run what is in it; remove it")
+        yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+
+
+def _read_address(file: str) -> str:
+    """Return the address in a file that a scheduler wrote. Raises ValueError."""
+    remedy = "dask scheduler --scheduler-file writes it"
+    if not Path(file).is_file():
+        raise ValueError(f"there is no such file; {remedy}")
+    try:
+        address = json.loads(Path(file).read_bytes())["address"]
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be made: {error.strerror or error}") from None
+        raise ValueError(f"cannot be read: {error.strerror or error}") from None
+    except (ValueError, LookupError, TypeError, RecursionError):
+        address = None
+    if not isinstance(address, str):
+        raise ValueError(f"no scheduler wrote this file, as it names no address; {remedy}")
+    return address
 
 
 def _do(number: int, piece: str) -> Any:

@@ -1,11 +1,14 @@
 """Makes numba's cache of machine code safe and fast. Everything here extends private parts of numba (0.59 to 0.69).
 
-Numba names the files by processor, Python and signature, and writes them by renaming. This module adds five things:
+Numba names the files by processor, Python and signature, and writes them by renaming. This module adds six things:
 
+- Code beside the modules is used even by those who cannot write there, as where an administrator has installed the
+  program and run it once. Numba looks only into the folder that it writes to.
 - If a file is damaged or a folder cannot be written, a function is compiled again; there is never an error.
 - A file is used only for the key that it was written for, even if several processes write at once.
 - Code is used only while the constants and compiled functions that it refers to are the same. Numba freezes them into
-  the code, but checks only the source file of the function itself to decide whether its code is stale.
+  the code, but checks only the source file of the function itself to decide whether its code is stale, and some
+  versions of numba check its time, which every installation and copy changes, instead of its content.
 - A user's cache folder that is not absolute counts as not set, as the XDG specification demands.
 - What only compiling needs is loaded when something is compiled: numba's context for compiling, and modules of numba
   that compiled functions name. Without these modules, `summary` of four samples takes 0.08 s of CPU time less.
@@ -14,19 +17,20 @@ Numba names the files by processor, Python and signature, and writes them by ren
 from __future__ import annotations
 
 import hashlib
+import inspect
 import io
 import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
-from numba.core import entrypoints, environment, registry
+from numba.core import config, entrypoints, environment, registry
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.runtime.nrt import rtsys
 
@@ -54,6 +58,14 @@ class MachineCodeCache:
                 return FunctionCache(self._function)
         return NullCache()
 
+    @cached_property
+    def _installed(self) -> Any:
+        """The cache beside the module, only to be read. Nobody else's folder is used if the user has chosen one."""
+        if not config.CACHE_DIR:  # type: ignore[attr-defined]
+            with suppress(RuntimeError, AttributeError, TypeError):  # as above
+                return _InstalledCache(self._function)
+        return NullCache()
+
     @property
     def cache_path(self) -> str | None:
         """The folder; None without a folder."""
@@ -62,6 +74,10 @@ class MachineCodeCache:
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Return the code for a signature, or None if there is no sound code."""
+        with suppress(Exception):  # it may be damaged, or not for this user to read
+            found = self._installed.load_overload(signature, target_context)
+            if found is not None:
+                return found
         try:
             return self._cache.load_overload(signature, target_context)
         except Exception:  # unpickling damaged data may raise anything
@@ -82,12 +98,24 @@ class _FunctionCache(FunctionCache):
         super().__init__(function)
         self._cache_file = _Files(self.cache_path, self._impl.filename_base, None)
         self._cache_file.function = function
-        self._cache_file.file_stamp = self._impl.locator.get_source_stamp()
+        file = Path(inspect.getfile(function))
+        self._cache_file.file_stamp = _digest_file(file) if file.is_file() else self._impl.locator.get_source_stamp()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         # Numba would load what only compiling needs here, which takes 0.2 s; it loads it later if necessary.
         rtsys.initialize(target_context)
         return self._load_overload(signature, target_context)
+
+
+def _digest_file(file: Path) -> str:
+    """Return a digest of a source file; it is computed once for all functions of the file."""
+    status = file.stat()
+    return _digest_content(file, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(None)
+def _digest_content(file: Path, time: int, size: int) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 class _UserFolder:
@@ -125,6 +153,29 @@ class _Implementation(CompileResultCacheImpl):
 
 
 _FunctionCache._impl_class = _Implementation
+
+
+class _InstalledFolder:
+    """Mixin for numba's locator of the folder beside the module: takes the folder even if it cannot be written."""
+
+    def ensure_cache_path(self) -> None:
+        pass
+
+
+class _InstalledImplementation(CompileResultCacheImpl):
+    """Numba's form of a function in its file, beside the module."""
+
+    _locator_classes: Any = [  # noqa: RUF012 (as numba's)
+        type("InstalledFolder", (_InstalledFolder, locator), {})
+        for locator in CompileResultCacheImpl._locator_classes
+        if locator.__name__.endswith("InTreeCacheLocator")
+    ]
+
+
+class _InstalledCache(_FunctionCache):
+    """Cache of one function beside its module, which is only read."""
+
+    _impl_class: Any = _InstalledImplementation
 
 
 class _Files(IndexDataCacheFile):

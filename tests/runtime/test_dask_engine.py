@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +20,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.runtime.dask_engine import DaskEngine
 from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.parallel import WorkerError
-from tests.conftest import SAMPLES
+from tests.conftest import REPOSITORY, SAMPLES
 from tests.job.test_shards import read_trace
 
 pytestmark = pytest.mark.slow
@@ -135,6 +139,102 @@ def test_a_scheduler_that_is_gone(tmp_path):
         with pytest.raises(TranslationError, match="scheduler is lost"), engine:
             for _ in engine.map(lambda item: time.sleep(item), [0, 2, 2]):
                 cluster.close()
+
+
+@contextmanager
+def processes(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen]]]:
+    """A scheduler and workers, each a process of its own; yield the scheduler's file and the processes."""
+    file = folder / "scheduler.json"
+    command = [sys.executable, "-m", "distributed.cli.dask_{}", "--scheduler-file", str(file), "--no-dashboard"]
+    start = partial(subprocess.Popen, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=REPOSITORY)
+    started = [start([word.format("scheduler") for word in command] + ["--host", "127.0.0.1", "--port", "0"])]
+    try:
+        while not file.exists():
+            assert started[0].poll() is None
+            time.sleep(0.1)
+        words = [word.format("worker") for word in command]
+        started += [start([*words, "--nthreads", "1", "--no-nanny"], cwd=folder) for _ in range(workers)]
+        yield str(file), started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_scheduler_that_is_killed_leaves_one_line(tmp_path):
+    """The log of Dask, which has tracebacks of its own, does not reach the terminal, and is as before at the end."""
+    with processes(tmp_path, 1) as (file, (scheduler, *_)):
+        code = (
+            "import logging, os, signal, sys, time\nfrom nsys2prv_ng.runtime.dask_engine import DaskEngine\n"
+            "from nsys2prv_ng.errors import TranslationError\nfrom pathlib import Path\n"
+            f"engine = DaskEngine({file!r}, Path('parts'), stays_after_error=True)\n"
+            "try:\n with engine:\n"
+            f"  for _ in engine.map(time.sleep, [0, 30]): os.kill({scheduler.pid}, signal.SIGKILL)\n"
+            "except TranslationError as error: print(error, file=sys.stderr)\n"
+            "time.sleep(1)\nassert logging.getLogger('distributed.client').level == logging.WARNING"
+        )
+        ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    (line,) = [line for line in ended.stderr.splitlines() if not line.startswith("waiting")]
+    assert "the connection to the Dask scheduler" in line and line.endswith("the reports that were read")
+    assert (tmp_path / "parts").exists()
+
+
+def test_workers_that_are_all_gone(tmp_path):
+    """The run waits for new workers for a stated time."""
+    notes: list[str] = []
+    with processes(tmp_path, 2) as (file, (_, *workers)):
+        engine = DaskEngine(file, tmp_path / "parts", note=notes.append, wait=20)
+        notes.clear()
+        with pytest.raises(TranslationError, match="are gone, and none came within 1 s; start workers again"), engine:
+            engine._wait = 1
+            for _ in engine.map(time.sleep, [0, 60, 60]):
+                for worker in workers:
+                    worker.kill()
+    assert notes == [f"waiting for workers of {file}, 1 s at most"]
+    assert not (tmp_path / "parts").exists()
+
+
+def test_workers_that_come_back_in_time(tmp_path):
+    with processes(tmp_path, 1) as (file, (_, worker)), DaskEngine(file, tmp_path / "parts", wait=60) as engine:
+        answers = engine.map(lambda item: item, [0, 1])
+        assert next(answers) == 0
+        worker.kill()
+        again = subprocess.Popen([*worker.args], cwd=tmp_path, stderr=subprocess.DEVNULL)
+        try:
+            assert list(answers) == [1]
+        finally:
+            again.kill()
+            again.wait()
+
+
+def test_two_live_runs_to_one_output(scheduler, tmp_path):
+    """The second has a folder of its own, which goes at its end; the first goes on with its folder."""
+    wanted, notes = tmp_path / "a.prv.parts", []
+    first = DaskEngine(scheduler, wanted, stays_after_error=True)
+    (wanted / "shard").touch()
+    second = DaskEngine(scheduler, wanted, stays_after_error=True, note=notes.append)
+    assert first.folder == wanted and second.folder.parent == tmp_path and second.folder != wanted
+    assert [path.name for path in second.folder.iterdir()] == [".nsys2prv-ng"]
+    assert notes == [f"{wanted}: another run works there; this one works in {second.folder.name}"]
+    with pytest.raises(ZeroDivisionError), second:
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == [wanted]
+    with pytest.raises(ZeroDivisionError), first:
+        raise ZeroDivisionError
+    with DaskEngine(scheduler, wanted) as third:
+        assert (third.folder / "shard").exists()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text", ['{"address": 5}', "{", "[1]", "null", '{"address": "inproc://x"}', '{"address": "x"}']
+)
+def test_a_file_of_no_scheduler(tmp_path, text):
+    file = tmp_path / "bad.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"no scheduler wrote this file|an address is like tcp://"):
+        DaskEngine(str(file), tmp_path / "parts", wait=1)
 
 
 @pytest.mark.parametrize("where", ["tcp://127.0.0.1:1", "missing.json", "nonsense://x"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from numba.core.caching import IndexDataCacheFile
+from numba.core.caching import IndexDataCacheFile, _CacheLocator
 
 import nsys2prv_ng
 from nsys2prv_ng.runtime import jit, machine_code
@@ -233,6 +233,68 @@ def test_no_space_to_keep_it(module, monkeypatch):
     monkeypatch.setattr(IndexDataCacheFile, "_open_for_write", full)
     for _ in range(2):
         assert len(lines_of(module, INTEGERS)) == 1
+
+
+@pytest.fixture
+def installed(module, tmp_path, monkeypatch):
+    """A module that an administrator has run once; others cannot write beside it, and keep code in `cache`."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    lines_of(module, INTEGERS)
+    assert len(list(beside(module))) == 2
+    real = _CacheLocator.ensure_cache_path
+
+    def ensure(locator):  # root cannot be refused by permissions
+        if locator.get_cache_path().endswith("__pycache__"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        real(locator)
+
+    monkeypatch.setattr(_CacheLocator, "ensure_cache_path", ensure)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return module
+
+
+def beside(path):
+    return {file: file.read_bytes() for file in path.parent.glob("__pycache__/*.nb?")}
+
+
+@pytest.mark.parametrize("has_home", [True, False])
+def test_code_beside_the_module_is_used_by_those_who_cannot_write_there(installed, monkeypatch, has_home):
+    if not has_home:
+        monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
+    os.utime(installed, (1, 1))  # as installing and copying do
+    filled = beside(installed)
+    assert lines_of(installed, INTEGERS) == []
+    (line,) = lines_of(installed, INTEGERS, REALS)
+    assert ("kept for later runs" if has_home else "in every run") in line
+    assert len(lines_of(installed, INTEGERS, REALS)) == (not has_home)
+    assert len(cached(installed, ".nbc")) == has_home and beside(installed) == filled
+
+
+@pytest.mark.parametrize("fault", ["damaged index", "damaged code", "stale", "not to be read"])
+def test_code_beside_the_module_that_cannot_be_used_is_no_error(installed, monkeypatch, fault):
+    if fault == "stale":
+        installed.write_text(MODULE + "\n")
+    if fault.startswith("damaged"):
+        (path,) = installed.parent.glob("__pycache__/*.nbi" if "index" in fault else "__pycache__/*.nbc")
+        path.write_bytes(path.read_bytes()[:100])
+    if fault == "not to be read":
+        real = IndexDataCacheFile._load_index
+
+        def load(self):
+            if self._index_path.startswith(str(installed.parent / "__pycache__")):
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return real(self)
+
+        monkeypatch.setattr(IndexDataCacheFile, "_load_index", load)
+    filled = beside(installed)
+    assert len(lines_of(installed, INTEGERS)) == 1
+    assert lines_of(installed, INTEGERS) == []
+    assert beside(installed) == filled
+
+
+def test_a_chosen_folder_is_used_alone(installed, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(installed.parent / "cache"))
+    assert len(lines_of(installed, INTEGERS)) == 1
 
 
 def python(code, cwd, **environment):
