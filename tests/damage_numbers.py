@@ -1,4 +1,7 @@
-"""Summary, inspection, comparison and pages of damaged reports: each is whole, or ends in one line of text."""
+"""Summary, inspection, comparison and pages of damaged reports: each is whole, or ends in one line of text.
+
+The number and the time of kernels and the time of GPUs are those of plain SQL. Saved numbers are damaged and compared.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tests.damage_truth import check_gpu_numbers
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.model import Comparison
 
-SAVED = 20
+SAVED = 10
 """Damaged files of numbers to compare, for each job."""
 _SELECTING = {"time", "steps", "skip_warmup", "nvtx_range", "ranks", "gpus"}
 _OF_JOBS = {field.name for field in fields(JobOptions)}

@@ -40,8 +40,8 @@ def damage_summary(sound: Path, damaged: Path, rng: random.Random) -> str:
     numbers = json.loads(sound.read_text(encoding="utf-8"))
     done = [_damage_value(numbers, rng) for _ in range(rng.choice((0, 1, 1, 1, 2, 5)))]
     text = json.dumps(numbers).replace(f'"{HUGE}"', "9" * 5000)
-    damaged.write_text(rng.choice((text, text, text, text, f"[{text}]", text + "\n{}", "\ufeff" + text)))
-    if not done or rng.random() < 0.1:
+    damaged.write_text(rng.choice((*(text,) * 40, f"[{text}]", text + "\n{}", "\ufeff" + text)), encoding="utf-8")
+    if not done or rng.random() < 0.05:
         done.append(damage_bytes(damaged, rng))
     return "; ".join(done)
 
@@ -55,14 +55,14 @@ def _damage_value(numbers: Any, rng: random.Random) -> str:
     key = rng.choice(sorted({str(key) for _, key, _ in nodes if isinstance(key, str)} or {""}))
     parent, at, where = rng.choice([node for node in nodes if node[1] == key] or nodes)
     value = parent[at]
-    way = rng.choice(("other", "other", "same type", "same type", "same type", "delete", "all", "list", "list"))
+    way = rng.choice(("other", "same type", "same type", "same type", "delete", "all", "list", "list"))
     if way == "delete":
         del parent[at]
         return f"without {where}"
     if way == "list" and isinstance(value, list):
         parent[at] = rng.choice(([], value[:1], value[::-1], value * 3, [*value, None]))
         return f"{where}: another list"
-    new = _choose_alike(value, rng) if way in ("same type", "list") else rng.choice(VALUES)
+    new = rng.choice(VALUES) if way == "other" else _choose_alike(value, rng)
     for one, key, _ in nodes if way == "all" else [(parent, at, where)]:
         if key == at:
             one[key] = new
@@ -74,7 +74,7 @@ def _choose_alike(value: Any, rng: random.Random) -> Any:
     if isinstance(value, bool) or value is None:
         return not value
     if isinstance(value, int):
-        return rng.choice((*NUMBERS, 0, 0, -value, value * 1000, value + 1))
+        return rng.choice((*NUMBERS, 0, 0, -value, value * 1000, value + 1, 2**63, 10**30, -(10**30)))
     if isinstance(value, float):
         return rng.choice((0.0, -value, 1e300, 1e-300, value * 1000, -0.0, float("nan"), float("-inf")))
     if isinstance(value, str):
