@@ -8,14 +8,11 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from tests.report.table_folders import ENDINGS, KINDS, tables_of, write_folder
+from tests.damage_folders import flip_values, quote, write_damaged_folder
 
 KEPT_ROWS = 1500
 """Rows left in each table of a trimmed report."""
@@ -537,11 +534,6 @@ def rename_payload_table(report: Report) -> str:
     return f"{table} to {new}"
 
 
-def quote(name: str) -> str:
-    """Return a name as SQL has it, in quotes."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 WAYS_OF_TABLES: tuple[Callable[[Report], str], ...] = (
     drop_table,
     empty_table,
@@ -644,89 +636,13 @@ def write_damaged_copy(report: Path, folder: Path, rng: random.Random) -> tuple[
                 way = rng.choice(WAYS_OF_TABLES)
                 with suppress(sqlite3.Error):  # fails after some earlier damage, as on a view
                     done.append(f"{way.__name__}: {way(damaged)}")
-    as_folder = rng.random() < 0.12
+    as_folder = rng.random() < 0.16
     if as_folder:
-        copy = _write_folder(copy, rng, done)
+        copy = write_damaged_folder(copy, rng, done)
     if kind != "tables":
         file = rng.choice(sorted(copy.iterdir())) if copy.is_dir() else copy
         for _ in range(rng.choice((1, 1, 3))):
             done.append(damage_bytes(file, rng))
+    if copy.is_dir() and rng.random() < 0.3:
+        done.append(flip_values(copy, rng))
     return copy, done
-
-
-def _write_folder(report: Path, rng: random.Random, done: list[str]) -> Path:
-    """Write a report as a folder of tables, some with columns of other types; return the folder."""
-    kind = rng.choice(KINDS)
-    _make_uniform(report)
-    try:
-        tables = {name: table for name, table in tables_of(report).items() if not name.startswith("ENUM_")}
-    except (sqlite3.Error, ValueError):  # tables without a rowid, with generated columns
-        return report
-    for name in rng.sample(sorted(tables), min(rng.choice((0, 1, 3)), len(tables))):
-        table = tables[name]
-        if not table.num_columns:
-            continue
-        i = rng.randrange(table.num_columns)
-        values = table.column(i).combine_chunks()
-        to = rng.choice(OTHER_TYPES)
-        with suppress(pa.ArrowException, ValueError, OverflowError):
-            values = values.cast(to, safe=False) if to is not None else pa.array([[v] for v in range(len(values))])
-            tables[name] = table.set_column(i, table.column_names[i], values)
-            done.append(f"{name}.{table.column_names[i]} is {to}")
-    folder = write_folder(report.with_name(report.stem + ENDINGS[kind]), {}, kind)
-    for name, table in tables.items():
-        with suppress(pa.ArrowException, OSError):  # types that Parquet does not have
-            _write(table, folder, name, kind)
-    report.unlink()
-    done.append(kind)
-    if rng.random() < 0.2:
-        files = sorted(folder.iterdir())
-        one, other = rng.choice(files), rng.choice(files)
-        shutil.copyfile(one, other) if one != other else one.unlink()
-        done.append(f"{one.name} is {other.name}")
-    return folder
-
-
-def _make_uniform(report: Path) -> None:
-    """Set values to NULL that are not of the type of their column: files of tables have columns of one type."""
-    with closing(sqlite3.connect(report, isolation_level=None)) as sql:
-        sql.execute("PRAGMA journal_mode = OFF")
-        columns = sql.execute(
-            "SELECT t.name, c.name, lower(c.type) FROM sqlite_master t, pragma_table_info(t.name) c"
-            " WHERE t.type = 'table' AND t.name NOT LIKE 'ENUM_%'"
-        ).fetchall()
-        for table, column, kind in columns:
-            table, column = quote(table), quote(column)
-            if kind not in ("integer", "text", "real", "blob"):
-                kinds = f"SELECT typeof({column}) FROM {table} WHERE {column} NOTNULL GROUP BY 1 ORDER BY count(*) DESC"
-                kind = next(iter(sql.execute(kinds)), ("integer",))[0]
-            sql.execute(f"UPDATE OR IGNORE {table} SET {column} = NULL WHERE typeof({column}) <> '{kind}'")
-
-
-def _write(table: pa.Table, folder: Path, name: str, kind: str) -> None:
-    if kind == "parquet":
-        pq.write_table(table, folder / f"{name}.parquet", row_group_size=1000)
-        return
-    new = pa.ipc.new_file if kind == "arrow file" else pa.ipc.new_stream
-    with new(str(folder / f"{name}.arrow"), table.schema) as writer:
-        writer.write_table(table, max_chunksize=1000)
-
-
-OTHER_TYPES: Sequence[pa.DataType | None] = (
-    pa.int8(),
-    pa.uint64(),
-    pa.float32(),
-    pa.float64(),
-    pa.bool_(),
-    pa.string(),
-    pa.large_string(),
-    pa.binary(),
-    pa.null(),
-    pa.timestamp("s"),
-    pa.timestamp("ns"),
-    pa.duration("us"),
-    pa.decimal128(38, 3),
-    pa.date64(),
-    pa.dictionary(pa.int8(), pa.string()),
-    None,
-)

@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import shutil
+import sqlite3
 import sys
 import tempfile
 import traceback
@@ -23,7 +24,10 @@ from typing import Any
 
 from tests.conftest import REPORTS, SAMPLES
 from tests.damage import write_damaged_copy, write_trimmed
+from tests.damage_layouts import write_folder_layout, write_layout
 from tests.damage_numbers import look_into
+from tests.damage_saved import damage_labels
+from tests.damage_truth import check_accounts
 from tests.sources.nccl.payload_tables import BYTES, NAMES, NUMBERS, rewrite_payloads
 from tests.sources.node.node_reports import write_node_reports
 
@@ -55,6 +59,16 @@ def _write_payload_reports() -> list[list[Path]]:
 
 
 _DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
+
+
+@cache
+def _make_labels() -> bytes:
+    """Return the labels of the trace of a sample."""
+    import nsys2prv_ng
+
+    with tempfile.TemporaryDirectory() as folder:
+        nsys2prv_ng.translate([SAMPLES / "single-graph.sqlite"], Path(folder) / "out.prv", jobs=1)
+        return (Path(folder) / "out.pcf").read_bytes()
 
 
 def list_bases(kind: str) -> list[list[Path]]:
@@ -216,7 +230,9 @@ def _write_side_files(options: dict[str, Any], rng: random.Random, done: list[st
     }
     for option, texts in sound.items():
         path = Path(str(options.get(option, "")))
-        if path.suffix:
+        if option == "labels_from" and path.suffix and rng.random() < 0.7:
+            done.append(damage_labels(_make_labels(), path, rng))
+        elif path.suffix:
             text = rng.choice(texts)
             path.write_text(text)
             done.append(f"{path.name}: {text!r}")
@@ -270,33 +286,61 @@ def _check_outputs(case: Case, result: Any) -> str:
             return f"{source.name}: read {source.read}, written {source.written}, dropped {source.dropped}"
     json.dumps(result.to_dict()).encode()
     result.text(verbose=True).encode()
-    return ""
+    is_whole = not result.skipped and not case.options.keys() & {"ranks", "gpus"}
+    is_known = is_whole and all(path.suffix == ".sqlite" for path in case.reports)
+    return check_accounts(case.reports, result.sources) if is_known else ""
 
 
 def compare_bytes(case: Case) -> str:
     """Translate with other jobs and memory; return what differs in the files, or the empty string."""
+    memory = 1 << 12 if "memory" not in case.options else 1 << 30
+    return _compare(case, case.reports, {"jobs": 3 - case.options["jobs"], "memory": memory})
+
+
+def compare_layouts(case: Case, folder: Path, rng: random.Random) -> str:
+    """Translate the reports in other layouts, written to a folder; return what differs in the files."""
+    folder.mkdir()
+    others = []
+    for path in case.reports:
+        others.append(folder / path.name)
+        try:
+            write = write_folder_layout if path.is_dir() else write_layout
+            case.done.append(write(path, others[-1], rng))
+        except (sqlite3.Error, ValueError):  # its bytes are damaged, or it has tables of another kind
+            others[-1] = path
+    return "" if others == case.reports else _compare(case, others, {})
+
+
+def _compare(case: Case, others: list[Path], options: dict[str, Any]) -> str:
+    """Translate the reports of a case, and others with other options; return what differs, or the empty string."""
     import nsys2prv_ng
     from nsys2prv_ng.errors import TranslationError
 
-    def read_files() -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in case.output.parent.iterdir() if path.suffix != ".json"}
-
-    def translate() -> tuple[str, dict[str, bytes]]:
+    def translate(reports: list[Path], options: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
+        error = ""
         try:
-            nsys2prv_ng.translate(case.reports, case.output, **options)
-        except TranslationError as error:
-            return str(error), read_files()
-        return "", read_files()
+            nsys2prv_ng.translate(reports, case.output, **options)
+        except TranslationError as raised:
+            error = str(raised)
+            for path in reports:
+                error = error.replace(str(path), path.name)
+        files = case.output.parent.iterdir()
+        return error, {path.name: path.read_bytes() for path in files if path.suffix != ".json"}
 
-    options = {**case.options, "force": True}
-    first = translate()
-    options |= {"jobs": 3 - options["jobs"], "memory": 1 << 12 if "memory" not in options else 1 << 30}
-    second = translate()
+    first = translate(case.reports, {**case.options, "force": True})
+    second = translate(others, {**case.options, "force": True, **options})
     if first == second:
         return ""
     names = sorted(name for name in first[1] | second[1] if first[1].get(name) != second[1].get(name))
-    parts = [f"{name}: {first[1].get(name, b'')[-500:]!r} {second[1].get(name, b'')[-500:]!r}" for name in names]
+    parts = [f"{name}: {_find_difference(first[1].get(name, b''), second[1].get(name, b''))}" for name in names]
     return f"other bytes with {options}: {first[0]} {second[0]} {' '.join(parts)}"
+
+
+def _find_difference(first: bytes, second: bytes) -> str:
+    """Return both texts from a little before they differ."""
+    unlike = (i for i, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
+    at = max(next(unlike, min(len(first), len(second))) - 100, 0)
+    return f"{first[at : at + 300]!r} {second[at : at + 300]!r}"
 
 
 def answer(kind: str, seed: int, whole: Path) -> dict[str, Any]:
@@ -306,8 +350,11 @@ def answer(kind: str, seed: int, whole: Path) -> dict[str, Any]:
         try:
             case = make_case(kind, seed, whole, Path(folder))
             wrong = run_case(case)
-            if not wrong and random.Random(seed).random() < 0.07:
+            rng = random.Random(seed)
+            if not wrong and rng.random() < 0.07:
                 wrong = compare_bytes(case)
+            if not wrong and rng.random() < 0.2:
+                wrong = compare_layouts(case, Path(folder) / "layouts", rng)
             if not wrong and seed % 10 == 0:
                 wrong = look_into(case.reports, Path(folder) / "pages", case.options, case.done)
         except Exception:

@@ -6,6 +6,8 @@ import os
 import random
 import re
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +114,21 @@ def test_every_reader_selects_the_same_rows(tmp_path, kind, monkeypatch):
             assert sqlite.read_objects("T", ["t", "k", "none", "f"], among) == found, among
     assert folder.read_objects("T", ["k"], {"k": [1], "l": [7]}) == {"k": [1]}
     assert folder.read_objects("OTHER", ["a"]) == {"a": []}
+
+
+@pytest.mark.parametrize("few_rows", [0, 100])
+def test_rows_keep_their_order_beside_an_index(tmp_path, monkeypatch, few_rows):
+    """Also if the index has all columns that are read, or selects the rows."""
+    rows = [(3, "a"), (1, "c"), (2, "b")]
+    report = export(tmp_path / "r.sqlite", [""], {"T": (("k", "t"), rows)})
+    with closing(sqlite3.connect(report)) as connection:
+        connection.execute("CREATE INDEX i ON T (k, t)")
+        connection.commit()
+    monkeypatch.setattr(sqlite_file, "_FEW_ROWS", few_rows)
+    database = Database(report)
+    assert database.read_objects("T", ["k", "t"]) == {"k": [3, 1, 2], "t": ["a", "c", "b"]}
+    assert database.read_objects("T", ["t"], {"k": [1, 2, 3]}) == {"t": ["a", "c", "b"]}
+    database.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
