@@ -89,8 +89,10 @@ def lock_beside(file: Path) -> Iterator[None]:
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_at(descriptor, path):  # otherwise the process that had the lock has removed the file
-                yield
-                path.unlink(missing_ok=True)
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
                 return
         finally:
             os.close(descriptor)

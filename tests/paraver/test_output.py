@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -148,3 +150,64 @@ def test_parts_that_others_write_go_to_their_places(tmp_path):
                 file.seek(place)
                 file.write(part)
     assert (tmp_path / "a.prv").read_bytes() == b"head\nabcdefg"
+
+
+def test_of_two_runs_to_one_trace_the_first_to_end_wins(tmp_path):
+    with (
+        pytest.raises(TranslationError, match=r"a\.(prv|pcf|row): exists already"),
+        TraceOutput(tmp_path / "a.prv", force=False) as late,
+    ):
+        late.write_header("late\n")
+        write(tmp_path / "a.prv")
+        before = {path.name: path.read_bytes() for path in tmp_path.glob("a.*")}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before and len(before) == 3
+
+
+@pytest.mark.parametrize("names_of_traces", [("a.prv", "a.prv"), ("a.prv", "a.prv.gz")])
+def test_the_renames_of_two_runs_do_not_mix(tmp_path, monkeypatch, names_of_traces):
+    """Each run waits in the middle of its renames, longer than the other run takes."""
+    replace = Path.replace
+
+    def slow(path, target):
+        time.sleep(0.1)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", slow)
+    together = threading.Barrier(2)
+
+    def run(number):
+        with TraceOutput(tmp_path / names_of_traces[number], force=True) as trace:
+            trace.write_text("pcf", f"labels {number}")
+            trace.write_text("row", f"rows {number}")
+            together.wait()
+
+    runs = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for each in runs:
+        each.start()
+    for each in runs:
+        each.join()
+    assert (tmp_path / "a.pcf").read_text()[-1] == (tmp_path / "a.row").read_text()[-1]
+    assert names(tmp_path) == sorted({"a.pcf", "a.row", *names_of_traces})
+
+
+def test_what_a_killed_run_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
+    left = [tmp_path / f".a.{ending}.0123abcd.tmp" for ending in ("prv", "pcf", "row")]
+    others = [tmp_path / name for name in (".b.prv.0123abcd.tmp", ".a.prv.mine.tmp", "a.prv.0123abcd.tmp")]
+    with TraceOutput(tmp_path / "a.prv", force=False) as living:
+        for path in (*left, *others):
+            path.write_text("half")
+        write(tmp_path / "a.prv.gz")
+        assert living.temporary.exists() and all(path.exists() for path in others)
+        assert [path.exists() for path in left] == [True, False, False]  # that run writes no a.prv
+        for name in ("a.prv.gz", "a.pcf", "a.row"):
+            (tmp_path / name).unlink()
+    write(tmp_path / "a.prv", force=True)
+    assert names(tmp_path) == sorted(["a.pcf", "a.prv", "a.row", *(path.name for path in others)])
+
+
+def test_a_link_in_the_place_of_a_leftover_is_not_followed(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    link = tmp_path / ".a.prv.0123abcd.tmp"
+    link.symlink_to("mine")
+    write(tmp_path / "a.prv")
+    assert (tmp_path / "mine").read_text() == "mine" and link.is_symlink()
