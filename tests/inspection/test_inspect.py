@@ -515,7 +515,7 @@ def test_broken_reports_are_listed_and_the_others_shown(tmp_path):
 def test_one_broken_report(name, tmp_path):
     says = broken(tmp_path)[name]
     done = run("inspect", tmp_path / name)
-    assert says in assert_one_line(done, 1) and "cannot be read:" in done.stdout
+    assert says in assert_one_line(done, 1) and not done.stdout  # the error is all there is
 
 
 def test_every_cut_of_a_report_ends_well(tmp_path):
