@@ -42,10 +42,14 @@ NIC_IDS = Table("NIC_ID_MAP", ("nicId", "globalId"))
 NICS = Table("TARGET_INFO_NIC_INFO", ("nicId",), text=("name",))
 SWITCHES = Table("NET_IB_DEVICE_INFO", (), {"guid": NULL}, text=("name", "des"))
 
+_PACKET = {
+    "packetSLID": types.IB_CONGESTION_FROM,
+    "packetDLID": types.IB_CONGESTION_TO,
+    "switchIngressPort": types.IB_CONGESTION_IN,
+    "switchEgressPort": types.IB_CONGESTION_OUT,
+}
 CONGESTION = Table(
-    "NET_IB_SWITCH_CONGESTION_EVENT",
-    ("start", "globalId"),
-    dict.fromkeys(("congestionType", "packetSLID", "packetDLID", "switchIngressPort", "switchEgressPort"), NULL),
+    "NET_IB_SWITCH_CONGESTION_EVENT", ("start", "globalId"), dict.fromkeys(("congestionType", *_PACKET), NULL)
 )
 CONGESTION_KINDS = Table("ENUM_NET_IB_CONGESTION_EVENT_TYPE", ("id",), text=("label",))
 
@@ -105,15 +109,9 @@ def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) ->
     labels = dict(reader.list_rows(CONGESTION_KINDS.name, "id", "label"))
     kind, kinds = pd.factorize(columns["congestionType"][rows])
     names = ["unknown" if code == NULL else labels.get(code) or f"type {code}" for code in kinds.tolist()]
-    numbers = (
-        (types.IB_CONGESTION_FROM, "packetSLID"),
-        (types.IB_CONGESTION_TO, "packetDLID"),
-        (types.IB_CONGESTION_IN, "switchIngressPort"),
-        (types.IB_CONGESTION_OUT, "switchEgressPort"),
-    )
     return [
         make_name_pair(reader.labels, types.IB_CONGESTION, kind, names),
-        *(make_number_pair(reader.labels, event_type, columns[name][rows]) for event_type, name in numbers),
+        *(make_number_pair(reader.labels, event_type, columns[name][rows]) for name, event_type in _PACKET.items()),
     ]
 
 
