@@ -20,11 +20,11 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, make_typed_block, scale_values
+from nsys2prv_ng.sources.shared.samples import Key, add_node_samples, make_block, read_blocks, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _VALUES = "CPU counters"
@@ -78,7 +78,7 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
     names = {number: name if instance == NULL else f"{name} {instance}" for number, instance, name in rows if name}
     get_component = partial(_get_component, names)
     for raw_table in RAW:
-        blocks = reader.read_by_block(raw_table.name, _make_raw_block)
+        blocks = read_blocks(reader, raw_table, ("vmId", "componentId"), ("eventId",), "count")
         add_node_samples(reader, result, blocks, get_component, make_raw, _VALUES)
     for metric_table in METRIC:
         columns = reader.columns(metric_table.name)
@@ -90,11 +90,6 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
 def _get_component(names: Mapping[int, str], key: Key) -> NodePart | None:
     """Return the component for (virtual machine, id); an id without a name is the number of a core."""
     return None if key[1] == NULL else NodePart(names.get(key[1], f"CPU {key[1]}"), key)
-
-
-def _make_raw_block(columns: Columns) -> Block:
-    device = [columns["vmId"], columns["componentId"]]
-    return make_block(columns["start"], device, [columns["eventId"]], columns["count"])
 
 
 # ---- counters of the performance monitoring unit ---------------------------------------------------------------------
@@ -140,7 +135,7 @@ def _add_soc(reader: ReportReader, result: Result) -> None:
         stem, unit = families.split_name_and_unit(metric_names.get(key) or f"SoC metric {key[1]}")
         return families.make_node_metric(source_names.CPU_COUNTERS, stem, unit)
 
-    blocks = reader.read_by_block(SOC.name, make_typed_block)
+    blocks = read_blocks(reader, SOC, ("typeId",), ("typeId", "metricId"))
     add_node_samples(reader, result, blocks, get_device, make_metric, "SoC metrics")
 
 

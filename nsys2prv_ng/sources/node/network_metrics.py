@@ -28,7 +28,7 @@ from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block
+from nsys2prv_ng.sources.shared.samples import Key, add_node_samples, read_blocks
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 NIC, SWITCH = "NIC", "IB switch"
@@ -69,15 +69,10 @@ def read(reader: ReportReader) -> Result:
         return families.make_node_metric(source_names.NETWORK_METRICS, name, unit)
 
     for table, names, kind in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
-        blocks = reader.read_by_block(table.name, _make_block)
+        blocks = read_blocks(reader, table, ("globalId", "portId"), ("metricsListId", "metricsIdx"))
         add_node_samples(reader, result, blocks, partial(_make_part, names, kind), make_metric, "network metrics")
     _add_congestion(reader, result, switches)
     return result
-
-
-def _make_block(columns: Columns) -> Block:
-    device = [columns["globalId"], columns["portId"]]
-    return make_block(columns["start"], device, [columns["metricsListId"], columns["metricsIdx"]], columns["value"])
 
 
 def _make_part(names: Mapping[int, str], kind: str, device: Key) -> NodePart | None:
