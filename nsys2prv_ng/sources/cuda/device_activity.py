@@ -29,7 +29,6 @@ from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records.columns import Pair, Records, make_events
-from nsys2prv_ng.report.graph_tracing import may_hide_nccl
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import kernels
 from nsys2prv_ng.sources.cuda import launch_calls as calls
@@ -103,7 +102,8 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     with_operations = [part for part in parts if part.data is not None]
     groups = group_by_shared_rows([part.rows[part.data] for part in with_operations])
     by_group = [[with_operations[i] for i in group] for group in groups]
-    compute = partial(_compute_activity, hides_nccl=may_hide_nccl(part.metadata for part in parts))
+    # The NCCL calls of a process may all be captured in a graph, so the other reports count as well.
+    compute = partial(_compute_activity, hides_nccl=any(part.metadata.uses_nccl for part in parts))
     return JoinResult(partial_results=(source_names.DEVICE_ACTIVITY, compute, by_group) if by_group else None)
 
 
