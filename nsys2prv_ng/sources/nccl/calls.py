@@ -60,10 +60,6 @@ class NcclRanges(NamedTuple):
     name: IntArray
     """Index into the names of `NcclCalls`."""
 
-    def take(self, rows: IntArray) -> NcclRanges:
-        """Return the ranges at these indices."""
-        return NcclRanges(*(column[rows] for column in self))
-
 
 @dataclass(frozen=True)
 class NcclCalls:
@@ -143,7 +139,7 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
     `sequence` numbers the calls of a process with the same communicator, direction and peer from 1, in the order of
     their starts. It is 0 for calls that are neither collectives nor messages. Times in ns.
     """
-    ranges, payload = calls.ranges.take(calls.shown), calls.payload.columns
+    ranges, payload = NcclRanges(*(column[calls.shown] for column in calls.ranges)), calls.payload.columns
     names = np.array(calls.names, dtype=object)[ranges.name]
     is_collective = np.array([name in COLLECTIVES for name in calls.names], np.bool_)[ranges.name]
     is_message = (names == SEND) | (names == RECEIVE)

@@ -64,27 +64,23 @@ def read(reader: ReportReader) -> Result:
 def _add_perf(reader: ReportReader, result: Result) -> None:
     texts = {number: (name, unit) for number, name, unit in reader.list_rows(METRICS.name, "id", "name", "unit")}
 
-    def make_raw(key: Key) -> EventType:
+    def make_type(key: Key, *, real: bool) -> EventType:
         name, unit = texts.get(key[0], ("", ""))
-        name = name or f"CPU counter {key[0]}"
-        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=key[0])
-
-    def make_metric(key: Key) -> EventType:
-        name, unit = texts.get(key[0], ("", ""))
-        name = name or f"CPU metric {key[0]}"
-        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
+        name = name or f"CPU {'metric' if real else 'counter'} {key[0]}"
+        counter_id = -1 if real else key[0]
+        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=counter_id, real=real)
 
     rows = reader.list_rows(COMPONENTS.name, "componentId", "instance", "name")
     names = {number: name if instance == NULL else f"{name} {instance}" for number, instance, name in rows if name}
     get_component = partial(_get_component, names)
     for raw_table in RAW:
         blocks = read_blocks(reader, raw_table, ("vmId", "componentId"), ("eventId",), "count")
-        add_node_samples(reader, result, blocks, get_component, make_raw, _VALUES)
+        add_node_samples(reader, result, blocks, get_component, partial(make_type, real=False), _VALUES)
     for metric_table in METRIC:
         columns = reader.columns(metric_table.name)
         device = [columns["vmId"], columns["componentId"]]
         block = make_block(columns["start"], device, [columns["metricId"]], scale_values(columns.reals["value"]))
-        add_node_samples(reader, result, [block], get_component, make_metric, _VALUES)
+        add_node_samples(reader, result, [block], get_component, partial(make_type, real=True), _VALUES)
 
 
 def _get_component(names: Mapping[int, str], key: Key) -> NodePart | None:
