@@ -99,7 +99,7 @@ def _read_contents(database: Database) -> ReportContents:
                 and database.count_rows(rows.table)
                 and not any(map(database.list_missing, source.tables))
             ):
-                reader = ReportReader(database, metadata, strings, (source,), SourceOptions())
+                reader = ReportReader(database, metadata, strings, {source.name: source.tables}, SourceOptions())
                 sources[source.name] += rows.count(reader)
             elif not (rows.otherwise and sources[source.name]):
                 sources[source.name] += _count_and_place(database, strings, rows, places)
@@ -220,7 +220,7 @@ def _find_untranslated_generic(database: Database, metadata: Metadata, strings: 
     sources = gpu_metrics.SOURCE, plugin_metrics.SOURCE
     if not rows or any(database.list_missing(needed) for source in sources for needed in source.tables):
         return []  # missing columns are reported as an obstacle
-    reader = ReportReader(database, metadata, strings, sources, SourceOptions())
+    reader = ReportReader(database, metadata, strings, {s.name: s.tables for s in sources}, SourceOptions())
     gpu_rows = 0 if reader.has(gpu_metrics.METRICS) else gpu_metrics.read_json_samples(reader)
     found = (
         (gpu_rows, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"),

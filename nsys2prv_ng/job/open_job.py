@@ -44,7 +44,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import describe_lost_data
-from nsys2prv_ng.report.graph_tracing import may_hide_nccl, warn_of_mixed_graphs
+from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
@@ -115,7 +115,7 @@ class Job:
     @cached_property
     def hides_nccl(self) -> bool:
         """Whether NCCL kernels may be in CUDA graphs that were traced as a whole."""
-        return may_hide_nccl(report.metadata for report in self.reports)
+        return any(report.metadata.uses_nccl for report in self.reports)
 
     @property
     def start_utc(self) -> int:

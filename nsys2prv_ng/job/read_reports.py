@@ -194,7 +194,7 @@ def read_report(
     with open_database(path) as database:
         strings = Strings(database)
         metadata = read_metadata(database, strings)
-        reader = ReportReader(database, metadata, strings, sources, options)
+        reader = ReportReader(database, metadata, strings, {s.name: s.tables for s in sources}, options)
         results = {}
         for source in sources:
             result = results[source.name] = source.read(reader)
@@ -238,7 +238,7 @@ def _collect_evidence(
     for source in sources:
         result = results.get(source.name)
         if result is None:  # its places are not in the trace
-            result = source.read(reader.apart(source))
+            result = source.read(reader.apart(source.name, source.tables))
             parts = result.evidence.collectives
             result.evidence.collectives = [part._replace(place=np.full(part.place.size, -1)) for part in parts]
         evidence[source.name] = result.evidence

@@ -114,7 +114,6 @@ def make_part_table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -
     columns: list[tuple[npt.NDArray[np.generic], ...]] = [tuple(np.zeros(0, kind) for kind in _KINDS)]
     sizes: dict[int, int] = {}
     members = 0
-    ranks = _Ranks()
     for report, (tables, domain, offset) in enumerate(reports):
         for source, rows in enumerate(tables):
             communicator = [communicators.setdefault(name, len(communicators)) for name in rows.communicators]
@@ -139,10 +138,9 @@ def make_part_table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -
             for number, size in zip(communicator, rows.sizes, strict=True):
                 sizes[number] = max(sizes.get(number, 0), size)
             members += int(rows.member.max(initial=-1)) + 1
-            ranks.add(report, rows, domain, offset)
     joined = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     known = [sizes[number] for number in range(len(communicators))]
-    numbers = np.array(ranks.numbers, np.int64)
+    numbers = _number_ranks(reports)
     return PartTable(list(communicators), list(names), *joined, sizes=known, rank_of_member=numbers)  # type: ignore[arg-type, misc]
 
 
@@ -158,32 +156,31 @@ class _Rank(NamedTuple):
         return any(part[0] == report for part in self.parts) or all(last < b or e < first for _, b, e in self.parts)
 
 
-class _Ranks:
-    """The rank of each member. Parts of a process in several reports are one rank if they do not overlap in time."""
+def _number_ranks(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -> IntArray:
+    """Return the number of the rank of each member of all tables.
 
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        """Number of the rank of each member."""
-        self._count = 0
-        self._known: dict[tuple[int, int, int], list[_Rank]] = {}
-        """Ranks by domain, process and device."""
-
-    def add(self, report: int, rows: Collectives, domain: int, offset: int) -> None:
-        """Number the members of one table."""
-        count = int(rows.member.max(initial=-1)) + 1
-        first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
-        np.minimum.at(first, rows.member, rows.begin + offset)
-        np.maximum.at(last, rows.member, rows.end + offset)
-        for member in range(count):
-            known = self._known.setdefault((domain, *rows.owners[member]), []) if rows.owners else []
-            part = (report, int(first[member]), int(last[member]))
-            rank = next((rank for rank in known if rank.may_have(*part)), None)
-            if rank is None:
-                rank = _Rank(self._count, [])
-                known.append(rank)
-                self._count += 1
-            rank.parts.append(part)
-            self.numbers.append(rank.number)
+    Parts of a process in several reports are one rank if they do not overlap in time.
+    """
+    numbers: list[int] = []
+    ranks_of_process: dict[tuple[int, int, int], list[_Rank]] = {}  # by domain, process and device
+    count = 0
+    for report, (tables, domain, offset) in enumerate(reports):
+        for rows in tables:
+            members = int(rows.member.max(initial=-1)) + 1
+            first, last = np.full(members, np.iinfo(np.int64).max), np.full(members, np.iinfo(np.int64).min)
+            np.minimum.at(first, rows.member, rows.begin + offset)
+            np.maximum.at(last, rows.member, rows.end + offset)
+            for member in range(members):
+                known = ranks_of_process.setdefault((domain, *rows.owners[member]), []) if rows.owners else []
+                part = (report, int(first[member]), int(last[member]))
+                rank = next((rank for rank in known if rank.may_have(*part)), None)
+                if rank is None:
+                    rank = _Rank(count, [])
+                    known.append(rank)
+                    count += 1
+                rank.parts.append(part)
+                numbers.append(rank.number)
+    return np.array(numbers, np.int64)
 
 
 _KINDS = (

@@ -18,8 +18,7 @@ import pyarrow as pa
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.formats import find_format
-from nsys2prv_ng.report.readers import load_reader
-from nsys2prv_ng.report.table_reader import NULL, Among
+from nsys2prv_ng.report.table_reader import NULL, Among, TableReader
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
 
@@ -208,6 +207,20 @@ def _stamp(path: Path) -> object:
 def _stamp_file(file: Path) -> tuple[int, ...]:
     known = file.stat()
     return known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns
+
+
+def load_reader(export: Path) -> Callable[[Path], TableReader]:
+    """Import what opens this file or folder, whatever its name: an SQLite file, or a folder of Parquet or Arrow files.
+
+    Opening raises ReportError for a path that is not an export, or is damaged.
+    """
+    if export.is_dir():
+        from nsys2prv_ng.report.table_folder import TableFolder  # imports pyarrow.parquet
+
+        return TableFolder
+    from nsys2prv_ng.report.sqlite_file import SqliteFile
+
+    return SqliteFile
 
 
 def load_libraries(exports: Iterable[Path]) -> None:

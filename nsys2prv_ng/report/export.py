@@ -21,12 +21,11 @@ from typing import TypeVar
 import pyarrow as pa
 
 from nsys2prv_ng.errors import ReportError, TranslationError
-from nsys2prv_ng.report.database import Database, open_database
+from nsys2prv_ng.report.database import Database, load_reader, open_database
 from nsys2prv_ng.report.export_errors import NoLocksError, describe_failure, wrote_incompletely
 from nsys2prv_ng.report.exported_times import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
 from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
-from nsys2prv_ng.report.readers import load_reader
 
 # Options that make newer versions keep data that they drop by default, and the entry in the export's metadata that
 # records each option.
@@ -293,9 +292,8 @@ def _look_into(path: Path, find: Callable[[Database], T]) -> T | None:
 
 def _is_whole(path: Path) -> bool:
     """Return whether nsys wrote a whole export: on a full disk it leaves cut files in folders, with exit code 0."""
-    if _read_about(path) is None:
-        return False
-    return bool(_look_into(path, lambda database: all(map(database.list_columns, database.tables))))
+    all_have_columns = _look_into(path, lambda database: all(map(database.list_columns, database.tables)))
+    return bool(all_have_columns) and _read_about(path) is not None
 
 
 def _is_foreign(path: Path) -> bool:

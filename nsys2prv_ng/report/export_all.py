@@ -36,10 +36,8 @@ def export_all(
     interrupt kills running exports. For `keep` and `tmp`, see `make_export`.
     """
     nsys, children, failed = find_nsys(), Children(), Event()
-    exports: dict[Path, Path | TranslationError] = {}
-    for report in reports:
-        if export := find_export(report, out_folder, nsys):
-            exports[report] = export
+    found = ((report, find_export(report, out_folder, nsys)) for report in reports)
+    exports: dict[Path, Path | TranslationError] = {report: export for report, export in found if export is not None}
     missing = [report for report in reports if report not in exports]
     if not missing:
         return exports

@@ -7,24 +7,12 @@ when.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from nsys2prv_ng.text.formatting import count_noun
-
-if TYPE_CHECKING:
-    from nsys2prv_ng.report.metadata import Metadata
 
 KINDS = BY_NODE, AS_WHOLE = "by node", "as a whole"
 
 REMEDY = "capture every rank with --cuda-graph-trace=node of nsys"
-
-
-def may_hide_nccl(reports: Iterable[Metadata]) -> bool:
-    """Return whether graphs that were traced as a whole may contain NCCL kernels: any report of the job uses NCCL.
-
-    The NCCL calls of a process may all be captured in a graph, so the other reports count as well.
-    """
-    return any(metadata.uses_nccl for metadata in reports)
 
 
 def warn_of_mixed_graphs(traced: Iterable[Sequence[str]]) -> list[str]:

@@ -34,9 +34,9 @@ def evidence(report: Path, source: str, chosen: tuple[Source, ...] = SOURCES) ->
     database = Database(report)
     strings = Strings(database)
     metadata = read_metadata(database, strings)
-    whole = ReportReader(database, metadata, strings, chosen, SourceOptions())
+    whole = ReportReader(database, metadata, strings, {s.name: s.tables for s in chosen}, SourceOptions())
     (one,) = select_sources(source)
-    apart = whole.apart(one)
+    apart = whole.apart(one.name, one.tables)
     found = one.read(apart).evidence
     assert whole.places.all == [] and (apart.places.all or not found.collectives)
     database.close()

@@ -8,7 +8,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
-from nsys2prv_ng.sources.shared.host_calls import add_calls
+from nsys2prv_ng.sources.shared.host_calls import read_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -39,17 +39,13 @@ def choose_call_state(name: str) -> int:
 
 def read(reader: ReportReader) -> Result:
     """Return an interval for each call, nested as the calls were, with its callers if nsys took a backtrace."""
-    result = Result()
-    add_calls(
+    return read_calls(
         reader,
-        result,
-        RUNTIME,
-        types.CUDA_API,
+        {RUNTIME: types.CUDA_API},
         clean_name=clean_call_name,
         read_chains=call_chains.read_cuda_chains,
         choose_state=choose_call_state,
     )
-    return result
 
 
 SOURCE = Source(

@@ -19,15 +19,19 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
-TABLE = Table(GRAPH, COLUMNS, {"graphId": NULL, "graphExecId": NULL, "correlationId": NULL})
+_LAUNCH_IDS = {"graphId": types.GRAPH_ID, "graphExecId": types.GRAPH_EXEC_ID, "correlationId": types.CORRELATION}
+TABLE = Table(GRAPH, COLUMNS, dict.fromkeys(_LAUNCH_IDS, NULL))
 
 _CREATION = ("start", "globalTid", "nameId")
-GRAPHS_TABLE = Table(
-    "CUDA_GRAPH_EVENTS",
-    _CREATION,
-    # Up to 2023 this table contained nodes: the ids of graphs came with the table of nodes.
-    dict.fromkeys(("graphId", "originalGraphId", "graphExecId", "graphNodeId", "originalGraphNodeId"), NULL),
-)
+_CREATION_IDS = {
+    "graphId": types.GRAPH_ID,
+    "graphExecId": types.GRAPH_EXEC_ID,
+    "graphNodeId": types.GRAPH_NODE_ID,
+    "originalGraphId": types.GRAPH_ORIGINAL_ID,
+    "originalGraphNodeId": types.GRAPH_ORIGINAL_ID,
+}
+# Up to 2023 this table contained nodes: the ids of graphs came with the table of nodes.
+GRAPHS_TABLE = Table("CUDA_GRAPH_EVENTS", _CREATION, dict.fromkeys(_CREATION_IDS, NULL))
 NODES_TABLE = Table("CUDA_GRAPH_NODE_EVENTS", _CREATION, dict.fromkeys(("graphNodeId", "originalGraphNodeId"), NULL))
 
 
@@ -63,13 +67,8 @@ def _add_launches(reader: ReportReader, result: Result) -> None:
     graphs, index = np.unique(columns["graphId"][rows], return_inverse=True)
     names = ["graph" if graph == NULL else f"graph {graph}" for graph in graphs]
     launch = make_name_pair(labels, types.GRAPH_LAUNCH, index, names)
-    ids = (
-        ("graphId", types.GRAPH_ID),
-        ("graphExecId", types.GRAPH_EXEC_ID),
-        ("correlationId", types.CORRELATION),
-    )
-    opening = [launch, *(make_number_pair(labels, event_type, columns[name][rows]) for name, event_type in ids)]
-    result.records.append(make_intervals(place, begin, end, opening, [launch.handle]))
+    ids = (make_number_pair(labels, event_type, columns[name][rows]) for name, event_type in _LAUNCH_IDS.items())
+    result.records.append(make_intervals(place, begin, end, [launch, *ids], [launch.handle]))
     result.add_states(place, begin, end, types.RUNNING)
 
 
@@ -79,13 +78,7 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
     rows = result.drop_rows({NO_THREAD: columns["globalTid"] == NULL, NO_TIME: lacks_time(columns["start"])})
     labels = reader.labels
     pairs = [make_id_pair(reader, types.GRAPH_CREATION, columns["nameId"][rows])]
-    for name, event_type in (
-        ("graphId", types.GRAPH_ID),
-        ("graphExecId", types.GRAPH_EXEC_ID),
-        ("graphNodeId", types.GRAPH_NODE_ID),
-        ("originalGraphId", types.GRAPH_ORIGINAL_ID),
-        ("originalGraphNodeId", types.GRAPH_ORIGINAL_ID),
-    ):
+    for name, event_type in _CREATION_IDS.items():
         if name in columns.numbers:
             pairs.append(make_number_pair(labels, event_type, columns[name][rows]))
     place = reader.places.threads(columns["globalTid"][rows], application=True)

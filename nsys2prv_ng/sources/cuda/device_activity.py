@@ -29,7 +29,6 @@ from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records.columns import Pair, Records, make_events
-from nsys2prv_ng.report.graph_tracing import may_hide_nccl
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import kernels
 from nsys2prv_ng.sources.cuda import launch_calls as calls
@@ -49,6 +48,8 @@ _SOURCES = {
     GRAPH: source_names.CUDA_GRAPHS,
 }
 """The source that shows the operations of each table. Other sources read the tables for other purposes."""
+_KINDS = {KERNEL: COMPUTE, MEMCPY: MEMORY, MEMSET: MEMORY, GRAPH: WHOLE_GRAPH}
+"""The kind of the operations of each table. Kernels of NCCL are COMMUNICATION; whole graphs are not known yet."""
 
 
 class Operations(NamedTuple):
@@ -61,43 +62,33 @@ class Operations(NamedTuple):
 
 
 def read(reader: ReportReader) -> Result:
-    """Leave the operations of the report for `join`, and return no records."""
-    tables = [table for table in reader.once(locate).columns if _SOURCES[table] in reader.chosen]
-    parts = [_collect_operations(reader, table) for table in tables]
+    """Leave the operations of the report for `join`, and return no records.
+
+    A kernel or graph is also in flight from its launch to its end.
+    """
+    operations = reader.once(locate)
+    is_chosen = operations.spread({table: source in reader.chosen for table, source in _SOURCES.items()})
+    rows = np.flatnonzero((operations.place >= 0) & (is_chosen > 0))
     result = Result()
-    operations = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
-    if operations is not None and operations.place.size:
-        result.join_data = np.unique(operations.place)
-        result.join_columns = operations
-        for event_type in _TYPES:
-            reader.labels.declare(event_type)
+    if not rows.size:
+        return result
+    begin, end, pid, device, name = (
+        operations.stack(column)[rows] for column in ("start", "end", "globalPid", "deviceId", "shortName")
+    )
+    place, kind = reader.place_gpus(get_process(pid), device), operations.spread(_KINDS)[rows]
+    index, names = reader.names(name)
+    is_nccl = np.array([kernels.is_nccl(name) for name in names], np.bool_)[index]
+    kind[is_nccl & (kind == COMPUTE)] = COMMUNICATION
+
+    flies = np.flatnonzero(kind != MEMORY)
+    call = reader.once(calls.find_launches)[rows[flies]]
+    launched = np.append(reader.once(calls.read_recorded_calls).begin, np.iinfo(np.int64).max)[call]  # -1 is the last
+    flights = place[flies], np.minimum(launched, begin[flies]), end[flies], np.full(flies.size, IN_FLIGHT, np.int64)
+    result.join_data = np.unique(place)
+    result.join_columns = Operations(*map(np.concatenate, zip((place, begin, end, kind), flights, strict=True)))
+    for event_type in _TYPES:
+        reader.labels.declare(event_type)
     return result
-
-
-def _collect_operations(reader: ReportReader, table: str) -> Operations:
-    """Return the operations of a table. A kernel or graph is also in flight from its launch to its end."""
-    columns, operations = reader.columns(table), reader.once(locate)
-    rows = np.flatnonzero(operations.take(table, operations.place) >= 0)
-    begin, end = columns["start"][rows], columns["end"][rows]
-    place = reader.place_gpus(get_process(columns["globalPid"][rows]), columns["deviceId"][rows])
-    kind = _classify(reader, table, rows)
-    if table not in (KERNEL, GRAPH):
-        return Operations(place, begin, end, kind)
-    call_begin = reader.once(calls.read_recorded_calls).begin
-    call = operations.take(table, reader.once(calls.find_launches))[rows]
-    launched = begin.copy()
-    launched[call >= 0] = np.minimum(call_begin[call[call >= 0]], begin[call >= 0])
-    flights = Operations(place, launched, end, np.full(rows.size, IN_FLIGHT, np.int64))
-    return Operations(*map(np.concatenate, zip((place, begin, end, kind), flights, strict=True)))
-
-
-def _classify(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
-    """Return the kind of each operation: compute, communication (NCCL), memory, or a whole graph (not known yet)."""
-    if table == KERNEL:
-        index, names = reader.names(reader.columns(table)["shortName"][rows])
-        kinds = [COMMUNICATION if kernels.is_nccl(name) else COMPUTE for name in names]
-        return np.array(kinds, np.int64)[index]
-    return np.full(rows.size, WHOLE_GRAPH if table == GRAPH else MEMORY, np.int64)
 
 
 # ---- all reports together --------------------------------------------------------------------------------------------
@@ -111,7 +102,8 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     with_operations = [part for part in parts if part.data is not None]
     groups = group_by_shared_rows([part.rows[part.data] for part in with_operations])
     by_group = [[with_operations[i] for i in group] for group in groups]
-    compute = partial(_compute_activity, hides_nccl=may_hide_nccl(part.metadata for part in parts))
+    # The NCCL calls of a process may all be captured in a graph, so the other reports count as well.
+    compute = partial(_compute_activity, hides_nccl=any(part.metadata.uses_nccl for part in parts))
     return JoinResult(partial_results=(source_names.DEVICE_ACTIVITY, compute, by_group) if by_group else None)
 
 

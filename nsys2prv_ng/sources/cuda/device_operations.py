@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,11 @@ class DeviceOperations:
         """Return a column of all operations; 0 for the operations of tables without it."""
         return _stack(self.columns, name)
 
+    def spread(self, value_of_table: Mapping[str, int]) -> IntArray:
+        """Return the value of the table of each operation."""
+        rows = [columns.rows for columns in self.columns.values()]
+        return np.repeat(np.array([value_of_table[table] for table in self.columns], np.int64), rows)
+
     def take(self, table: str, column: IntArray) -> IntArray:
         """Return the part of a column of all operations that belongs to a table."""
         low = 0
@@ -51,22 +56,15 @@ class DeviceOperations:
         return column[:0]
 
 
-class SoundOperations(NamedTuple):
-    """n operations that can be shown: row of the table, place, start and end (ns)."""
-
-    row: IntArray
-    place: IntArray
-    begin: IntArray
-    end: IntArray
-
-
-def select_operations(reader: ReportReader, result: Result, table: str) -> SoundOperations:
-    """Count the rows of a table, and return the rows that can be shown."""
+def select_operations(
+    reader: ReportReader, result: Result, table: str
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Count the rows of a table; return (rows that can be shown, place of each, starts in ns, ends in ns)."""
     columns, operations = reader.columns(table), reader.once(locate)
     result.add(operations.accounts.get(table, Result()))
     place = operations.take(table, operations.place)
     rows = np.flatnonzero(place >= 0)
-    return SoundOperations(rows, place[rows], columns["start"][rows], columns["end"][rows])
+    return rows, place[rows], columns["start"][rows], columns["end"][rows]
 
 
 def locate(reader: ReportReader) -> DeviceOperations:

@@ -38,12 +38,10 @@ def read(reader: ReportReader) -> Result:
     # The sequence numbers of the GPU order events of the same time.
     rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], gpu[rows]))]
     owner, _ = encode_rows(gpu[rows], context[rows])
-    switches = pair_switches(owner, tag[rows] == _RESTORE_START, time[rows])
-    result.drop("start of a turn without its end", int(switches.repeated.sum()))
-    result.drop("end of a turn without its start", int(switches.unstarted.sum()))
-    shown, end = rows[switches.shown], switches.end[switches.shown]
+    reasons = "start of a turn without its end", "end of a turn without its start"
+    shown, end = pair_switches(result, owner, tag[rows] == _RESTORE_START, time[rows], *reasons)
+    shown = rows[shown]
     begin = time[shown]
-    result.read = sum(result.dropped.values()) + shown.size
     crosses = mark_crossing(gpu[shown], begin, end)
     result.drop("partly overlaps another turn on its GPU", int(crosses.sum()))
     shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]

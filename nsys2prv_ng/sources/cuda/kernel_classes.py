@@ -34,33 +34,7 @@ import pyarrow.compute as pc
 
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 
-(
-    GEMM_FP64,
-    GEMM_FP32,
-    GEMM_TF32,
-    GEMM_FP16,
-    GEMM_BF16,
-    GEMM_FP8,
-    GEMM_FP4,
-    GEMM_INTEGER,
-    GEMM_OTHER,
-    CONVOLUTION,
-    ATTENTION,
-    NORMALISATION,
-    SOFTMAX_OR_LOSS,
-    ELEMENTWISE,
-    OPTIMIZER,
-    REDUCTION,
-    EMBEDDING_OR_INDEX,
-    SORT_SCAN_SELECT,
-    COPY_CAST_FILL,
-    FFT,
-    SPARSE_MATRIX,
-    NCCL,
-    COMMUNICATION_OTHER,
-    OTHER,
-) = KERNEL_CLASSES
-
+_NUMBERS = {label: number for number, label in KERNEL_CLASSES.items()}
 WHOLE_GRAPH = "CUDA graph as a whole"
 """Replaces the name of a class for CUDA graphs that were traced as a whole."""
 
@@ -69,7 +43,8 @@ WHOLE_GRAPH = "CUDA graph as a whole"
 class Rule:
     """A class for kernels with a name that matches `pattern`, and also matches `also` if it is given."""
 
-    kernel_class: int
+    kernel_class: str
+    """Label of the class in KERNEL_CLASSES."""
     pattern: str
     also: str = ""
 
@@ -87,42 +62,37 @@ _GEMM = (
 _NVJET = r"nvjet_(?:sm\d+_)?"
 
 
-def _make_gemm_rule(kernel_class: int, types: str) -> Rule:
-    """Return the rule for matrix products with these types in their names."""
-    return Rule(kernel_class, types, also=_GEMM)
-
-
 RULES: tuple[Rule, ...] = (
     # Communication. All NCCL kernels start like this (nsys recognises them in the same way).
-    Rule(NCCL, r"(?:^|[ :])nccl"),
+    Rule("NCCL", r"(?:^|[ :])nccl"),
     # torch.compile: the name lists the fused operators, which may be anything, so these rules come before all others.
-    Rule(ATTENTION, r"^triton_tem_\w*(?:attention|sdpa)"),
-    Rule(CONVOLUTION, r"^triton_tem_\w*conv"),
-    Rule(SOFTMAX_OR_LOSS, _INDUCTOR_REDUCTION + r"\w*(?:softmax|nll_loss|cross_entropy|logsumexp)"),
-    Rule(NORMALISATION, _INDUCTOR_REDUCTION + r"\w*(?:(?:layer|rms|batch|group)_norm|rsqrt)"),
-    Rule(SORT_SCAN_SELECT, r"^triton_\w*(?:cumsum|cumprod|sort|topk)|^triton_spl_"),
-    Rule(EMBEDDING_OR_INDEX, r"^triton_(?:red|per|poi)_\w*(?:embedding|index_put|gather|scatter)"),
-    Rule(REDUCTION, _INDUCTOR_REDUCTION),
+    Rule("Attention", r"^triton_tem_\w*(?:attention|sdpa)"),
+    Rule("Convolution", r"^triton_tem_\w*conv"),
+    Rule("Softmax or loss", _INDUCTOR_REDUCTION + r"\w*(?:softmax|nll_loss|cross_entropy|logsumexp)"),
+    Rule("Normalisation", _INDUCTOR_REDUCTION + r"\w*(?:(?:layer|rms|batch|group)_norm|rsqrt)"),
+    Rule("Sort, scan or select", r"^triton_\w*(?:cumsum|cumprod|sort|topk)|^triton_spl_"),
+    Rule("Embedding or index", r"^triton_(?:red|per|poi)_\w*(?:embedding|index_put|gather|scatter)"),
+    Rule("Reduction", _INDUCTOR_REDUCTION),
     Rule(
-        COPY_CAST_FILL,
+        "Copy, cast or fill",
         r"^triton_poi_fused_(?:(?:_to_copy|clone|copy_?|cat|fill|zeros|transpose|permute|_unsafe_view|constant_pad_nd)_)+\d+$",
     ),
-    Rule(ELEMENTWISE, r"^triton_(?:poi|for)_"),
+    Rule("Elementwise", r"^triton_(?:poi|for)_"),
     # Collectives outside NCCL: NVSHMEM, vLLM, TensorRT-LLM, DeepEP, Transformer Engine's userbuffers, symmetric memory.
     Rule(
-        COMMUNICATION_OTHER,
+        "Communication other",
         r"nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|deep_ep::|userbuffers_|mscclpp",
     ),
     # PyTorch's TensorIterator kernels take a functor, so their arguments contain words of all other classes.
-    Rule(OPTIMIZER, _FUNCTION + r"multi_tensor_apply"),
-    Rule(EMBEDDING_OR_INDEX, _FUNCTION + r"_?(?:index|scatter_gather)_elementwise_kernel"),
-    Rule(COPY_CAST_FILL, r"copy_kernel|FillFunctor", also=_FUNCTION_WITH + r"elementwise_kernel"),
-    Rule(NORMALISATION, _FUNCTION + r"batch_norm_elementwise"),
-    Rule(ELEMENTWISE, _FUNCTION_WITH + r"elementwise"),
-    Rule(REDUCTION, _FUNCTION + r"reduce_kernel"),
+    Rule("Optimizer", _FUNCTION + r"multi_tensor_apply"),
+    Rule("Embedding or index", _FUNCTION + r"_?(?:index|scatter_gather)_elementwise_kernel"),
+    Rule("Copy, cast or fill", r"copy_kernel|FillFunctor", also=_FUNCTION_WITH + r"elementwise_kernel"),
+    Rule("Normalisation", _FUNCTION + r"batch_norm_elementwise"),
+    Rule("Elementwise", _FUNCTION_WITH + r"elementwise"),
+    Rule("Reduction", _FUNCTION + r"reduce_kernel"),
     # Attention: FlashAttention, cuDNN, xFormers, FlashInfer, vLLM, TensorRT-LLM, Triton.
     Rule(
-        ATTENTION,
+        "Attention",
         r"fmha|sdpa|attention|flash_?attn|flash_(?:fwd|bwd)|flash_?mla|paged_?attn|merge_attn|attn_(?:fwd|bwd)"
         r"|Batch(?:Prefill|Decode)With|Single(?:Prefill|Decode)With|(?:^|[^a-z])m?mha_|(?:^|[^a-z])xqa"
         # cuDNN's and FlashAttention's helpers of the backward pass
@@ -130,72 +100,74 @@ RULES: tuple[Rule, ...] = (
     ),
     # Convolution: before the matrix products, because many names contain their words (implicit_gemm, convolve_sgemm).
     Rule(
-        CONVOLUTION,
+        "Convolution",
         r"fprop|dgrad|wgrad|implicit_gemm|convolve|convolution|conv_?[123]d|conv_?depthwise|depthwise_?conv|winograd"
         r"|im2col|col2im|[a-z]\d*cudnn_",
     ),
-    Rule(FFT, r"(?-i:fft(?:[^a-z]|$)|FFT)|bluestein|(?-i:(?:^|[^a-z])[sd]p(?:Radix|Vector)\d)"),
-    Rule(SPARSE_MATRIX, r"cusparse::|csrm[mv]|bsrm[mv]|spmm|spmv|sddmm"),
+    Rule("FFT", r"(?-i:fft(?:[^a-z]|$)|FFT)|bluestein|(?-i:(?:^|[^a-z])[sd]p(?:Radix|Vector)\d)"),
+    Rule("Sparse matrix", r"cusparse::|csrm[mv]|bsrm[mv]|spmm|spmv|sddmm"),
     # cuBLAS's vector routines contain parameter types of cuBLAS and would pass for matrix products.
-    Rule(REDUCTION, _FUNCTION + r"(?:dot_kernel|reduce_1Block_kernel|asum_kernel|nrm2_kernel|iamax_kernel)"),
-    Rule(ELEMENTWISE, _FUNCTION + r"(?:axpy|scal|rot)_kernel"),
+    Rule("Reduction", _FUNCTION + r"(?:dot_kernel|reduce_1Block_kernel|asum_kernel|nrm2_kernel|iamax_kernel)"),
+    Rule("Elementwise", _FUNCTION + r"(?:axpy|scal|rot)_kernel"),
     # Matrix products. Split-K's second step and the epilogues are part of them, whatever precision they sum in.
-    Rule(GEMM_OTHER, r"splitK_?reduce|cublasLt::epilogue"),
-    _make_gemm_rule(GEMM_FP4, _NVJET + r"oo|vec16UE4M3|e2m1|fp4|[vx]f4(?:[^0-9]|$)"),
-    _make_gemm_rule(GEMM_FP8, _NVJET + r"qq|vec32UE8M0|e4m3|e5m2|fp8|float8"),
-    _make_gemm_rule(GEMM_INTEGER, r"i8i8|(?:^|[^u])int8|_s8_|imma_|(?:^|[^a-z])i\d+gemm"),
-    _make_gemm_rule(GEMM_TF32, r"tf32|tfloat32|tensorop_[sc]1688gemm_\d"),
-    _make_gemm_rule(GEMM_BF16, _NVJET + r"ts[ts]_|bf16|bfloat16"),
-    _make_gemm_rule(GEMM_FP16, _NVJET + r"(?:hs[hs]|hhh)_|f16|fp16|half|(?:^|[^a-z])h\d*gem[mv]"),
-    _make_gemm_rule(GEMM_FP64, r"(?:^|[^a-z])[dz]\d*gem[mv]|f64|fp64|double"),
-    _make_gemm_rule(
-        GEMM_FP32, r"(?:^|[^a-z])[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float"
-    ),
-    Rule(GEMM_OTHER, _GEMM),
-    # Rotary embedding rotates its arguments. The names of FBGEMM's embedding tables contain their optimizer.
-    Rule(ELEMENTWISE, _FUNCTION_WITH + r"(?:rotary|rope_|_rope)"),
-    Rule(EMBEDDING_OR_INDEX, _FUNCTION_WITH + r"embedding"),
+    Rule("GEMM other", r"splitK_?reduce|cublasLt::epilogue"),
+    Rule("GEMM FP4", _NVJET + r"oo|vec16UE4M3|e2m1|fp4|[vx]f4(?:[^0-9]|$)", _GEMM),
+    Rule("GEMM FP8", _NVJET + r"qq|vec32UE8M0|e4m3|e5m2|fp8|float8", _GEMM),
+    Rule("GEMM integer", r"i8i8|(?:^|[^u])int8|_s8_|imma_|(?:^|[^a-z])i\d+gemm", _GEMM),
+    Rule("GEMM TF32", r"tf32|tfloat32|tensorop_[sc]1688gemm_\d", _GEMM),
+    Rule("GEMM BF16", _NVJET + r"ts[ts]_|bf16|bfloat16", _GEMM),
+    Rule("GEMM FP16", _NVJET + r"(?:hs[hs]|hhh)_|f16|fp16|half|(?:^|[^a-z])h\d*gem[mv]", _GEMM),
+    Rule("GEMM FP64", r"(?:^|[^a-z])[dz]\d*gem[mv]|f64|fp64|double", _GEMM),
     Rule(
-        OPTIMIZER,
+        "GEMM FP32",
+        r"(?:^|[^a-z])[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float",
+        _GEMM,
+    ),
+    Rule("GEMM other", _GEMM),
+    # Rotary embedding rotates its arguments. The names of FBGEMM's embedding tables contain their optimizer.
+    Rule("Elementwise", _FUNCTION_WITH + r"(?:rotary|rope_|_rope)"),
+    Rule("Embedding or index", _FUNCTION_WITH + r"embedding"),
+    Rule(
+        "Optimizer",
         r"(?-i:[Aa]dam|[Aa]da[Gg]rad)|(?:^|[^a-z])sgd|lamb_?(?:stage|kernel|functor)|kOptimizer|amp_update_scale",
     ),
-    Rule(NORMALISATION, _FUNCTION_WITH + r"(?:layer|rms|batch|group|instance|l2)_?norm"),
+    Rule("Normalisation", _FUNCTION_WITH + r"(?:layer|rms|batch|group|instance|l2)_?norm"),
     # Normalisation in PyTorch, Apex, Transformer Engine and cuDNN, named by its steps.
     Rule(
-        NORMALISATION,
+        "Normalisation",
         _FUNCTION
         + r"(?:RowwiseMoments|GammaBetaBackward|ComputeInternalGradients|Compute\w*FusedParams|cuCompute\w*Grad"
         r"|ln_(?:fwd|bwd)|bn_(?:fw|bw))",
     ),
     # Expert routing and token sampling select the best k: before softmax, because some of these kernels fuse it.
     Rule(
-        SORT_SCAN_SELECT,
+        "Sort, scan or select",
         _FUNCTION_WITH + r"(?:top_?k|top_?p|moe_align|sampling|routing|sort|scan|cumsum|cumprod|unique|nonzero)",
     ),
     Rule(
-        SORT_SCAN_SELECT,
+        "Sort, scan or select",
         r"Device(?:Select|Partition|RunLength|Histogram)|thrust::cuda_cub::__(?:scan|merge_sort|unique|partition|copy_if)",
     ),
-    Rule(SOFTMAX_OR_LOSS, _FUNCTION_WITH + r"(?:softmax|cross_?entropy|xentropy|logsumexp|loss)"),
-    Rule(EMBEDDING_OR_INDEX, _FUNCTION_WITH + r"(?:index|gather|scatter)"),
-    Rule(EMBEDDING_OR_INDEX, _FUNCTION + r"(?:compute_grad_weight|krn_partial|cupy_take)"),
-    Rule(REDUCTION, _FUNCTION_WITH + r"(?:reduc|argmax|argmin|amax|pool|moe_sum)"),
-    Rule(REDUCTION, _FUNCTION + r"cupy_(?:sum|prod|mean|max|min|amin)"),
+    Rule("Softmax or loss", _FUNCTION_WITH + r"(?:softmax|cross_?entropy|xentropy|logsumexp|loss)"),
+    Rule("Embedding or index", _FUNCTION_WITH + r"(?:index|gather|scatter)"),
+    Rule("Embedding or index", _FUNCTION + r"(?:compute_grad_weight|krn_partial|cupy_take)"),
+    Rule("Reduction", _FUNCTION_WITH + r"(?:reduc|argmax|argmin|amax|pool|moe_sum)"),
+    Rule("Reduction", _FUNCTION + r"cupy_(?:sum|prod|mean|max|min|amin)"),
     Rule(
-        COPY_CAST_FILL,
+        "Copy, cast or fill",
         _FUNCTION_WITH + r"(?:copy|memcpy|memset|fill|transpose|permute|concat|CatArray|quant|toNhwc|toNchw|padding"
         r"|reformat|reshape_and_cache)",
     ),
     # A cast, but not a broadcast.
-    Rule(COPY_CAST_FILL, _FUNCTION + r"(?:\w*[a-ce-z0-9_])?cast"),
+    Rule("Copy, cast or fill", _FUNCTION + r"(?:\w*[a-ce-z0-9_])?cast"),
     Rule(
-        ELEMENTWISE,
+        "Elementwise",
         _FUNCTION_WITH + r"(?:pointwise|activation|act_and_mul|silu|gelu|relu|swiglu|sigmoid|dropout|triu_tril"
         r"|op_generic_tensor|vector_?add)",
     ),
     # CuPy's ufuncs are `cupy_NAME__TYPES`; CUB and Thrust run user functors over all elements.
-    Rule(ELEMENTWISE, _FUNCTION + r"cupy_\w+__"),
-    Rule(ELEMENTWISE, r"thrust::cuda_cub::__(?:parallel_for|transform)|::for_each::|DeviceTransform|DeviceForKernel"),
+    Rule("Elementwise", _FUNCTION + r"cupy_\w+__"),
+    Rule("Elementwise", r"thrust::cuda_cub::__(?:parallel_for|transform)|::for_each::|DeviceTransform|DeviceForKernel"),
 )
 """All rules, in the order in which they are tried on every name. The first match decides."""
 
@@ -215,8 +187,8 @@ def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
         matches = _find_matches(text, rule.pattern)
         if rule.also:
             matches &= _find_matches(text, rule.also)
-        classes[matches & (classes == 0)] = rule.kernel_class
-    classes[classes == 0] = OTHER
+        classes[matches & (classes == 0)] = _NUMBERS[rule.kernel_class]
+    classes[classes == 0] = _NUMBERS["Other"]
     return classes
 
 

@@ -30,7 +30,7 @@ def read(reader: ReportReader) -> Result:
     """Return a communication for each operation that a recorded call launched; one per stream for a graph's nodes."""
     operations, call = reader.once(locate), reader.once(calls.find_launches)
     start, device, context, stream = map(operations.stack, ("start", "deviceId", "contextId", "streamId"))
-    tag = np.repeat([_TAGS[table] for table in operations.columns], [c.rows for c in operations.columns.values()])
+    tag = operations.spread(_TAGS)
     size = np.where(tag == types.TAG_COPY, np.maximum(operations.stack("bytes"), 0), 0)
     result = Result(read=start.size)
     rows = result.drop_rows({"its operation was dropped": operations.place < 0, calls.NO_CALL: call < 0})

@@ -63,9 +63,9 @@ def read(reader: ReportReader) -> Result:
 def _add_operations(reader: ReportReader, result: Result, table: str) -> None:
     """Add an interval for each row of a table."""
     columns = reader.columns(table)
-    operations = select_operations(reader, result, table)
-    sound = result.drop_rows({NO_BYTES: columns["bytes"][operations.row] == NULL})
-    rows, place, begin, end = (column[sound] for column in operations)
+    rows, *shown = select_operations(reader, result, table)
+    sound = result.drop_rows({NO_BYTES: columns["bytes"][rows] == NULL})
+    rows, place, begin, end = (column[sound] for column in (rows, *shown))
     labels = reader.labels
     operation, size = labels.handle(types.MEMORY_OPERATION), labels.handle(types.MEMORY_BYTES)
     value = _make_copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)

@@ -18,7 +18,7 @@ from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, 
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.shared.host_calls import add_calls, select_sound_intervals
+from nsys2prv_ng.sources.shared.host_calls import read_calls, select_sound_intervals
 from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -43,9 +43,7 @@ MISSING = Table("GPU_VIDEO_ENGINE_MISSING", ("rangeCount",))
 
 def read(reader: ReportReader) -> Result:
     """Return an interval for each call, nested as the calls of its library were, and each work item of an engine."""
-    result = Result()
-    for table, event_type in CALLS.items():
-        add_calls(reader, result, table, event_type)
+    result = read_calls(reader, CALLS)
     _add_work(reader, result)
     missing = reader.columns(MISSING.name)["rangeCount"]
     if missing.size:

@@ -11,7 +11,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
-from nsys2prv_ng.sources.shared.host_calls import NumberedCalls, add_calls
+from nsys2prv_ng.sources.shared.host_calls import NumberedCalls, read_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -70,19 +70,15 @@ def choose_call_state(name: str) -> int:
 
 def read(reader: ReportReader) -> Result:
     """Return an interval for each call that is long enough, with its callers if nsys took a backtrace."""
-    result = Result()
-    add_calls(
+    return read_calls(
         reader,
-        result,
-        OSRT,
-        types.OS_RUNTIME,
-        rows=np.flatnonzero(~np.isin(reader.columns(OSRT)["eventClass"], _NO_CALLS)),
+        {OSRT: types.OS_RUNTIME},
+        find_rows=lambda columns: np.flatnonzero(~np.isin(columns["eventClass"], _NO_CALLS)),
         numbered=NumberedCalls(types.PTHREAD, find_pthread_value),
         system=True,
         read_chains=lambda reader, _: call_chains.read_chains(reader, call_chains.OS_CALL_CHAINS),
         choose_state=choose_call_state,
     )
-    return result
 
 
 SOURCE = Source(

@@ -41,17 +41,13 @@ def read(reader: ReportReader) -> Result:
     # Switches at the same time happened in the order of the table.
     rows = rows[np.lexsort((time[rows], thread[rows]))]
     time, core, thread = time[rows], core[rows], thread[rows]
-    switches = pair_switches(thread, is_in[rows] != 0, time)
-    result.drop("no end (put on a core twice)", int(switches.repeated.sum()))
-    result.drop("no start (taken off a core without having been put on one)", int(switches.unstarted.sum()))
-
+    reasons = "no end (put on a core twice)", "no start (taken off a core without having been put on one)"
+    shown, end = pair_switches(result, thread, is_in[rows] != 0, time, *reasons)
     handle = reader.labels.handle(types.ON_CPU)
     distinct, index = np.unique(core, return_inverse=True)
     ids = reader.labels.name_ids(types.ON_CPU.names, map(_label_core, distinct))[index]
     place = reader.places.observed_threads(thread)
-    shown = np.flatnonzero(switches.shown)
-    result.add_intervals(place[shown], time[shown], switches.end[shown], [Pair(handle, ids[shown])], [handle])
-    result.read = sum(result.dropped.values()) + shown.size
+    result.add_intervals(place[shown], time[shown], end, [Pair(handle, ids[shown])], [handle])
     result.join_data = {_label_core(number): Value(int(number) + 1, _label_core(number)) for number in distinct}
     return result
 

@@ -10,7 +10,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.host.os_runtime import choose_call_state
 from nsys2prv_ng.sources.shared import call_chains
-from nsys2prv_ng.sources.shared.host_calls import add_calls
+from nsys2prv_ng.sources.shared.host_calls import read_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -20,17 +20,13 @@ TABLE = Table("SYSCALL", ("start", "end", "globalTid", "nameId"), {"callchainId"
 
 def read(reader: ReportReader) -> Result:
     """Return an interval for each call that is long enough, with its callers if nsys took a backtrace."""
-    result = Result()
-    add_calls(
+    return read_calls(
         reader,
-        result,
-        TABLE.name,
-        types.SYSTEM_CALL,
+        {TABLE.name: types.SYSTEM_CALL},
         system=True,
         read_chains=lambda reader, _: call_chains.read_chains(reader, call_chains.SYSTEM_CALL_CHAINS),
         choose_state=choose_call_state,
     )
-    return result
 
 
 SOURCE = Source(

@@ -49,16 +49,10 @@ _STATE_OF_CLASS = {
 
 def get_role(name: str) -> int:
     """Return the role of a call as a sum of the flags above."""
-    flags = 0
-    for flag, pattern in _ROLES:
-        if pattern.fullmatch(name):
-            flags |= flag
-    return flags
+    return sum(flag for flag, pattern in _ROLES if pattern.fullmatch(name))
 
 
 def get_state(name: str) -> int:
     """Return Extrae's state of a thread within a call, but synchronization for barriers, and one-sided for RMA."""
-    for state, pattern in _STATES:
-        if pattern.fullmatch(name):
-            return state
-    return _STATE_OF_CLASS.get(classify_call(name), types.OTHERS)
+    by_class = _STATE_OF_CLASS.get(classify_call(name), types.OTHERS)
+    return next((state for state, pattern in _STATES if pattern.fullmatch(name)), by_class)

@@ -22,7 +22,7 @@ from nsys2prv_ng.operations.parts import (
 from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, classify_call
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK
-from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, WORLD, Communicators
+from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Communicators
 from nsys2prv_ng.sources.mpi.messages import MessageEnds, MpiCalls, MpiMessages
 
 _KINDS = {
@@ -48,7 +48,8 @@ def collect_evidence(
     calls = calls.take(is_blocking[rows.name[calls.first]])
     name, process, communicator = (column[calls.first] for column in (rows.name, rows.process, rows.communicator))
     size = np.where(rows.bytes[calls.first] == NULL, ANY_SIZE, rows.bytes[calls.first])
-    root, rank = rows.root[calls.first], _find_callers_ranks(process, communicator, communicators, ranks)
+    known = AllCommunicators([communicators])
+    root, rank = rows.root[calls.first], _find_callers_ranks(process, communicator, known, communicators.keys, ranks)
     member, processes = pd.factorize(process)
     sizes_agree = np.isin(name, [i for i, operation in enumerate(names) if operation in _SIZES_AGREE])
     return Collectives(
@@ -64,17 +65,9 @@ def collect_evidence(
         is_root=root == rank,
         has_communicator=_mark_known(communicators)[communicator],
         place=rows.place[calls.first],
-        sizes=[_find_size(key, communicators) for key in communicators.keys],
+        sizes=[known.get_group(key).size for key in communicators.keys],
         owners=[(number & PID_MASK, -1) for number in processes.tolist()],
     )
-
-
-def _find_size(key: str, communicators: Communicators) -> int:
-    """Return the number of ranks of a communicator; 0 if it is unknown."""
-    group = communicators.groups.get(key)
-    while group is not None and not group.size and group.original:
-        group = communicators.groups.get(group.original)
-    return group.size if group is not None else 0
 
 
 def _is_blocking(name: str) -> bool:
@@ -87,22 +80,12 @@ def _mark_known(communicators: Communicators) -> BoolArray:
 
 
 def _find_callers_ranks(
-    process: IntArray, communicator: IntArray, communicators: Communicators, ranks: Mapping[int, int]
+    process: IntArray, communicator: IntArray, known: AllCommunicators, keys: Sequence[str], ranks: Mapping[int, int]
 ) -> IntArray:
     """Return the rank of each process in each communicator; NULL if it is unknown."""
     codes, distinct = find_distinct_rows(process, communicator)
-    found = [_find_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
+    found = [known.find_rank(keys[c], ranks.get(p)) for p, c in distinct]
     return np.array([*found, NULL], np.int64)[codes]
-
-
-def _find_rank(world: int | None, key: str, communicators: Communicators) -> int:
-    """Return the rank in a communicator for a rank of the world; NULL if it is unknown."""
-    while (group := communicators.groups.get(key)) is not None and group.original:
-        key = group.original
-    if world is not None and key == WORLD:
-        return world
-    members = {} if group is None else group.members
-    return next((local for local, member in members.items() if member == world), NULL)
 
 
 def collect_messages(messages: MpiMessages, communicators: Communicators, ranks: Mapping[int, int]) -> Messages:
@@ -114,7 +97,8 @@ def collect_messages(messages: MpiMessages, communicators: Communicators, ranks:
     sends, receives = messages.sends, messages.receives
     ends = MessageEnds._make(np.concatenate(columns) for columns in zip(sends, receives, strict=True))
     is_send = np.repeat([True, False], [sends.time.size, receives.time.size])
-    rank = _find_callers_ranks(ends.process, ends.communicator, communicators, ranks)
+    known = AllCommunicators([communicators])
+    rank = _find_callers_ranks(ends.process, ends.communicator, known, communicators.keys, ranks)
     is_doubtful = (rank == NULL) | (ends.partner < 0) | (ends.tag == NULL) | (~is_send & (ends.done == NULL))
     is_doubtful |= ~_mark_known(communicators)[ends.communicator]
     side, _ = encode_rows(is_send.astype(np.int64), ends.communicator, rank)

@@ -163,10 +163,17 @@ class AllCommunicators:
             if original is not None:  # keys of copies sort after the key of their original
                 group.size, group.members = original.size, original.members
 
+    def get_group(self, key: str) -> Group:
+        """Return the known facts about a communicator; none about one without a row."""
+        return self.groups.get(key) or Group()
+
     def get_world_rank(self, key: str, local: int) -> int | None:
         """Return the rank in MPI_COMM_WORLD of a rank of a communicator; None if it is unknown."""
-        group = self.groups.get(key)
-        return None if group is None else group.members.get(local)
+        return self.get_group(key).members.get(local)
+
+    def find_rank(self, key: str, world: int | None) -> int:
+        """Return the rank in a communicator of a rank of MPI_COMM_WORLD; NULL if it is unknown."""
+        return next((local for local, member in self.get_group(key).members.items() if member == world), NULL)
 
     def make_values(self) -> dict[str, Value]:
         """Return the value and label of each communicator by its key, and also for unknown communicators."""

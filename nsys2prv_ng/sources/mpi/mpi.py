@@ -223,8 +223,7 @@ def _assign_ranks(names: Iterable[str], communicators: AllCommunicators, tree: O
 
     Higher values stand for an unknown rank, no process and any source.
     """
-    world = communicators.groups.get(WORLD)
-    above = max([world.size if world else 0, *(rank + 1 for rank in tree.ranks if rank is not None)])
+    above = max([communicators.get_group(WORLD).size, *(rank + 1 for rank in tree.ranks if rank is not None)])
     values = {}
     for name in names:
         key, local = parse_rank(name)

@@ -17,7 +17,6 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.report.schema_version import BLOBS_OPTION, JSON_OPTION, choose_payload_option
-from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.nccl.payload import Payloads, read_payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_created_domains, read_nvtx_events
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
@@ -61,10 +60,6 @@ class NcclRanges(NamedTuple):
     name: IntArray
     """Index into the names of `NcclCalls`."""
 
-    def take(self, rows: IntArray) -> NcclRanges:
-        """Return the ranges at these indices."""
-        return NcclRanges(*(column[rows] for column in self))
-
 
 @dataclass(frozen=True)
 class NcclCalls:
@@ -106,7 +101,7 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(understood[kept])
     step = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(text, 0) for text in names], np.int64)
-    group = np.asarray(_number_groups(ranges.global_tid, step[ranges.name]), np.int64)
+    group = _number_groups(ranges.global_tid, step[ranges.name])
     shown_payload = payload.columns.iloc[kept[shown]].reset_index(drop=True)
     return NcclCalls(
         ranges, names, group, shown, payload._replace(columns=shown_payload, given=payload.given[kept[shown]])
@@ -144,7 +139,7 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
     `sequence` numbers the calls of a process with the same communicator, direction and peer from 1, in the order of
     their starts. It is 0 for calls that are neither collectives nor messages. Times in ns.
     """
-    ranges, payload = calls.ranges.take(calls.shown), calls.payload.columns
+    ranges, payload = NcclRanges(*(column[calls.shown] for column in calls.ranges)), calls.payload.columns
     names = np.array(calls.names, dtype=object)[ranges.name]
     is_collective = np.array([name in COLLECTIVES for name in calls.names], np.bool_)[ranges.name]
     is_message = (names == SEND) | (names == RECEIVE)
@@ -165,19 +160,12 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
     return table
 
 
-@compiled
 def _number_groups(tid: IntArray, step: IntArray) -> IntArray:
     """Number groups. They nest: a group lasts from the outermost start (step 1) of a thread to its end (step -1)."""
-    group = np.empty(tid.size, np.int64)
-    depth, count = 0, 0
-    for i in range(tid.size):
-        if i == 0 or tid[i] != tid[i - 1]:
-            depth = 0
-        if depth == 0:
-            count += 1
-        group[i] = count - 1
-        depth = max(depth + step[i], 0)
-    return group
+    total = pd.Series(step).groupby(tid).cumsum()
+    depth = total - total.groupby(tid).cummin().clip(upper=0)  # an end without its start changes nothing
+    depth_before = depth.groupby(tid).shift(fill_value=0)
+    return (depth_before == 0).cumsum().to_numpy(np.int64) - 1
 
 
 def find_sizes(table: pd.DataFrame, communicators: int) -> list[int]:

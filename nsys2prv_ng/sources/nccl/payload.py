@@ -6,7 +6,6 @@ schema 3.23 contain them as JSON text, later exports as bytes or as tables.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,20 +20,23 @@ from nsys2prv_ng.report.metadata import MOST_RANKS
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, Fields, PayloadLayout
 from nsys2prv_ng.sources.nvtx.events import NVTX
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.texts import encode_texts, read_texts
+from nsys2prv_ng.sources.shared.texts import encode_texts, parse_json, read_texts
 
 PAYLOAD_TABLE = Table(NVTX, (), {"jsonTextId": NULL}, text=("jsonText",), blob=("binaryData",))
 TABLES = (PAYLOAD_TABLE, *LAYOUT_TABLES)
 
-COMMUNICATOR = "NCCL communicator ID"
-BYTES = "Message size [bytes]"
-OPERATION = "Reduction operation"
-ROOT = "Root"
-PEER = "Peer rank"
-RANK = "Rank"
-RANKS = "No. of ranks"
-DEVICES = "No. of devices"
-_FIELDS = (COMMUNICATOR, BYTES, OPERATION, ROOT, PEER, RANK, RANKS, DEVICES)
+_COMMUNICATOR = "NCCL communicator ID"
+_OPERATION = "Reduction operation"
+_NUMBERS = {
+    "bytes": ("Message size [bytes]", 2**63),
+    "root": ("Root", MOST_RANKS),
+    "peer": ("Peer rank", MOST_RANKS),
+    "rank": ("Rank", MOST_RANKS),
+    "ranks": ("No. of ranks", MOST_RANKS),
+    "devices": ("No. of devices", MOST_RANKS),
+}
+"""The field of a payload for each column of numbers, and a limit: higher numbers are damage."""
+_FIELDS = (_COMMUNICATOR, _OPERATION, *(field for field, _ in _NUMBERS.values()))
 
 OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
 """NCCL's names of its reduction operations (ncclRedOp_t), starting with operation 0."""
@@ -71,10 +73,10 @@ def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:
     index = np.zeros(rows.size, np.int64)  # 0: no payload
 
     codes, texts = encode_texts(read_texts(reader, columns, rows, "jsonText", "jsonTextId"))
-    _add(distinct, index, codes, [_parse_json(text) for text in texts])
+    _add(distinct, index, codes, list(map(parse_json, texts)))
     codes, blobs = encode_texts(columns.blobs["binaryData"].take(pa.array(rows, pa.int64())).combine_chunks())
     if blobs:
-        layout = PayloadLayout(lambda table: reader.columns(table.name), COMMUNICATOR)
+        layout = PayloadLayout(lambda table: reader.columns(table.name), _COMMUNICATOR)
         _add(distinct, index, codes, [layout.fields(blob) for blob in blobs])
     without = np.flatnonzero(index == 0)
     if without.size:
@@ -93,46 +95,32 @@ def _add(distinct: list[Fields | None], index: IntArray, codes: IntArray, payloa
 
 def _make_columns(distinct: Sequence[Fields | None], index: IntArray) -> Payloads:
     """Make columns of the distinct payloads and the index of each row's payload."""
-    communicators = [_get_communicator(fields) for fields in distinct]
-    operations = [_get_operation(fields) for fields in distinct]
-    communicator_names, communicator = _index_names(communicators, index)
-    operation_names, operation = _index_names(operations, index)
-
-    def column(name: str, limit: int = MOST_RANKS) -> IntArray:
-        values = [_parse_integer(fields.get(name)) if fields else None for fields in distinct]
+    known = [fields or {} for fields in distinct]
+    communicator, communicators = _number_names([_get_communicator(fields) for fields in known], index)
+    operation, operations = _number_names([_get_operation(fields) for fields in known], index)
+    columns = {"communicator": communicator, "operation": operation}
+    for name, (field, limit) in _NUMBERS.items():
+        values = [_parse_integer(fields.get(field)) for fields in known]
         fits = [NULL if value is None or not 0 <= value < limit else value for value in values]
-        return np.array(fits, np.int64)[index]
-
-    columns = {
-        "communicator": communicator,
-        "operation": operation,
-        "bytes": column(BYTES, 2**63),
-        "root": column(ROOT),
-        "peer": column(PEER),
-        "rank": column(RANK),
-        "ranks": column(RANKS),
-        "devices": column(DEVICES),
-    }
-    return Payloads(communicator_names, operation_names, pd.DataFrame(columns), index > 0)
+        columns[name] = np.array(fits, np.int64)[index]
+    return Payloads(communicators, operations, pd.DataFrame(columns), index > 0)
 
 
-def _index_names(payload_names: Sequence[str | None], index: IntArray) -> tuple[list[str], IntArray]:
-    """Return (sorted names that occur; index into them or -1 for each row), given the name of each distinct payload."""
-    used = {payload_names[i] for i in np.unique(index)}
-    names = sorted(name for name in used if name is not None)
-    position = {name: i for i, name in enumerate(names)}
-    return names, np.array([-1 if name is None else position.get(name, -1) for name in payload_names], np.int64)[index]
+def _number_names(payload_names: Sequence[str | None], index: IntArray) -> tuple[IntArray, list[str]]:
+    """Return (index into the names or -1 for each row; sorted names that occur), given the name of each payload."""
+    codes, names = pd.factorize(np.array(payload_names, object)[index], sort=True)
+    return codes.astype(np.int64), names.tolist()
 
 
-def _get_communicator(fields: Fields | None) -> str | None:
+def _get_communicator(fields: Fields) -> str | None:
     """Return the communicator's 64-bit id as 16 hexadecimal digits."""
-    value = _parse_integer(fields.get(COMMUNICATOR)) if fields else None
+    value = _parse_integer(fields.get(_COMMUNICATOR))
     return None if value is None else f"{value % 2**64:016x}"
 
 
-def _get_operation(fields: Fields | None) -> str | None:
+def _get_operation(fields: Fields) -> str | None:
     """Return the name of the reduction operation, which payloads contain as a text or a number."""
-    value = fields.get(OPERATION) if fields else None
+    value = fields.get(_OPERATION)
     number = _parse_integer(value)
     if number is None:
         return value if isinstance(value, str) and value else None
@@ -144,12 +132,3 @@ def _parse_integer(value: object) -> int | None:
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _parse_json(text: object) -> Fields | None:
-    """Return the fields of a JSON object; None for any other text."""
-    try:
-        fields = json.loads(str(text))
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) else None

@@ -20,11 +20,11 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, make_typed_block, scale_values
+from nsys2prv_ng.sources.shared.samples import Key, add_node_samples, make_block, read_blocks, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _VALUES = "CPU counters"
@@ -64,37 +64,28 @@ def read(reader: ReportReader) -> Result:
 def _add_perf(reader: ReportReader, result: Result) -> None:
     texts = {number: (name, unit) for number, name, unit in reader.list_rows(METRICS.name, "id", "name", "unit")}
 
-    def make_raw(key: Key) -> EventType:
+    def make_type(key: Key, *, real: bool) -> EventType:
         name, unit = texts.get(key[0], ("", ""))
-        name = name or f"CPU counter {key[0]}"
-        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=key[0])
-
-    def make_metric(key: Key) -> EventType:
-        name, unit = texts.get(key[0], ("", ""))
-        name = name or f"CPU metric {key[0]}"
-        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", real=True)
+        name = name or f"CPU {'metric' if real else 'counter'} {key[0]}"
+        counter_id = -1 if real else key[0]
+        return families.make_node_metric(source_names.CPU_COUNTERS, name, unit or "", counter_id=counter_id, real=real)
 
     rows = reader.list_rows(COMPONENTS.name, "componentId", "instance", "name")
     names = {number: name if instance == NULL else f"{name} {instance}" for number, instance, name in rows if name}
     get_component = partial(_get_component, names)
     for raw_table in RAW:
-        blocks = reader.read_by_block(raw_table.name, _make_raw_block)
-        add_node_samples(reader, result, blocks, get_component, make_raw, _VALUES)
+        blocks = read_blocks(reader, raw_table, ("vmId", "componentId"), ("eventId",), "count")
+        add_node_samples(reader, result, blocks, get_component, partial(make_type, real=False), _VALUES)
     for metric_table in METRIC:
         columns = reader.columns(metric_table.name)
         device = [columns["vmId"], columns["componentId"]]
         block = make_block(columns["start"], device, [columns["metricId"]], scale_values(columns.reals["value"]))
-        add_node_samples(reader, result, [block], get_component, make_metric, _VALUES)
+        add_node_samples(reader, result, [block], get_component, partial(make_type, real=True), _VALUES)
 
 
 def _get_component(names: Mapping[int, str], key: Key) -> NodePart | None:
     """Return the component for (virtual machine, id); an id without a name is the number of a core."""
     return None if key[1] == NULL else NodePart(names.get(key[1], f"CPU {key[1]}"), key)
-
-
-def _make_raw_block(columns: Columns) -> Block:
-    device = [columns["vmId"], columns["componentId"]]
-    return make_block(columns["start"], device, [columns["eventId"]], columns["count"])
 
 
 # ---- counters of the performance monitoring unit ---------------------------------------------------------------------
@@ -140,7 +131,7 @@ def _add_soc(reader: ReportReader, result: Result) -> None:
         stem, unit = families.split_name_and_unit(metric_names.get(key) or f"SoC metric {key[1]}")
         return families.make_node_metric(source_names.CPU_COUNTERS, stem, unit)
 
-    blocks = reader.read_by_block(SOC.name, make_typed_block)
+    blocks = read_blocks(reader, SOC, ("typeId",), ("typeId", "metricId"))
     add_node_samples(reader, result, blocks, get_device, make_metric, "SoC metrics")
 
 

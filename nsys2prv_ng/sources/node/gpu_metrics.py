@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import combine_columns, list_indices
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -33,8 +32,8 @@ from nsys2prv_ng.sources.shared.samples import (
     join_blocks,
     make_keys,
     make_records,
-    make_typed_block,
     number_keys,
+    read_blocks,
     select_sound,
 )
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -70,7 +69,7 @@ def read(reader: ReportReader) -> Result:
         result.read = read_json_samples(reader)  # a newer nsys exports the same report with a table of metrics
         result.drop(ONLY_JSON, result.read)
         return result
-    blocks = reader.read_by_block(METRICS, make_typed_block)
+    blocks = read_blocks(reader, TABLE, ("typeId",), ("typeId", "metricId"))
     index, names = _find_metrics(reader, blocks)
     samples = join_blocks(blocks, _find_gpus(blocks), index)
     result.read = samples.time.size
@@ -84,7 +83,7 @@ def read(reader: ReportReader) -> Result:
         result.drop("none of its metrics was chosen", before - samples.time.size)
     if reader.options.metrics_changes:
         before = samples.time.size
-        samples = samples.select(_mark_changes(samples, len(names)))
+        samples = samples.select(_mark_changes(samples))
         result.drop("unchanged", before - samples.time.size)
     if samples.time.size:
         types = [families.make_gpu_metric(name, metric_id) for name, metric_id in names]
@@ -123,36 +122,16 @@ def _find_gpus(blocks: Sequence[Block]) -> dict[Key, int]:
     return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in make_keys(blocks)[0]}
 
 
-def _mark_changes(samples: Samples, metrics: int) -> BoolArray:
+def _mark_changes(samples: Samples) -> BoolArray:
     """Mark the first value of each metric and GPU, and the values that differ from the value before."""
-    gpu, gpus = pd.factorize(samples.device)
-    order = np.lexsort((samples.time, gpu))
-    differs: BoolArray = _differs(gpu, samples.first, samples.metric, samples.value, order, gpus.size, metrics)
-    return differs
-
-
-@compiled
-def _differs(
-    gpu: IntArray,
-    first: IntArray,
-    metric: npt.NDArray[np.int32],
-    value: IntArray,
-    order: IntArray,
-    gpus: int,
-    metrics: int,
-) -> BoolArray:
-    last = np.zeros((gpus, metrics), np.int64)
-    known = np.zeros((gpus, metrics), np.bool_)
-    differs = np.zeros(value.size, np.bool_)
-    for sample in order:
-        g = gpu[sample]
-        for i in range(first[sample], first[sample + 1]):
-            m = metric[i]
-            if not known[g, m] or last[g, m] != value[i]:
-                differs[i] = True
-                known[g, m] = True
-                last[g, m] = value[i]
-    return differs
+    order = np.lexsort((samples.time, samples.device))
+    count = np.diff(samples.first)[order]
+    at = list_indices(samples.first[order], count)
+    series = combine_columns(np.repeat(samples.device[order], count), samples.metric[at].astype(np.int64))
+    value = pd.Series(samples.value[at])
+    changes = np.empty(value.size, np.bool_)
+    changes[at] = value != value.groupby(series).shift(fill_value=NULL)  # no sound value is NULL
+    return changes
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block
+from nsys2prv_ng.sources.shared.samples import Key, add_node_samples, read_blocks
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 NIC, SWITCH = "NIC", "IB switch"
@@ -42,10 +42,14 @@ NIC_IDS = Table("NIC_ID_MAP", ("nicId", "globalId"))
 NICS = Table("TARGET_INFO_NIC_INFO", ("nicId",), text=("name",))
 SWITCHES = Table("NET_IB_DEVICE_INFO", (), {"guid": NULL}, text=("name", "des"))
 
+_PACKET = {
+    "packetSLID": types.IB_CONGESTION_FROM,
+    "packetDLID": types.IB_CONGESTION_TO,
+    "switchIngressPort": types.IB_CONGESTION_IN,
+    "switchEgressPort": types.IB_CONGESTION_OUT,
+}
 CONGESTION = Table(
-    "NET_IB_SWITCH_CONGESTION_EVENT",
-    ("start", "globalId"),
-    dict.fromkeys(("congestionType", "packetSLID", "packetDLID", "switchIngressPort", "switchEgressPort"), NULL),
+    "NET_IB_SWITCH_CONGESTION_EVENT", ("start", "globalId"), dict.fromkeys(("congestionType", *_PACKET), NULL)
 )
 CONGESTION_KINDS = Table("ENUM_NET_IB_CONGESTION_EVENT_TYPE", ("id",), text=("label",))
 
@@ -65,15 +69,10 @@ def read(reader: ReportReader) -> Result:
         return families.make_node_metric(source_names.NETWORK_METRICS, name, unit)
 
     for table, names, kind in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
-        blocks = reader.read_by_block(table.name, _make_block)
+        blocks = read_blocks(reader, table, ("globalId", "portId"), ("metricsListId", "metricsIdx"))
         add_node_samples(reader, result, blocks, partial(_make_part, names, kind), make_metric, "network metrics")
     _add_congestion(reader, result, switches)
     return result
-
-
-def _make_block(columns: Columns) -> Block:
-    device = [columns["globalId"], columns["portId"]]
-    return make_block(columns["start"], device, [columns["metricsListId"], columns["metricsIdx"]], columns["value"])
 
 
 def _make_part(names: Mapping[int, str], kind: str, device: Key) -> NodePart | None:
@@ -105,15 +104,9 @@ def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) ->
     labels = dict(reader.list_rows(CONGESTION_KINDS.name, "id", "label"))
     kind, kinds = pd.factorize(columns["congestionType"][rows])
     names = ["unknown" if code == NULL else labels.get(code) or f"type {code}" for code in kinds.tolist()]
-    numbers = (
-        (types.IB_CONGESTION_FROM, "packetSLID"),
-        (types.IB_CONGESTION_TO, "packetDLID"),
-        (types.IB_CONGESTION_IN, "switchIngressPort"),
-        (types.IB_CONGESTION_OUT, "switchEgressPort"),
-    )
     return [
         make_name_pair(reader.labels, types.IB_CONGESTION, kind, names),
-        *(make_number_pair(reader.labels, event_type, columns[name][rows]) for event_type, name in numbers),
+        *(make_number_pair(reader.labels, event_type, columns[name][rows]) for name, event_type in _PACKET.items()),
     ]
 
 

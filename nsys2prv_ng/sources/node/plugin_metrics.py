@@ -10,7 +10,6 @@ belong to other sources, and the events of tracers (ftrace, hypervisor, ETW) are
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, get_times, make_block, scale_values
 from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.texts import parse_json
 
 EVENTS = Table(
     "GENERIC_EVENTS",
@@ -66,46 +66,41 @@ class _Descriptions:
     """Types whose events are not metrics."""
 
 
-class _GenericEvents(NamedTuple):
-    """Masks of n generic events: values of plugins, and events of tracers. Other sources read or report the rest."""
-
-    plugin: BoolArray
-    tracer: BoolArray
-
-
 def read(reader: ReportReader) -> Result:
     """Return a line for each event of a plugin."""
     result = Result()
     if not reader.columns(EVENTS.name).rows:
         return result
-    events = reader.once(_divide_events)
-    tracer_rows, plugin_rows = int(events.tracer.sum()), int(events.plugin.sum())
-    result.read += tracer_rows
-    result.drop(NO_METRIC, tracer_rows)
-    if not reader.has(DATA.name):
-        result.read += plugin_rows
-        result.drop(gpu_metrics.ONLY_JSON, plugin_rows)
-    elif plugin_rows:
-        _add(reader, result, np.flatnonzero(events.plugin))
+    rows = np.flatnonzero(reader.once(_divide_events)[0])
+    only_json = count_plugin_rows(reader, as_json=True)
+    result.read += count_tracer_rows(reader) + only_json
+    result.drop(NO_METRIC, count_tracer_rows(reader))
+    result.drop(gpu_metrics.ONLY_JSON, only_json)
+    if rows.size and not only_json:
+        _add(reader, result, rows)
     return result
 
 
 def count_plugin_rows(reader: ReportReader, *, as_json: bool = False) -> int:
     """Return the number of plugin values that are read, or that the export contains only as JSON."""
-    return int(reader.once(_divide_events).plugin.sum()) if reader.has(DATA.name) != as_json else 0
+    return int(reader.once(_divide_events)[0].sum()) if reader.has(DATA.name) != as_json else 0
 
 
 def count_tracer_rows(reader: ReportReader) -> int:
     """Return the number of generic events that tracers wrote."""
-    return int(reader.once(_divide_events).tracer.sum())
+    return int(reader.once(_divide_events)[1].sum())
 
 
-def _divide_events(reader: ReportReader) -> _GenericEvents:
+def _divide_events(reader: ReportReader) -> tuple[BoolArray, BoolArray]:
+    """Mark the generic events that are values of plugins, and events of tracers. Other sources read or report the rest.
+
+    Call it through `reader.once`.
+    """
     soc_types = reader.columns(cpu_counters.SOC_NAMES.name)["typeId"]
     type_id = reader.columns(EVENTS.name)["typeId"]
     is_other = np.isin(type_id, np.concatenate([gpu_metrics.read_json_types(reader), soc_types]))
     is_tracer = np.isin(type_id, sorted(reader.once(_read_descriptions).tracers)) & ~is_other
-    return _GenericEvents(~is_other & ~is_tracer, is_tracer)
+    return ~is_other & ~is_tracer, is_tracer
 
 
 def _add(reader: ReportReader, result: Result, rows: IntArray) -> None:
@@ -226,14 +221,14 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
     name_of_source, tracer_sources = {}, set()
     sources = reader.list_rows(SOURCES.name, "sourceId", "sourceGroupId", "data")
     for name, (source, group, text) in zip(source_texts, sources, strict=True):
-        members = _parse_json(text)
+        members = parse_json(text) or {}
         name_of_source[source] = name or _get_text(members.get("Name"))
         if group in _TRACERS or members.get("SourceGroup") in _TRACERS.values():
             tracer_sources.add(source)
     described = _Descriptions({}, {}, {}, {}, set())
     types = reader.list_rows(TYPES.name, "typeId", "sourceId", "data")
     for name, (type_id, source, text) in zip(type_texts, types, strict=True):
-        members = _parse_json(text)
+        members = parse_json(text) or {}
         described.name[type_id] = name or _get_text(members.get("Name"))
         described.source[type_id] = name_of_source.get(source, "")
         if source in tracer_sources:
@@ -247,15 +242,6 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
         if field_type in _IS_REAL:
             described.is_real[type_id, index] = _IS_REAL[field_type]
     return described
-
-
-def _parse_json(text: str | None) -> dict[str, object]:
-    """Return the object in a JSON text; an empty one for any other text."""
-    try:
-        parsed = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
 
 
 def _get_text(value: object) -> str:

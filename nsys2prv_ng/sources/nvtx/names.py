@@ -7,8 +7,6 @@ number is a separate event, so that a histogram has one column for each name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -25,10 +23,8 @@ _FINAL = r"^(?P<name>.*?)[ :=#]+(?P<number>-?[0-9]+)$"
 _MORE_THAN_NUMBERS = r"[^-0-9 :=#]"
 
 
-def split_numbers(
-    texts: pa.Array | pa.ChunkedArray | Sequence[str | None],
-) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Split NVTX texts into names and numbers.
+def split_numbers(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Split NVTX texts, none of which is missing, into names and numbers.
 
     Return three arrays of n, the length of `texts`: names (string), numbers (int64; 0 if there is none), and whether
     there is a number. The rules, in this order:
@@ -41,21 +37,7 @@ def split_numbers(
        Digits within words stay (`layer0`, `bf16`, `v2.5`, `step_3`).
     4. A cut that would leave no name is not made (`7`, `10 20`, `, op_id = 3`). A number that does not fit int64 stays
        in the name, together with everything that rule 2 or 3 would have cut.
-
-    A missing text (None) has a missing name and no number. The work is done once per distinct text.
     """
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.combine_chunks()
-    column = pa.array(texts, type=pa.string()) if not isinstance(texts, pa.Array) else texts.cast(pa.string())
-    encoded = column.dictionary_encode()
-    names, numbers, has_number = _split_distinct(encoded.dictionary)
-    numbers, has_number = np.append(numbers, 0), np.append(has_number, False)  # the last entry is for a missing text
-    index = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-    return names.take(encoded.indices), numbers[index], has_number[index]
-
-
-def _split_distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Split distinct texts, none of which is missing, as `split_numbers` does."""
     whole = pc.utf8_trim(pc.replace_substring_regex(texts, _BLANKS, " "), " ")
 
     # Rule 2. Without a match the suffix is empty and the name is the whole text.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -20,16 +21,6 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 T = TypeVar("T")
 
 
-class DeclaredSource(Protocol):
-    """The part of a source's declaration that a reader needs."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def tables(self) -> tuple[Table, ...]: ...
-
-
 class ReportReader:
     """One report while it is read: its columns, read once for all sources, and the places and labels of its records."""
 
@@ -38,17 +29,18 @@ class ReportReader:
         database: Database,
         metadata: Metadata,
         strings: Strings,
-        sources: Sequence[DeclaredSource],
+        sources: Mapping[str, Sequence[Table]],
         options: SourceOptions,
     ) -> None:
+        """`sources`: the tables of each chosen source, by its name."""
         self.options = options
-        self.chosen = frozenset(source.name for source in sources)
+        self.chosen = frozenset(sources)
         self.metadata = metadata
         self.strings = strings
         self.places = Places()
         self.labels = Labels()
         self._database = database
-        self._tables = _merge_declarations(table for source in sources for table in source.tables)
+        self._tables = _merge_declarations(chain.from_iterable(sources.values()))
         self._columns: dict[str, Columns] = {}
         self._computed: dict[object, object] = {}
 
@@ -99,9 +91,12 @@ class ReportReader:
         declared = self._tables.get(table)
         return self._database.read_by_block(declared, self.metadata.schema_version, convert) if declared else []
 
-    def apart(self, source: DeclaredSource) -> ReportReader:
-        """Return a reader of the same report for one source, whose places and names do not become part of the trace."""
-        reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
+    def apart(self, name: str, tables: Sequence[Table]) -> ReportReader:
+        """Return a reader of the same report for one source with these tables.
+
+        Its places and names do not become part of the trace.
+        """
+        reader = ReportReader(self._database, self.metadata, self.strings, {name: tables}, self.options)
         for name, table in reader._tables.items():
             known = self._tables.get(name)
             if known is not None and _merge_declarations((known, table)) == {name: known}:

@@ -18,7 +18,7 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import EVENT, POINT, Int32Array, Records, pack_tie
-from nsys2prv_ng.report.database import NULL, Columns
+from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -78,10 +78,20 @@ def make_block(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntA
     return Block(time[first], run_device, first, devices, code.astype(np.int32), metrics, value.copy())
 
 
-def make_typed_block(columns: Columns) -> Block:
-    """Make a block of a table of metrics by type, in which a type stands for a device."""
-    type_id = columns["typeId"]
-    return make_block(get_times(columns), [type_id], [type_id, columns["metricId"]], columns["value"])
+def read_blocks(
+    reader: ReportReader, table: Table, device: Sequence[str], metric: Sequence[str], value: str = "value"
+) -> list[Block]:
+    """Read a large table, given the columns that identify devices and metrics, and the column of values.
+
+    Times are in the column `start`, or else as `get_times` returns them.
+    """
+
+    def convert(columns: Columns) -> Block:
+        time = columns["start"] if "start" in columns.numbers else get_times(columns)
+        devices, metrics = ([columns[name] for name in names] for names in (device, metric))
+        return make_block(time, devices, metrics, columns[value])
+
+    return reader.read_by_block(table.name, convert)
 
 
 def get_times(columns: Columns) -> IntArray:
@@ -148,7 +158,7 @@ def _sort_samples(samples: Samples) -> Samples:
     order = np.lexsort((samples.time, samples.device))
     count = np.diff(samples.first)[order]
     first = np.concatenate([[0], np.cumsum(count)])
-    values = np.arange(first[-1]) + np.repeat(samples.first[order] - first[:-1], count)
+    values = keys.list_indices(samples.first[order], count)
     return _merge_runs(samples.time[order], samples.device[order], first, samples.metric[values], samples.value[values])
 
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.sources.shared.result import NO_END
+from nsys2prv_ng.sources.shared.result import NO_END, Result
 
 
-class Switches(NamedTuple):
-    """n switches, sorted by owner (a thread or context) and time: masks by their effect on the owner, and ends."""
+def pair_switches(
+    result: Result, owner: IntArray, on: BoolArray, time: IntArray, repeated: str, unstarted: str
+) -> tuple[IntArray, IntArray]:
+    """Return (switches that put their owner, a thread or context, on; time (ns) at which each owner is taken off).
 
-    shown: BoolArray
-    """It puts the owner on, and the next switch of the owner takes it off, or there is no next switch."""
-    repeated: BoolArray
-    """It puts the owner on, and so does the next: the switch that took it off is lost."""
-    unstarted: BoolArray
-    """It takes the owner off, and no switch before it put the owner on."""
-    end: IntArray
-    """Time (ns) of the next switch of the owner; NO_END if there is none."""
-
-
-def pair_switches(owner: IntArray, on: BoolArray, time: IntArray) -> Switches:
-    """Pair n switches, sorted by owner and time (ns), given whether each switch puts its owner on."""
+    `owner`, `on` (whether a switch puts its owner on) and `time` (ns) are columns of n switches, sorted by owner and
+    time. The time is NO_END if no switch of the owner follows. Drops switches after which the owner is put on again,
+    for the reason `repeated`: the switch that took it off is lost. Drops switches that take off an owner that was not
+    put on, for the reason `unstarted`. `read` becomes the number of all turns.
+    """
     same = owner[1:] == owner[:-1]
     followed = np.append(same, False)[: on.size]
     next_on = followed & np.append(on[1:], False)[: on.size]
     was_on = np.append(False, on[:-1] & same)[: on.size]
-    end = np.where(followed, np.append(time[1:], NO_END)[: on.size], NO_END)
-    return Switches(on & ~next_on, on & next_on, ~on & ~was_on, end)
+    result.drop(repeated, int((on & next_on).sum()))
+    result.drop(unstarted, int((~on & ~was_on).sum()))
+    shown = np.flatnonzero(on & ~next_on)
+    result.read = sum(result.dropped.values()) + shown.size
+    return shown, np.where(followed, np.append(time[1:], NO_END)[: on.size], NO_END)[shown]

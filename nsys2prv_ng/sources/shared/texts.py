@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -27,3 +28,12 @@ def encode_texts(texts: pa.Array) -> tuple[IntArray, list[Any]]:
     """Return (index of each of n texts or blobs into the distinct ones, -1 for a null; distinct ones)."""
     encoded = texts.dictionary_encode()
     return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def parse_json(text: str | None) -> dict[str, object] | None:
+    """Return the members of a JSON object; None for any other text."""
+    try:
+        parsed = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None

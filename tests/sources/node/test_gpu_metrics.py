@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import FAMILIES, make_gpu_metric
-from nsys2prv_ng.report.database import Columns
 from nsys2prv_ng.sources.node import gpu_metrics
-from nsys2prv_ng.sources.shared.samples import join_blocks, make_typed_block
+from nsys2prv_ng.sources.shared.samples import join_blocks, make_block
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.sources.small_reports import UTC, export, get_account, translate_reports
@@ -319,9 +318,8 @@ def test_samples_do_not_depend_on_the_blocks_that_they_are_read_in(
     blocks = []
     for low, high in pairwise(limits):
         time, gpu, metric = np.array(rows[low:high], np.int64).T
-        numbers = {"timestamp": time, "typeId": GPU_TYPE + gpu, "metricId": metric, "value": np.arange(low, high)}
-        numbers["rawTimestamp"] = time
-        blocks.append(make_typed_block(Columns(high - low, numbers, {})))
+        type_id = GPU_TYPE + gpu
+        blocks.append(make_block(time, [type_id], [type_id, metric], np.arange(low, high)))
     index = {(GPU_TYPE + gpu, metric): 10 * gpu + metric for gpu in range(3) for metric in range(3)}
     samples = join_blocks(blocks, gpu_metrics._find_gpus(blocks), index)
     found = [

@@ -164,7 +164,9 @@ def test_nvidias_projection(shared_reports, unpacked, tmp_path):
 
     database = Database(report)
     strings = Strings(database)
-    reader = ReportReader(database, read_metadata(database, strings), strings, [nvtx_on_gpu.SOURCE], SourceOptions())
+    reader = ReportReader(
+        database, read_metadata(database, strings), strings, {"nvtx_on_gpu": nvtx_on_gpu.SOURCE.tables}, SourceOptions()
+    )
     events, launched = reader.once(nvtx_events.read_nvtx_events), nvtx_on_gpu.find_launched(reader)
     for domain in events.domains:
         for rows in events.find_nesting_sets(domain):

@@ -204,7 +204,9 @@ def test_long_names_of_calls_cost_no_time(tmp_path: Path) -> None:
     tables = {RUNTIME: calls, ("CUDA_CALLCHAINS", COLUMNS): [(1, MALLOC, PROG, 0, 0), (1, MAIN, PROG, 0, 1)]}
     database = Database(write_small_report(tmp_path / "r.sqlite", tables, names))
     strings = Strings(database)
-    reader = ReportReader(database, read_metadata(database, strings), strings, [cuda_api.SOURCE], SourceOptions())
+    reader = ReportReader(
+        database, read_metadata(database, strings), strings, {"cuda_api": cuda_api.SOURCE.tables}, SourceOptions()
+    )
     begin = time.process_time()
     frames, _ = read_cuda_chains(reader, set(names) - {names[MAIN]}).find(0, np.array([1]))
     assert time.process_time() - begin < 2
