@@ -69,14 +69,8 @@ class RankWaits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Culprit:
-    """Why a task was late, how often, and how long others waited for it.
-
-    `range` and `call` are what its thread was in for most of the time, or what it was in when it launched the late
-    operation. `operation` is what ended late on the GPU. They are empty without one. `origin_task` is the task that
-    delayed this one: the task that it had waited for itself, directly or through others. It is empty if there is no
-    such task, or if it is not known.
-    """
+class Lateness:
+    """Why a task was late: the reason, what its thread was in, and what ended late on the GPU; empty without one."""
 
     rank: int | None
     task: str
@@ -84,6 +78,17 @@ class Culprit:
     range: str
     call: str
     operation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Culprit(Lateness):
+    """Why a task was late, how often, and how long others waited for it.
+
+    `range` and `call` are what its thread was in for most of the time, or what it was in when it launched the late
+    operation. `origin_task` is the task that delayed this one: the task that it had waited for itself, directly or
+    through others. It is empty if there is no such task, or if it is not known.
+    """
+
     origin_rank: int | None
     origin_task: str
     times: int
@@ -91,18 +96,12 @@ class Culprit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LateCost:
-    """How long others waited for a task, by what the task was in at each time, with the fields of Culprit.
+class LateCost(Lateness):
+    """How long others waited for a task, by what the task was in at each time.
 
     Each part of a wait counts by itself. The costs of a task add up to the time that others waited for it.
     """
 
-    rank: int | None
-    task: str
-    reason: str
-    range: str
-    call: str
-    operation: str
     ns: int
 
 
