@@ -38,12 +38,10 @@ _FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": form
 """How the values of a map are written, by their unit."""
 
 
-def make_heat_map_section(pictures: Pictures) -> Section | None:
-    """Return the section on what GPUs and ranks did over time; None without any."""
+def make_heat_map_section(pictures: Pictures) -> Section:
+    """Return the section on what GPUs and ranks did over time."""
     maps = [_make_map(heat, pictures) for heat in pictures.heat_maps if heat.key != "memory"]
     presets = list(dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset and heat.key != "memory"))
-    if not maps:
-        return None
     lead = (
         "All maps show the same time. Drag over a map to zoom all of them, double-click to see all again. The line "
         "below a map then has the time for `--time`."
@@ -52,12 +50,11 @@ def make_heat_map_section(pictures: Pictures) -> Section | None:
     return Section("over-time", "Over time", lead, maps, presets, window)
 
 
-def make_memory_section(pictures: Pictures) -> Section | None:
-    """Return the section on the memory in use over time; None if no allocations are known."""
+def make_memory_section(pictures: Pictures) -> Section:
+    """Return the section on the memory in use over time, which has no blocks if no allocations are known."""
     maps = [heat for heat in pictures.heat_maps if heat.key == "memory"]
-    if not maps:
-        return None
-    return Section("memory", "GPU memory", "", [_make_map(heat, pictures) for heat in maps], [maps[0].preset])
+    presets = [heat.preset for heat in maps[:1]]
+    return Section("memory", "GPU memory", "", [_make_map(heat, pictures) for heat in maps], presets)
 
 
 def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None:
@@ -107,7 +104,7 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
         step.rows,
         step.values if span == length else _stretch(step.values, span / length),
         (step.begin_ns, step.begin_ns + span),
-        [(activity.label, STRIPS[activity.key]) for activity in step.activities],
+        [(label, STRIPS[key]) for key, label in step.activities.items()],
     )
     lanes = [ranges for ranges in step.ranges if ranges.bars]
     hidden = sum(ranges.hidden for ranges in step.ranges)
@@ -133,11 +130,11 @@ def _tabulate_step(step: TypicalStep) -> Table:
     """Return the share of each activity in the step, for each row."""
     counts = np.stack([np.count_nonzero(step.values == n + 1, axis=1) for n in range(len(step.activities))], axis=1)
     share = counts / step.values.shape[1]
-    shown = [n for n in range(len(step.activities)) if counts[:, n].any()]
+    shown = {n: label for n, label in enumerate(step.activities.values()) if counts[:, n].any()}
     rows: list[list[Cell]] = [
         [Name(step.rows[n]), *(Share(float(share[n, k]), 1) for k in shown)] for n in range(len(step.rows))
     ]
-    columns = make_columns("", *(step.activities[k].label for k in shown))
+    columns = make_columns("", *shown.values())
     return show_grid(Grid(caption="Share of the step, as drawn", columns=columns, rows=rows, more="rows"), MOST_RANKS)
 
 
