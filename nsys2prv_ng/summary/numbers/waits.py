@@ -70,7 +70,7 @@ class RankWaits:
 
 @dataclass(frozen=True, kw_only=True)
 class Lateness:
-    """Why a task was late: the reason, what its thread was in, and what ended late on the GPU; empty without one."""
+    """The fields that Culprit and LateCost share; Culprit describes them."""
 
     rank: int | None
     task: str
@@ -85,8 +85,9 @@ class Culprit(Lateness):
     """Why a task was late, how often, and how long others waited for it.
 
     `range` and `call` are what its thread was in for most of the time, or what it was in when it launched the late
-    operation. `origin_task` is the task that delayed this one: the task that it had waited for itself, directly or
-    through others. It is empty if there is no such task, or if it is not known.
+    operation. `operation` is what ended late on the GPU. They are empty without one. `origin_task` is the task that
+    delayed this one: the task that it had waited for itself, directly or through others. It is empty if there is no
+    such task, or if it is not known.
     """
 
     origin_rank: int | None
@@ -97,7 +98,7 @@ class Culprit(Lateness):
 
 @dataclass(frozen=True, kw_only=True)
 class LateCost(Lateness):
-    """How long others waited for a task, by what the task was in at each time.
+    """How long others waited for a task, by what the task was in at each time, with the fields of Culprit.
 
     Each part of a wait counts by itself. The costs of a task add up to the time that others waited for it.
     """
