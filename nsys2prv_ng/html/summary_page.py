@@ -61,7 +61,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         over_time.make_memory_section(pictures),
         contents.make_quality_section(summary, pictures),
     ]
-    return [section for section in sections if section is not None and section.blocks]
+    return [section for section in sections if section is not None]
 
 
 def list_lines(summary: JobSummary, sections: list[Section]) -> list[Line]:

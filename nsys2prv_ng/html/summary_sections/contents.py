@@ -30,8 +30,8 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     return Section("kernels", "Kernels", lead, [table], ["basics/kernels", "analysis/kernel_classes"])
 
 
-def make_operation_section(summary: JobSummary) -> Section:
-    """Return the section on NVTX ranges, copies and calls."""
+def make_operation_section(summary: JobSummary) -> Section | None:
+    """Return the section on NVTX ranges, copies and calls; None without any."""
     tables = [
         calls.tabulate_ranges(summary),
         calls.tabulate_memory_operations(summary),
@@ -39,6 +39,8 @@ def make_operation_section(summary: JobSummary) -> Section:
         calls.tabulate_mpi(summary),
     ]
     blocks = [show_grid(table) for table in tables if table.rows]
+    if not blocks:
+        return None
     presets = ["basics/nvtx", "basics/memory_operations", "basics/nccl", "basics/mpi"]
     used = [preset for preset, table in zip(presets, tables, strict=True) if table.rows]
     return Section("operations", "Ranges, copies and calls", WHOLE, blocks, used)

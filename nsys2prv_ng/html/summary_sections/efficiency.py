@@ -11,13 +11,15 @@ from nsys2prv_ng.summary.tables.path import tabulate_path, tabulate_path_of_task
 
 
 def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section | None:
-    """Return the section on efficiencies and on where GPU time goes; None without any time."""
+    """Return the section on efficiencies and on where GPU time goes; None without any."""
     efficiency = summary.efficiency
     if efficiency is None or not efficiency.window_ns:
         return None
     windows = list_windows(efficiency, summary.steps)
     grids = [tabulate_efficiency(efficiency, summary.steps), tabulate_parts(windows)]
     blocks = [show_grid(grid) for grid in grids if grid.rows]
+    if not blocks:
+        return None
     chosen = choose_window(efficiency, summary.steps)
     lead = "POP's efficiencies: a product of what is below each, as far as it is indented. 100% is ideal."
     limits = {"steps": efficiency.steps_ns, "work": efficiency.work_ns}.get(chosen.title)

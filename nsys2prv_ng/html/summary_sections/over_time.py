@@ -38,10 +38,12 @@ _FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": form
 """How the values of a map are written, by their unit."""
 
 
-def make_heat_map_section(pictures: Pictures) -> Section:
-    """Return the section on what GPUs and ranks did over time."""
+def make_heat_map_section(pictures: Pictures) -> Section | None:
+    """Return the section on what GPUs and ranks did over time; None without any."""
     maps = [_make_map(heat, pictures) for heat in pictures.heat_maps if heat.key != "memory"]
     presets = list(dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset and heat.key != "memory"))
+    if not maps:
+        return None
     lead = (
         "All maps show the same time. Drag over a map to zoom all of them, double-click to see all again. The line "
         "below a map then has the time for `--time`."
@@ -50,11 +52,12 @@ def make_heat_map_section(pictures: Pictures) -> Section:
     return Section("over-time", "Over time", lead, maps, presets, window)
 
 
-def make_memory_section(pictures: Pictures) -> Section:
-    """Return the section on the memory in use over time, which has no blocks if no allocations are known."""
+def make_memory_section(pictures: Pictures) -> Section | None:
+    """Return the section on the memory in use over time; None if no allocations are known."""
     maps = [heat for heat in pictures.heat_maps if heat.key == "memory"]
-    presets = [heat.preset for heat in maps[:1]]
-    return Section("memory", "GPU memory", "", [_make_map(heat, pictures) for heat in maps], presets)
+    if not maps:
+        return None
+    return Section("memory", "GPU memory", "", [_make_map(heat, pictures) for heat in maps], [maps[0].preset])
 
 
 def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None:
