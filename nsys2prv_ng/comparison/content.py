@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nsys2prv_ng.comparison.budget import HOST_LATE, LEAST
 from nsys2prv_ng.comparison.model import BudgetRow, Pair, SideNumbers, Table, TableRow
@@ -27,28 +27,14 @@ _LABEL = 14
 """Most characters of a label at the head of a column."""
 
 
-@dataclass(frozen=True)
-class Sentences:
-    """The sentences of a comparison of two sides, without full stops; "" for a sentence that does not apply."""
-
-    verdict: str
-    sides: str
-    causes: str
-
-
 def describe_pair(pair: Pair, quote: Quote, *, shows_all: bool) -> tuple[list[str], list[Grid]]:
     """Return the paragraphs and the tables of two sides. `shows_all`: with the rows that differ by noise only."""
-    sentences = describe_sides(pair, quote)
-    paragraphs = [sentences.verdict, sentences.sides, sentences.causes, *(f"Note: {note}" for note in pair.notes)]
+    sentences = [state_verdict(pair, quote), describe_sides(pair, quote), state_causes(pair, quote)]
+    paragraphs = [*sentences, *(f"Note: {note}" for note in pair.notes)]
     labels = cut_names([pair.a.label, pair.b.label], _LABEL)
     grids = [lay_out_parts(pair, labels, shows_all=shows_all)] if pair.rows[:-1] else []
     grids += [_lay_out_some(table, pair, quote, shows_all=shows_all) for table in pair.tables]
     return [text for text in paragraphs if text], [grid for grid in grids if grid.rows]
-
-
-def describe_sides(pair: Pair, quote: Quote) -> Sentences:
-    """Return the sentences on two sides."""
-    return Sentences(_state_verdict(pair, quote), _describe_sides(pair, quote), _state_causes(pair, quote))
 
 
 def has_times(pair: Pair) -> bool:
@@ -78,7 +64,8 @@ def list_parts(pair: Pair, *, shows_all: bool) -> list[BudgetRow]:
 # ---- sentences -------------------------------------------------------------------------------------------------------
 
 
-def _state_verdict(pair: Pair, quote: Quote) -> str:
+def state_verdict(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on whether b is faster than a, without a full stop, as all sentences here."""
     verdict = pair.verdict
     a, b = quote(pair.a.label), quote(pair.b.label)
     what = "the time that was read"
@@ -108,7 +95,7 @@ def _explain_doubt(pair: Pair) -> str:
     return f"with {len(pair.a.step_ns)} and {len(pair.b.step_ns)} steps, where at least {FEWEST} a side are needed"
 
 
-def _describe_sides(pair: Pair, quote: Quote) -> str:
+def describe_sides(pair: Pair, quote: Quote) -> str:
     """Return a sentence on what A and B are, with the confidence limits of their medians."""
     sides = ", ".join(
         f"{letter} is {_describe_side(side, quote)}" for letter, side in zip("AB", (pair.a, pair.b), strict=True)
@@ -126,8 +113,11 @@ def _describe_side(side: SideNumbers, quote: Quote) -> str:
     return f"{text})"
 
 
-def _state_causes(pair: Pair, quote: Quote) -> str:
-    """Return a sentence on the largest parts of the difference, or on the parts that differ if the sides do not."""
+def state_causes(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on the largest parts of the difference, or on the parts that differ if the sides do not.
+
+    It is "" without such parts.
+    """
     if pair.verdict.kind == "no difference":
         rows, text = [row for row in pair.rows[:-1] if row.differs], _ALL_THE_SAME
         # Some of many parts differ by chance.

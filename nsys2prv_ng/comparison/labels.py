@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from itertools import takewhile
 from pathlib import Path
 
 from nsys2prv_ng.report.formats import get_report_name
@@ -24,11 +23,8 @@ def label_sides(sides: Sequence[Sequence[Path]]) -> list[str]:
 
 def _find_beginning(paths: Sequence[Path]) -> str:
     """Return the common start of the file names, without a word that only numbers them, such as "rank"."""
-    names = sorted(get_report_name(path).removesuffix(".json") for path in paths)
-    if not names:
-        return ""
-    pairs = zip(names[0], names[-1], strict=False)  # these two differ first
-    return _RANK.sub("", "".join(x for x, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    names = [get_report_name(path).removesuffix(".json") for path in paths]
+    return _RANK.sub("", os.path.commonprefix(names))  # noqa: RUF071 (compares characters, as it should)
 
 
 def _find_folders(sides: Sequence[Sequence[Path]]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.comparability import WARNING
-from nsys2prv_ng.comparison.content import describe_sides
+from nsys2prv_ng.comparison.content import state_causes, state_verdict
 from nsys2prv_ng.comparison.model import Comparison, Finding, Side, SideTraces
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
 from nsys2prv_ng.comparison.side_traces import choose_common_steps, describe_traces
@@ -68,9 +68,10 @@ def list_lines(comparison: Comparison) -> list[Line]:
     lines = [_state(finding) for finding in findings if finding.severity == WARNING]
     count = len(comparison.pairs)
     for number, pair in enumerate(comparison.pairs, 1):
-        sentences = describe_sides(pair, quote)
-        details = [f"{text}." for text in (sentences.causes, *(f"Note: {note}" for note in pair.notes)) if text]
-        lines.append(Line(f"{sentences.verdict}.", details, make_key(_DIFFERENCE, number, count)))
+        details = [
+            f"{text}." for text in (state_causes(pair, quote), *(f"Note: {note}" for note in pair.notes)) if text
+        ]
+        lines.append(Line(f"{state_verdict(pair, quote)}.", details, make_key(_DIFFERENCE, number, count)))
     if comparison.scaling is not None:
         lines.append(Line(f"{describe_scaling(comparison.scaling, quote)}.", [], SCALING))
     if comparison.traces is not None:

@@ -8,7 +8,7 @@ from nsys2prv_ng.html.summary_sections import contents, efficiency, over_time, w
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.verdicts.verdicts import NOTES, About, list_verdicts
-from nsys2prv_ng.text.formatting import count_noun, format_time, join_first
+from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
 
 _SECTIONS: dict[About, str] = {
     "payload": "quality",
@@ -85,5 +85,4 @@ def _make_title(summary: JobSummary) -> str:
 def _describe_job(summary: JobSummary) -> str:
     users = {"rank": summary.ranks} if summary.ranks else {"task": summary.tasks}
     numbers = {**users, "node": summary.nodes, "report": summary.reports}
-    counts = [count_noun(number, noun) for noun, number in numbers.items()]
-    return f"{', '.join(counts)}: {format_time(summary.duration_ns)} from {summary.start_utc[:19]}Z"
+    return f"{count_nouns(numbers)}: {format_time(summary.duration_ns)} from {summary.start_utc[:19]}Z"

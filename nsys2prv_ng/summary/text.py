@@ -19,7 +19,7 @@ from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_ste
 from nsys2prv_ng.summary.verdicts.path import describe_tasks
 from nsys2prv_ng.summary.verdicts.verdicts import format_verdicts, list_verdicts
 from nsys2prv_ng.summary.verdicts.waits import describe_limits
-from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.formatting import count_nouns, format_time
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
 
 
@@ -50,12 +50,7 @@ def format_summary(summary: JobSummary, width: int | None = None) -> str:
 
 
 def _title(summary: JobSummary) -> str:
-    counts = [
-        count_noun(summary.reports, "report"),
-        count_noun(summary.nodes, "node"),
-        count_noun(summary.ranks, "rank"),
-        count_noun(len(summary.gpus), "GPU"),
-    ]
+    numbers = {"report": summary.reports, "node": summary.nodes, "rank": summary.ranks, "GPU": len(summary.gpus)}
     seconds = summary.duration_ns / 1e9
     selected = sum(high - low for low, high in summary.windows_ns)
     only = f" ({format_time(selected)} of it selected)" if len(summary.windows_ns) > 1 else ""
@@ -63,7 +58,7 @@ def _title(summary: JobSummary) -> str:
     if summary.gpu_time_ns is not None:
         begin, end = (f"{time / 1e9:.3f}" for time in summary.gpu_time_ns)
         works = f"; the GPUs work from {begin} to {end} s"
-    return f"{', '.join(counts)}: {seconds:.3f} s{only} from {summary.start_utc[:-7]}Z{works}"
+    return f"{count_nouns(numbers)}: {seconds:.3f} s{only} from {summary.start_utc[:-7]}Z{works}"
 
 
 def _absent(summary: JobSummary, width: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import count
 
@@ -15,6 +15,11 @@ _MARGIN = 100
 def count_noun(number: int, noun: str) -> str:
     """Return a number with its noun: 1 report, 1,024 reports."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def count_nouns(numbers: Mapping[str, int]) -> str:
+    """Return numbers, given by their nouns, in one line: 4 ranks, 1 node."""
+    return ", ".join(count_noun(number, noun) for noun, number in numbers.items())
 
 
 def join_first(names: Sequence[str], most: int) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
 from nsys2prv_ng.summary.numbers.job import KernelNumbers, MemoryOperationNumbers, RangeOfTask, RepeatedRange
-from nsys2prv_ng.summary.numbers.pictures import Activity, Pictures, RangeBar, RangesOfTask, TypicalStep
+from nsys2prv_ng.summary.numbers.pictures import Pictures, RangeBar, RangesOfTask, TypicalStep
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts, make_gpu
 
@@ -60,7 +60,7 @@ def make_side(label: str, factor: float = 1.0, *, kernels: int = 12, name: str =
 def make_pictures(length: int, *, rows: int = 4, bins: int = 200, name: str = "", tasks: int = 1) -> Pictures:
     """A typical step of `length` ns whose rows do three things in turn."""
     values = np.tile((np.arange(bins) // 10 % 3 + 1).astype(np.uint8), (rows, 1))
-    activities = [Activity(key=key, label=f"{key} {name}") for key in ("compute", "waiting", "moving")]
+    activities = {key: f"{key} {name}" for key in ("compute", "waiting", "moving")}
     bars = [
         RangeBar(depth=0, begin_ns=5 * MS, end_ns=5 * MS + length, name=f"step {name}"),
         RangeBar(depth=1, begin_ns=5 * MS, end_ns=6 * MS, name=f"forward {name}"),

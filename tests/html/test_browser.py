@@ -165,7 +165,8 @@ def test_keys_move_the_pointer_and_zoom(browser: Browser, file: Path) -> None:
     figure.locator(".view").focus()
     opened.page.keyboard.press("ArrowDown")
     figure.locator("output").filter(has_text=pictures.step.rows[1]).wait_for()
-    label = pictures.step.activities[pictures.step.values[1, pictures.step.values.shape[1] // 2] - 1].label
+    labels = list(pictures.step.activities.values())
+    label = labels[pictures.step.values[1, pictures.step.values.shape[1] // 2] - 1]
     assert figure.locator("output").inner_text().endswith(label)
     opened.page.keyboard.press("+")
     figure.locator(".shown").filter(has_text="--time").wait_for()

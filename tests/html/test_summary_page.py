@@ -203,3 +203,13 @@ def test_a_summary_without_pictures_of_steps() -> None:
     bare = replace(pictures, heat_maps=[], step=None, pace=None, kernels=[], clocks=[])
     page = Page(render_summary(summary, bare))
     assert page.faults == [] and not any(element.tag == "img" for element in page.elements)
+
+
+def test_waits_and_quality_have_sections_even_without_blocks() -> None:
+    summary, pictures = job_of("ddp-2x2")
+    assert summary.waits is not None and summary.facts is not None
+    waits = replace(summary.waits, split=0, below_uncertainty=0, not_split={})
+    facts = replace(summary.facts, lost_data_messages=0)
+    bare = replace(summary, waits=waits, facts=facts, warnings=[], skipped=[], absent=[])
+    sections = {section.key: section.blocks for section in list_sections(bare, replace(pictures, clocks=[]))}
+    assert sections["waits"] == sections["quality"] == []

@@ -15,6 +15,7 @@ from nsys2prv_ng.comparison.content import (
     lay_out_parts,
     lay_out_table,
     list_parts,
+    state_verdict,
 )
 from nsys2prv_ng.comparison.model import BudgetRow, Pair, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
@@ -74,13 +75,13 @@ def make_key(section: str, number: int, count: int) -> str:
 
 def make_difference_section(pair: Pair, key: str, *, names_run: bool, traces: str) -> Section:
     """Return the section on the parts of the difference. `names_run`: whether the title contains the name of b."""
-    sentences = describe_sides(pair, quote)
+    lead = f"{describe_sides(pair, quote)}."
     title = _make_title("Where the difference is", pair, names_run=names_run)
     if not has_times(pair):
-        return Section(key, title, f"{sentences.sides}.", [Paragraph(f"{sentences.verdict}.")])
+        return Section(key, title, lead, [Paragraph(f"{state_verdict(pair, quote)}.")])
     some, every = (draw_waterfall(pair, shows_all=shows_all) for shows_all in (False, True))
     blocks: list[Block] = [some, *([Folded("All parts", every)] if len(every.rows) > len(some.rows) else [])]
-    return Section(key, title, f"{sentences.sides}.", blocks, list_presets([pair]), traces=traces)
+    return Section(key, title, lead, blocks, list_presets([pair]), traces=traces)
 
 
 def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
@@ -94,7 +95,7 @@ def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
     ends = [pair.verdict.a_ns]
     for part in parts:
         ends.append(ends[-1] + part.difference_ns)
-    low, high = _choose_limits([0, *ends] if _need_zero(ends) else ends)
+    low, high = _choose_limits(ends)
     *cells, (name, a_ns, *numbers) = grid.rows
     bar = Interval(0, pair.verdict.a_ns, low, high, "", f"A: {format_time(pair.verdict.a_ns)}")
     first: list[Cell] = [f"{name} of A", bar, a_ns, *([""] * len(numbers)), ""]
@@ -113,15 +114,16 @@ def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
     return replace(show_grid(waterfall, len(rows)), legend=legend)
 
 
-def _need_zero(ends: Sequence[int]) -> bool:
-    """Return whether the bars are large enough to be seen on an axis that starts at 0."""
-    return min(ends) <= 0 or _NEAR * (max(ends) - min(ends)) >= max(ends)
-
-
 def _choose_limits(ends: Sequence[int]) -> tuple[int, int]:
-    """Return the limits of the axis, which cover all ends, with some room below if it does not start at 0."""
+    """Return the limits of the axis, which cover all ends.
+
+    It starts at 0 if bars can be seen on it then, else with some room below them.
+    """
     low, high = min(ends), max(ends)
-    low -= (high - low) // 10 if low > 0 else 0
+    if low <= 0 or _NEAR * (high - low) >= high:
+        low, high = min(low, 0), max(high, 0)
+    else:
+        low -= (high - low) // 10
     return low, max(high, low + 1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.names import drop_quotes
@@ -12,7 +11,7 @@ from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables import calls
-from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_time, join_first
+from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
 _MOST_WINDOWS = 3
@@ -48,45 +47,36 @@ def make_operation_section(summary: JobSummary) -> Section | None:
 
 
 def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
-    """Return the section on the job and its reports."""
-    facts = summary.facts
-    rows: list[list[str]] = []
-    if facts is not None and facts.programs:
-        rows.append(["program", join_first(facts.programs, _MOST_PROGRAMS)])
+    """Return the section on the job and its reports, without facts that are not known."""
+    facts, steps = summary.facts, summary.steps
     ranks = {"rank": summary.ranks} if summary.ranks else {}
-    numbers = {**ranks, "task": summary.tasks, "node": summary.nodes, "report": summary.reports}
-    rows.append(["size", ", ".join(count_noun(number, noun) for noun, number in numbers.items())])
+    sizes = {**ranks, "task": summary.tasks, "node": summary.nodes, "report": summary.reports}
     models = Counter(gpu.name or "of unknown model" for gpu in summary.gpus)
-    if models:
-        rows.append(["GPUs", ", ".join(f"{number:,} x {name}" for name, number in models.items())])
-    rows.append(["time", f"{format_time(summary.duration_ns)} from {summary.start_utc}"])
-    if summary.windows_ns:
-        chosen = sum(high - low for low, high in summary.windows_ns)
-        windows = [pictures.format_window(*window) for window in summary.windows_ns]
-        rows.append(["chosen time", f"{format_time(chosen)}: {join_first(windows, _MOST_WINDOWS)}"])
-    if others := [what for what in summary.chosen if what != "time"]:
-        rows.append(["also restricted", " and ".join(others)])
-    if summary.steps is not None:
-        steps = summary.steps
-        text = f"{steps.name} {format_number_ranges([*range(steps.first, steps.last + 1)])}: median "
-        rows.append(
-            ["steps", f"{text}{format_time(steps.median_ns)}, {count_noun(steps.warmup, 'step')} of warm-up before"]
-        )
+    chosen = format_time(sum(high - low for low, high in summary.windows_ns))
+    windows = [pictures.format_window(*window) for window in summary.windows_ns]
+    texts = {
+        "program": "" if facts is None else join_first(facts.programs, _MOST_PROGRAMS),
+        "size": count_nouns(sizes),
+        "GPUs": ", ".join(f"{number:,} x {name}" for name, number in models.items()),
+        "time": f"{format_time(summary.duration_ns)} from {summary.start_utc}",
+        "chosen time": f"{chosen}: {join_first(windows, _MOST_WINDOWS)}" if windows else "",
+        "also restricted": " and ".join(what for what in summary.chosen if what != "time"),
+    }
+    if steps is not None:
+        numbers = format_number_ranges([*range(steps.first, steps.last + 1)])
+        warmup = f"{count_noun(steps.warmup, 'step')} of warm-up before"
+        texts["steps"] = f"{steps.name} {numbers}: median {format_time(steps.median_ns)}, {warmup}"
     if facts is not None:
-        rows.append(["nsys", ", ".join(facts.nsys_versions) + f" (schema {', '.join(facts.schema_versions)})"])
-        rows += _list_sources(facts.sources, summary.reports)
-    return Section(
-        "facts", "The job", "", [show_grid(Grid(columns=make_columns("", ""), rows=rows, names=2), len(rows))]
-    )
-
-
-def _list_sources(sources: Mapping[str, int], reports: int) -> list[list[str]]:
-    """Return rows with the sources of all reports, and of some reports with their number."""
-    everywhere = [name for name, number in sources.items() if number == reports]
-    some = [f"{name} ({number:,})" for name, number in sources.items() if number < reports]
-    title = "events" if reports == 1 else "events in all reports"
-    rows = [[title, ", ".join(everywhere)], ["events in some reports", ", ".join(some)]]
-    return [row for row in rows if row[1]]
+        reports, sources = summary.reports, facts.sources.items()
+        texts["nsys"] = f"{', '.join(facts.nsys_versions)} (schema {', '.join(facts.schema_versions)})"
+        everywhere = "events" if reports == 1 else "events in all reports"
+        texts[everywhere] = ", ".join(name for name, number in sources if number == reports)
+        texts["events in some reports"] = ", ".join(
+            f"{name} ({number:,})" for name, number in sources if number < reports
+        )
+    rows = [[title, text] for title, text in texts.items() if text]
+    table = show_grid(Grid(columns=make_columns("", ""), rows=rows, names=2), len(rows))
+    return Section("facts", "The job", "", [table])
 
 
 def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:

@@ -107,7 +107,7 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
         step.rows,
         step.values if span == length else _stretch(step.values, span / length),
         (step.begin_ns, step.begin_ns + span),
-        [(activity.label, STRIPS[activity.key]) for activity in step.activities],
+        [(label, STRIPS[key]) for key, label in step.activities.items()],
     )
     lanes = [ranges for ranges in step.ranges if ranges.bars]
     hidden = sum(ranges.hidden for ranges in step.ranges)
@@ -133,11 +133,11 @@ def _tabulate_step(step: TypicalStep) -> Table:
     """Return the share of each activity in the step, for each row."""
     counts = np.stack([np.count_nonzero(step.values == n + 1, axis=1) for n in range(len(step.activities))], axis=1)
     share = counts / step.values.shape[1]
-    shown = [n for n in range(len(step.activities)) if counts[:, n].any()]
+    shown = {n: label for n, label in enumerate(step.activities.values()) if counts[:, n].any()}
     rows: list[list[Cell]] = [
         [Name(step.rows[n]), *(Share(float(share[n, k]), 1) for k in shown)] for n in range(len(step.rows))
     ]
-    columns = make_columns("", *(step.activities[k].label for k in shown))
+    columns = make_columns("", *shown.values())
     return show_grid(Grid(caption="Share of the step, as drawn", columns=columns, rows=rows, more="rows"), MOST_RANKS)
 
 

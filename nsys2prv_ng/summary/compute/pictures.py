@@ -21,7 +21,7 @@ from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
 from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
@@ -29,8 +29,8 @@ from nsys2prv_ng.paraver.palette import ACTIVITIES
 from nsys2prv_ng.summary.compute.kernel_durations import count_durations
 from nsys2prv_ng.summary.compute.pace import make_pace
 from nsys2prv_ng.summary.numbers.pictures import (
-    Activity,
     HeatMap,
+    MapKind,
     Pictures,
     RangeBar,
     RangesOfTask,
@@ -102,16 +102,6 @@ def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArra
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-class _Kind(NamedTuple):
-    """A kind of heat map: its texts, the preset that shows the same, and the states whose share of time it shows."""
-
-    title: str
-    about: str
-    preset: str
-    states: tuple[int, ...] = ()
-    unit: str = "%"
-
-
 _COMPUTING = (
     gpu_waits.COMPUTE_ALONE,
     gpu_waits.COMPUTE_OVER_MOVING,
@@ -128,29 +118,29 @@ _BUSY = (
 )
 _KNOWN = "A GPU is known from the first operation of a capture to its last."
 _GPU_KINDS = {
-    "busy": _Kind("GPU busy", f"Time in which any operation ran. {_KNOWN}", "analysis/gpu_active", _BUSY),
-    "computing": _Kind(
+    "busy": MapKind("GPU busy", f"Time in which any operation ran. {_KNOWN}", "analysis/gpu_active", _BUSY),
+    "computing": MapKind(
         "GPU computing", "Time in which a kernel ran that is not NCCL's.", "analysis/gpu_useful", _COMPUTING
     ),
-    "whole_graph": _Kind(
+    "whole_graph": MapKind(
         "CUDA graphs as a whole",
         "Time in which a CUDA graph ran that was traced as a whole: computing and communicating are not told apart.",
         "",
         (gpu_waits.WHOLE_GRAPH,),
     ),
-    "moving": _Kind(
+    "moving": MapKind(
         "Exposed communication: moving data",
         "Time in which NCCL moved data while nothing was computed, and waits below the uncertainty of the clocks.",
         "analysis/exposed_communication",
         (gpu_waits.MOVING,),
     ),
-    "waiting": _Kind(
+    "waiting": MapKind(
         "Exposed communication: waiting",
         "Time in which kernels of NCCL waited for another rank while nothing was computed.",
         "analysis/exposed_communication",
         (gpu_waits.WAITING,),
     ),
-    "not_split": _Kind(
+    "not_split": MapKind(
         "Exposed communication: not split",
         "Time in which kernels of NCCL ran while nothing was computed, of which it is not known whether they waited.",
         "analysis/exposed_communication",
@@ -159,43 +149,42 @@ _GPU_KINDS = {
 }
 _CAPTURED = "A thread is known while its report was captured."
 _HOST_KINDS = {
-    "busy": _Kind(
+    "busy": MapKind(
         "Main thread outside of MPI",
         f"Time in which the main thread was in no call of MPI. {_CAPTURED}",
         "",
         (states.OWN_CODE, states.CUDA),
     ),
-    "moving": _Kind(
+    "moving": MapKind(
         "MPI: moving data",
         "Time in which calls of MPI moved data.",
         "analysis/nccl_waiting",
         (states.MPI_MOVING,),
     ),
-    "waiting": _Kind(
+    "waiting": MapKind(
         "MPI: waiting",
         "Time in which calls of MPI waited for another rank.",
         "analysis/nccl_waiting",
         (states.MPI_WAITING,),
     ),
-    "not_split": _Kind(
+    "not_split": MapKind(
         "MPI: not split",
         "Other time in MPI: in calls that are no operation over ranks, or that could not be split.",
         "",
         (states.MPI_NOT_SPLIT,),
     ),
 }
-_GPU_ACTIVITIES = [
-    Activity(key=key, label=types.GPU_WAITS[value])
-    # The colours of the states of GPUs precede those of threads.
-    for value, key in zip(range(1, len(types.GPU_WAITS)), ACTIVITIES, strict=False)
-]
-_HOST_ACTIVITIES = [
-    Activity(key="own_code", label="Own code"),
-    Activity(key="cuda", label="CUDA"),
-    Activity(key="mpi_waiting", label="Waiting for a rank in MPI"),
-    Activity(key="mpi_moving", label="Moving data in MPI"),
-    Activity(key="mpi_not_split", label="MPI not split"),
-]
+# The colours of the states of GPUs precede those of threads.
+_GPU_ACTIVITIES = {
+    key: types.GPU_WAITS[value] for value, key in zip(range(1, len(types.GPU_WAITS)), ACTIVITIES, strict=False)
+}
+_HOST_ACTIVITIES = {
+    "own_code": "Own code",
+    "cuda": "CUDA",
+    "mpi_waiting": "Waiting for a rank in MPI",
+    "mpi_moving": "Moving data in MPI",
+    "mpi_not_split": "MPI not split",
+}
 """Activities of main threads. The index of an activity is one less than the value of its state."""
 
 
@@ -205,8 +194,8 @@ class _Rows(NamedTuple):
     row: IntArray
     names: list[str]
     are_gpus: bool
-    kinds: Mapping[str, _Kind]
-    activities: list[Activity]
+    kinds: Mapping[str, MapKind]
+    activities: Mapping[str, str]
 
 
 def _find_rows(job: Job, devices: Devices) -> list[_Rows]:
@@ -244,7 +233,7 @@ _METRICS = {
 """Patterns of metric names, as in the presets."""
 _HELD = "Each sample holds until the next."
 _OTHER_KINDS = {
-    "lateness": _Kind(
+    "lateness": MapKind(
         "Lateness",
         "By how much the rank began an operation later than the last of the others, which waited for it: the most of "
         "any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, or none that "
@@ -252,17 +241,17 @@ _OTHER_KINDS = {
         "analysis/lateness",
         unit="ns",
     ),
-    "sm": _Kind(
+    "sm": MapKind(
         "SMs active",
         f"Mean share of the multiprocessors that had work. {_HELD}",
         "hwcounters/sm_active",
     ),
-    "dram": _Kind(
+    "dram": MapKind(
         "DRAM bandwidth",
         f"Mean share of the bandwidth of the GPU's memory in use: reads and writes together. {_HELD}",
         "hwcounters/dram_bandwidth",
     ),
-    "memory": _Kind(
+    "memory": MapKind(
         "Memory in use",
         "Largest sum of all memory of the GPU that its processes had allocated.",
         "views/memory_level",
@@ -277,7 +266,7 @@ def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
     for key, kind in rows.kinds.items():
         together = ("moving", "waiting") if key in ("moving", "waiting") else (key,)
         if key in ("busy", "computing") or any(has_any[other] for other in together):
-            yield _draw(key, kind, rows.names, shares.get_percent(key).value)
+            yield HeatMap(key=key, **vars(kind), rows=rows.names, values=shares.get_percent(key).value)
 
 
 def _draw_others(job: Job, waits: Waits, devices: Devices, plan: WindowPlan, edges: IntArray) -> Iterator[HeatMap]:
@@ -285,18 +274,12 @@ def _draw_others(job: Job, waits: Waits, devices: Devices, plan: WindowPlan, edg
     late = find_lateness(job, waits, edges)
     if np.isfinite(late.value).any():
         names = [job.tree.model.tasks[task].name for task in late.row.tolist()]
-        yield _draw("lateness", _OTHER_KINDS["lateness"], names, late.value)
+        yield HeatMap(key="lateness", **vars(_OTHER_KINDS["lateness"]), rows=names, values=late.value)
     on_gpus = average_metrics(job, _METRICS, edges)
     on_gpus["memory"] = find_largest_memory(job, devices, plan, edges)
     for key, (row, value) in on_gpus.items():
         if row.size:
-            yield _draw(key, _OTHER_KINDS[key], _name_gpus(job, devices, row), value)
-
-
-def _draw(key: str, kind: _Kind, rows: list[str], values: FloatArray) -> HeatMap:
-    return HeatMap(
-        key=key, title=kind.title, about=kind.about, unit=kind.unit, rows=rows, values=values, preset=kind.preset
-    )
+            yield HeatMap(key=key, **vars(_OTHER_KINDS[key]), rows=_name_gpus(job, devices, row), values=value)
 
 
 # ---- the typical step ------------------------------------------------------------------------------------------------
@@ -312,12 +295,12 @@ def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) 
             for depth, begin, end, name in zip(*columns, drawn.names, strict=True)
         ]
         ranges.append(RangesOfTask(label=job.tree.model.tasks[drawn.task].name, bars=bars, hidden=drawn.hidden))
-    activities: list[Activity] = []
+    activities: dict[str, str] = {}
     values = []
     for _, longest, rows in swept:
         assert longest is not None
         values.append(np.where(longest.state > 0, longest.state + len(activities), 0).astype(np.uint8))
-        activities += rows.activities
+        activities |= rows.activities
     return TypicalStep(
         name=f"{step.name} {step.number}",
         begin_ns=step.begin - job.zero,

@@ -22,7 +22,7 @@ from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
-from nsys2prv_ng.text.formatting import count_noun, format_time, format_utc
+from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
 
 SUMMARY_VERSION = 1
 
@@ -267,9 +267,8 @@ class JobSummary:
 
     def __repr__(self) -> str:
         """Return one line: all numbers are a hundred thousand characters."""
-        counts = ((self.reports, "report"), (self.ranks, "rank"), (len(self.gpus), "GPU"))
-        sizes = ", ".join(count_noun(number, noun) for number, noun in counts)
-        return f"<{type(self).__name__} of {sizes}, {format_time(self.duration_ns)}>"
+        sizes = {"report": self.reports, "rank": self.ranks, "GPU": len(self.gpus)}
+        return f"<{type(self).__name__} of {count_nouns(sizes)}, {format_time(self.duration_ns)}>"
 
     def save(self, path: str | Path) -> None:
         """Write the summary as JSON. Raises TranslationError if the file cannot be written."""

@@ -14,31 +14,31 @@ from nsys2prv_ng.clock.alignment_table import NodeClock
 from nsys2prv_ng.text.formatting import format_window
 
 
+@dataclass(frozen=True)
+class MapKind:
+    """A kind of heat map: its texts, and what it shows."""
+
+    title: str
+    about: str
+    """A sentence that defines a value."""
+    preset: str = ""
+    """The preset that shows the same, such as `analysis/lateness`; empty without one."""
+    states: tuple[int, ...] = ()
+    """The states whose share of time it shows, if it shows states."""
+    unit: str = "%"
+    """"%", "ns" or "B". The scale of percentages ends at 100, that of others at the largest value."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class HeatMap:
+class HeatMap(MapKind):
     """A quantity over time: its mean, sum or maximum in each of b bins of equal length, for each of r rows."""
 
     key: str
     """One of "busy", "computing", "whole_graph", "moving", "waiting", "not_split", "lateness", "sm", "dram" and
     "memory"."""
-    title: str
-    about: str
-    """A sentence that defines a value."""
-    unit: str
-    """"%", "ns" or "B". The scale of percentages ends at 100, that of others at the largest value."""
     rows: list[str]
     values: FloatArray
     """(r, b); NaN if nothing is known."""
-    preset: str = ""
-    """The preset that shows the same, such as `analysis/lateness`; empty without one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Activity:
-    """A kind of activity of a row. `key` names its colour: see ACTIVITIES in paraver/palette.py."""
-
-    key: str
-    label: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +78,10 @@ class TypicalStep:
     ns: int
     """Its length on the task on which it is longest."""
     rows: list[str]
-    activities: list[Activity]
+    activities: dict[str, str]
+    """Label of each kind of activity, by the key of its colour: see ACTIVITIES in paraver/palette.py."""
     values: ByteArray
-    """(r, b): one more than the index in `activities`; 0 if nothing is known."""
+    """(r, b): one more than the index of the activity; 0 if nothing is known."""
     ranges: list[RangesOfTask]
 
 

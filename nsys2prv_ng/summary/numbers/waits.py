@@ -69,7 +69,19 @@ class RankWaits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Culprit:
+class Lateness:
+    """The fields that Culprit and LateCost share; Culprit describes them."""
+
+    rank: int | None
+    task: str
+    reason: str
+    range: str
+    call: str
+    operation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Culprit(Lateness):
     """Why a task was late, how often, and how long others waited for it.
 
     `range` and `call` are what its thread was in for most of the time, or what it was in when it launched the late
@@ -78,12 +90,6 @@ class Culprit:
     such task, or if it is not known.
     """
 
-    rank: int | None
-    task: str
-    reason: str
-    range: str
-    call: str
-    operation: str
     origin_rank: int | None
     origin_task: str
     times: int
@@ -91,18 +97,12 @@ class Culprit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LateCost:
+class LateCost(Lateness):
     """How long others waited for a task, by what the task was in at each time, with the fields of Culprit.
 
     Each part of a wait counts by itself. The costs of a task add up to the time that others waited for it.
     """
 
-    rank: int | None
-    task: str
-    reason: str
-    range: str
-    call: str
-    operation: str
     ns: int
 
 

@@ -76,9 +76,9 @@ def test_the_step(drawn: Drawn) -> None:
     assert step is not None and summary.steps is not None and pictures.pace is not None
     assert step.rows == pictures.heat_maps[0].rows
     assert step.values.max() <= len(step.activities) == 10
-    for value, activity in enumerate(step.activities, 1):
-        assert palette.ACTIVITIES[activity.key] == palette.GPU_WAITS[value]
-        assert activity.label == types.GPU_WAITS[value]
+    for value, (key, label) in enumerate(step.activities.items(), 1):
+        assert palette.ACTIVITIES[key] == palette.GPU_WAITS[value]
+        assert label == types.GPU_WAITS[value]
     [number] = np.flatnonzero(pictures.pace.numbers == int(step.name.split()[-1]))
     assert (step.begin_ns, step.end_ns) == (pictures.pace.begin_ns[number], pictures.pace.end_ns[number])
     assert number >= pictures.pace.warmup
@@ -98,7 +98,7 @@ def test_main_threads_are_below_the_gpus_where_they_call_mpi(samples: Path) -> N
     assert step.rows[4:] == [f"rank {n}, main thread" for n in range(4)]
     keys = {own.key for own in pictures.heat_maps if own.rows == step.rows[4:]}
     assert keys >= {"busy", "waiting", "moving"}
-    in_mpi = [n for n, own in enumerate(step.activities, 1) if own.key.startswith("mpi_")]
+    in_mpi = [n for n, key in enumerate(step.activities, 1) if key.startswith("mpi_")]
     length = (step.end_ns - step.begin_ns) / step.values.shape[1]
     for report, values in zip(map(Report, reports), step.values[4:], strict=True):
         calls = read_mpi_calls(report.path) + (report.utc - start)
