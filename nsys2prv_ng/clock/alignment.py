@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
-from nsys2prv_ng.clock.applying import ClockMap, Correction
+from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.by_order import match_by_node
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.chains import fit_clocks
@@ -105,7 +105,7 @@ def align_clocks(
 def _read_alignment(path: Path, base: int, nodes: list[NodeClock]) -> Alignment:
     given = read_table(path)
     for node in nodes:
-        node.correction = given.get(node.name, Correction())
+        node.correction = given.get(node.name, ClockMap())
     alignment = Alignment(f"file {path}", base, nodes)
     missing = [node.name for node in nodes if node.name not in given]
     if missing:
@@ -181,7 +181,7 @@ def _describe(alignment: Alignment, fitted: ClockFit, lines: Lines) -> None:
         node = alignment.nodes[domain]
         if fitted.model != UTC:
             offset = int(np.rint(lines.offset[domain]))
-            node.correction = Correction(offset, float(fitted.drift[i]), alignment.utc_base + fitted.since)
+            node.correction = ClockMap(offset, float(fitted.drift[i]), alignment.utc_base + fitted.since)
         node.model = fitted.model
         node.offset_error = _get_finite(fitted.offset_error[i])
         node.drift_error = _get_finite(fitted.drift_error[i])

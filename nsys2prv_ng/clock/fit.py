@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import encode_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.causality import Lines, find_violations
 from nsys2prv_ng.clock.matches import Matches
@@ -27,7 +28,6 @@ from nsys2prv_ng.clock.normal import (
     drop_blocks,
     solve,
 )
-from nsys2prv_ng.runtime.jit import compiled
 
 # Conditions for fitting drift, from measurements: its error is 15 to 25 ppm in a window of 0.7 s, 0.1 ppm in 5.4 s.
 DRIFT_SPAN_NS = 5 * 10**9
@@ -105,7 +105,7 @@ def fit_sets(
     `always`: correct even if that does not lower the held-out residual, is below its error, or has no held-out
     residual.
     """
-    label = np.asarray(_find_components(matches.first, matches.fits, matches.domain, len(names)), np.int64)
+    label = _find_components(matches, len(names))
     set_of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
     fitted = []
     for number in np.unique(set_of_operation[set_of_operation >= 0]):
@@ -114,41 +114,25 @@ def fit_sets(
     return fitted
 
 
-@compiled
-def _find_components(first: IntArray, fits: BoolArray, domain: npt.NDArray[np.int32], domains: int) -> IntArray:
+def _find_components(matches: Matches, domains: int) -> IntArray:
     """Return a number for each domain. Domains that operations connect have the same number."""
-    parent = np.arange(domains)
-    for i in range(first.size - 1):
-        if not fits[i]:
-            continue
-        a = domain[first[i]]
-        while parent[a] != a:
-            parent[a] = parent[parent[a]]
-            a = parent[a]
-        for k in range(first[i] + 1, first[i + 1]):
-            b = domain[k]
-            while parent[b] != b:
-                parent[b] = parent[parent[b]]
-                b = parent[b]
-            parent[b] = a
-    for d in range(domains):
-        a = d
-        while parent[a] != a:
-            a = parent[a]
-        parent[d] = a
-    return parent
+    first, domain = matches.first, matches.domain.astype(np.int64)
+    fits = np.repeat(matches.fits, np.diff(first))
+    pairs = np.repeat(domain[first[:-1]], np.diff(first))[fits], domain[fits]
+    one, other = (column[encode_rows(*pairs)[1]] for column in pairs)
+    label, before = np.arange(domains), np.zeros(0, np.int64)
+    while not np.array_equal(label, before):
+        before = label.copy()
+        np.minimum.at(label, one, before[other])
+        np.minimum.at(label, other, before[one])
+    return label
 
 
 def _thin(matches: Matches, operations: IntArray) -> IntArray:
     """Return every n-th operation of each communicator if there are many operations."""
     rows = int(np.diff(matches.first)[operations].sum())
-    stride = -(-rows // MOST_ROWS)
-    if stride == 1:
-        return operations
-    group = matches.group[operations]
-    new = np.concatenate([[True], group[1:] != group[:-1]])
-    start = np.maximum.accumulate(np.where(new, np.arange(group.size), 0))
-    return operations[(np.arange(group.size) - start) % stride == 0]
+    group = pd.Series(matches.group[operations])
+    return operations[group.groupby(group).cumcount().to_numpy() % -(-rows // MOST_ROWS) == 0]
 
 
 def _fit_set(
@@ -197,9 +181,7 @@ def _choose_model(held_out: dict[str, float], models: dict[str, tuple[Solution, 
 
 def _make_problem(matches: Matches, operations: IntArray, names: Sequence[str]) -> tuple[NormalProblem, IntArray, int]:
     """Return the problem, the domain of each of its clocks, and the middle of its window."""
-    count = np.diff(matches.first)[operations]
-    first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    rows = np.repeat(matches.first[operations] - first[:-1], count) + np.arange(first[-1])
+    first, rows = take_groups(matches.first, operations)
     domain_of_row = matches.domain[rows]
     leave = matches.leave[rows]
 
