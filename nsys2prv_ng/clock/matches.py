@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.clock.messages import NEVER_ENTERS, NEVER_LEAVES, NO_DELAYS, Delays, make_empty, match_messages
+from nsys2prv_ng.clock.messages import NEVER_ENTERS, NEVER_LEAVES, NO_DELAYS, Delays, match_messages
 from nsys2prv_ng.operations.matching import Operations, match_collectives
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT, Evidence
 from nsys2prv_ng.operations.ranks import resolve_ranks
@@ -58,8 +58,7 @@ def match_evidence(
     every = [[*e.messages, *resolved] for e, resolved in zip(evidence, resolved_messages, strict=True)]
     messages, delays = match_messages(list(zip(every, domains, offsets, strict=True)))
     messages["group"] += int(operations.group.max(initial=-1)) + 1
-    filled = [part for part in (collectives, messages) if len(part)]
-    matches = match_reports(pd.concat(filled, ignore_index=True) if filled else make_empty())
+    matches = match_reports(pd.concat([collectives, messages], ignore_index=True))
     return operations, replace(matches, delays=delays)
 
 
@@ -94,8 +93,6 @@ def list_crossings(operations: Operations) -> pd.DataFrame:
     Operations without a known communicator prove nothing about causality: their ranks never enter.
     """
     table, count = operations.table, np.diff(operations.first)
-    if not len(operations):
-        return make_empty()
     domain = table.domain[operations.part]  # sorted within an operation
     crosses = domain[operations.first[:-1]] != domain[operations.first[1:] - 1]
     number = np.repeat(np.arange(len(operations)), count)

@@ -185,8 +185,8 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
     if windows:
         limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
 
-    joined = join_sources(reports, aligned.join_parts, whole, kept, options.sources, windows or [limits], store)
-    aligned.join_parts.clear()
+    joined = join_sources(reports, aligned.to_join, whole, kept, options.sources, windows or [limits], store)
+    aligned.to_join.clear()
     tree, new_row = prune_tree(whole, kept)
     for join_result in joined:
         store_joined(join_result, new_row, windows or [limits], store, engine)

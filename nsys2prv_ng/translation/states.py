@@ -99,11 +99,8 @@ def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree, size:
 def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span) -> tuple[FlatStates, FlatStates]:
     """Flatten the states, lay waits and profiling over them, and return them and the gaps of host threads (Running)."""
     profiling = asked.state == PROFILING
-    if profiling.any():
-        flat = overlay(flatten(*(c[~profiling] for c in asked)), waits)
-        flat = overlay(flat, flatten(*(c[profiling] for c in asked)))
-    else:
-        flat = overlay(flatten(*asked), waits)
+    under, over = (flatten(*(column[mask] for column in asked)) for mask in (~profiling, profiling))
+    flat = overlay(overlay(under, waits), over)
     return flat, fill_gaps(flat, *limits, RUNNING)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits import rules
@@ -225,16 +226,9 @@ def _find_doubtful_groups(
     between = by_order & (low != high)
     np.maximum.at(unsure, group[between], np.maximum.reduceat(bounds[parts.node], first)[between])
     shortest = np.minimum.reduceat(parts.end - parts.begin, first)
-    doubtful |= unsure > _find_medians(group[by_order], shortest[by_order], total) / 2
+    medians = pd.Series(shortest[by_order]).groupby(group[by_order]).median()
+    doubtful |= unsure > medians.reindex(range(groups), fill_value=0.0).to_numpy() / 2
     return np.asarray(by_order & doubtful[group], np.bool_)
-
-
-def _find_medians(group: IntArray, value: IntArray, counts: IntArray) -> FloatArray:
-    """Return the median of each group's values, for groups 0 .. n - 1 of the sizes `counts`; 0 for an empty group."""
-    value = np.append(value[np.lexsort((value, group))], 0)
-    first = np.cumsum(counts) - counts
-    middle = value[first + np.maximum(counts - 1, 0) // 2] + value[np.where(counts > 0, first + counts // 2, first)]
-    return np.where(counts > 0, middle / 2, 0.0)
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
