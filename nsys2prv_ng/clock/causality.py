@@ -62,12 +62,10 @@ def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> No
     late, early = np.nonzero(missing)
     for i in np.argsort(-missing[late, early], kind="stable"):
         a, b = late[i], early[i]
-        by = missing[a, b] + 1.0
-        if fixed[a] and fixed[b]:
-            continue
-        share = 0.5 if not fixed[a] and not fixed[b] else 1.0
-        offset[a] += 0.0 if fixed[a] else by * share
-        offset[b] -= 0.0 if fixed[b] else by * share
+        moves_a, moves_b = not fixed[a], not fixed[b]
+        by = (missing[a, b] + 1.0) / max(1, moves_a + moves_b)
+        offset[a] += by * moves_a
+        offset[b] -= by * moves_b
 
 
 def _find_missing(matches: Matches, lines: Lines) -> FloatArray:

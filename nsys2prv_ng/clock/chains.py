@@ -7,7 +7,6 @@ links add up along a chain of links.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -72,22 +71,14 @@ def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_do
 
 
 def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
-    """Return the sum of link errors (ns) along the best path from a set to each other set (Dijkstra)."""
-    neighbours: list[list[tuple[int, float]]] = [[] for _ in range(sets)]
-    for a, b, error in exchanges.links:
-        neighbours[a].append((b, error))
-        neighbours[b].append((a, error))
-    total = np.full(sets, np.inf)
+    """Return the sum of link errors (ns) along the best path from a set to each other set (Bellman-Ford)."""
+    total, before = np.full(sets, np.inf), np.zeros(0)
     total[start] = 0.0
-    queue = [(0.0, start)]
-    while queue:
-        so_far, number = heapq.heappop(queue)
-        if so_far > total[number]:
-            continue
-        for other, error in neighbours[number]:
-            if so_far + error < total[other]:
-                total[other] = so_far + error
-                heapq.heappush(queue, (so_far + error, other))
+    while not np.array_equal(total, before):
+        before = total.copy()
+        for a, b, error in exchanges.links:
+            total[b] = min(total[b], total[a] + error)
+            total[a] = min(total[a], total[b] + error)
     return total
 
 

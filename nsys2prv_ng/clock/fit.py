@@ -141,19 +141,17 @@ def _fit_set(
     problem, domains, since = _make_problem(matches, operations, names)
     n = domains.size
     none = np.zeros(n, np.bool_)
-    utc = Solution(np.zeros(n), np.zeros(n), 0.0, np.zeros(0))
-    models = {UTC: (utc, none), OFFSET: (solve(problem, none), none)}
+    models = {UTC: Solution(np.zeros(n), np.zeros(n), 0.0, np.zeros(0), none), OFFSET: solve(problem, none)}
     drifting = _find_drifting(problem)
     if drifting.any():
         with_drift = solve(problem, drifting)
         steep = np.abs(with_drift.drift) > MOST_DRIFT * problem.half_window
         if steep.any():
-            drifting &= ~steep
-            with_drift = solve(problem, drifting, with_drift)
-        models[DRIFT] = with_drift, drifting
+            with_drift = solve(problem, drifting & ~steep, with_drift)
+        models[DRIFT] = with_drift
     held_out = _compute_held_out(problem, models)
     model = _choose_model(held_out, models, always)
-    if model == DRIFT and not _is_significant(problem, *models[DRIFT]):
+    if model == DRIFT and not _is_significant(problem, models[DRIFT]):
         model = OFFSET
     extra = np.zeros(n) if link_errors is None else link_errors(domains)
     fit = _describe(problem, domains, since, model, models, held_out, extra)
@@ -170,7 +168,7 @@ def _is_within_error(matches: Matches, fit: ClockFit, domains: int) -> bool:
     return find_violations(matches, plain).broken <= find_violations(matches, corrected).broken
 
 
-def _choose_model(held_out: dict[str, float], models: dict[str, tuple[Solution, BoolArray]], always: bool) -> str:
+def _choose_model(held_out: dict[str, float], models: dict[str, Solution], always: bool) -> str:
     if not held_out:
         return OFFSET if always else UTC
     best = OFFSET
@@ -225,7 +223,7 @@ def _count_operations(problem: NormalProblem) -> IntArray:
 # ---- held-out residuals ----------------------------------------------------------------------------------------------
 
 
-def _compute_held_out(problem: NormalProblem, models: dict[str, tuple[Solution, BoolArray]]) -> dict[str, float]:
+def _compute_held_out(problem: NormalProblem, models: dict[str, Solution]) -> dict[str, float]:
     """Return the residual (ns) of held-out operations by model: the mean of the medians of all clocks."""
     blocks = np.unique(problem.block)
     if blocks.size < 2:
@@ -235,8 +233,8 @@ def _compute_held_out(problem: NormalProblem, models: dict[str, tuple[Solution, 
     sums: dict[str, list[float]] = {name: [] for name in models}
     for fitted, held_out in (halves, halves[::-1]):
         train, test = problem.part(fitted), problem.part(held_out)
-        for name, (solution, drifting) in models.items():
-            predicted = solution if name == UTC else solve(train, drifting, solution)
+        for name, solution in models.items():
+            predicted = solution if name == UTC else solve(train, solution.drifting, solution)
             sums[name] += [float(np.median(values)) for values in _list_residuals(test, predicted) if values.size]
     return {name: float(np.mean(medians)) for name, medians in sums.items()}
 
@@ -252,11 +250,9 @@ def _list_residuals(problem: NormalProblem, solution: Solution) -> list[FloatArr
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
-def _compute_errors(
-    problem: NormalProblem, solution: Solution, drifting: BoolArray
-) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+def _compute_errors(problem: NormalProblem, solution: Solution) -> tuple[FloatArray, FloatArray, FloatArray, float]:
     """Return the errors of each clock's offset, drift (relative) and correction at the ends, and Student's quantile."""
-    replicates = drop_blocks(problem, solution, drifting)
+    replicates = drop_blocks(problem, solution)
     count = len(replicates)
     offset, drift = replicates[:, : problem.clocks], replicates[:, problem.clocks :]
 
@@ -269,9 +265,9 @@ def _compute_errors(
     return error(offset), error(drift) / problem.half_window, at_ends, _STUDENT[min(count - 1, len(_STUDENT) - 1)]
 
 
-def _is_significant(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> bool:
+def _is_significant(problem: NormalProblem, solution: Solution) -> bool:
     """Return whether the drift of some clock is more than twice its standard error."""
-    _, error, _, _ = _compute_errors(problem, solution, drifting)
+    drifting, (_, error, _, _) = solution.drifting, _compute_errors(problem, solution)
     return bool((np.abs(solution.drift[drifting]) / problem.half_window > 2 * error[drifting]).any())
 
 
@@ -280,13 +276,13 @@ def _describe(
     domains: IntArray,
     since: int,
     model: str,
-    models: dict[str, tuple[Solution, BoolArray]],
+    models: dict[str, Solution],
     held_out: dict[str, float],
     link_error: FloatArray,
 ) -> ClockFit:
-    solution, drifting = models[model]
-    estimate = models[OFFSET] if model == UTC else models[model]
-    offset_error, drift_error, at_ends, quantile = _compute_errors(problem, *estimate)
+    solution, estimate = models[model], models[OFFSET if model == UTC else model]
+    drifting = solution.drifting
+    offset_error, drift_error, at_ends, quantile = _compute_errors(problem, estimate)
     clock_residuals = _list_residuals(problem, solution)
     median = np.array([np.median(values) for values in clock_residuals])
 
@@ -295,7 +291,7 @@ def _describe(
     correction_error[0] = 0.0
     bound = correction_error.copy()
     if model == UTC:
-        bound += np.abs(estimate[0].offset)
+        bound += np.abs(estimate.offset)
     if not drifting[1:].all():
         bound += ~drifting * _bound_drift(problem) * problem.half_window
     bound[0] = 0.0
@@ -311,10 +307,10 @@ def _describe(
         operations=_count_operations(problem),
         median=median,
         percentile_95=np.array([np.percentile(values, 95) for values in clock_residuals]),
-        scale=estimate[0].scale,
+        scale=estimate.scale,
         held_out=held_out,
         half_window=problem.half_window,
-        suggested=np.abs(estimate[0].offset) + np.abs(estimate[0].drift),
+        suggested=np.abs(estimate.offset) + np.abs(estimate.drift),
         correction_error=correction_error,
     )
 
@@ -323,6 +319,6 @@ def _bound_drift(problem: NormalProblem) -> FloatArray:
     """Return the largest drift (relative) of each clock that these operations allow, but at most MOST_DRIFT."""
     every = np.arange(problem.clocks) > 0
     solution = solve(problem, every)
-    _, error, _, _ = _compute_errors(problem, solution, every)
+    _, error, _, _ = _compute_errors(problem, solution)
     possible = np.abs(solution.drift) / problem.half_window + 2 * np.nan_to_num(error, nan=MOST_DRIFT)
     return np.minimum(possible, MOST_DRIFT)

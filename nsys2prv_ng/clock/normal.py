@@ -65,19 +65,22 @@ class NormalProblem:
 
 @dataclass(frozen=True)
 class Solution:
-    """Corrections of the clocks (ns): offset in the middle of the window, drift over half of it; and the final
-    weights."""
+    """Corrections of the clocks (ns): offset in the middle of the window, drift over half of it; and the final weights.
+
+    `drifting` marks the clocks whose drift was free.
+    """
 
     offset: FloatArray
     drift: FloatArray
     scale: float
     weight: FloatArray
+    drifting: BoolArray
 
 
 def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = None) -> Solution:
     """Solve for the corrections of all clocks but the first, which stays, and for the drift of `drifting` clocks."""
     n = problem.clocks
-    free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
+    free = _mark_free(drifting)
     theta = np.zeros(2 * n) if start is None else np.concatenate([start.offset, start.drift])
     theta[~free] = 0.0
     weight, scale = np.ones(problem.end.size), np.inf
@@ -91,22 +94,27 @@ def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = 
         theta += change
         if step > first_tukey and np.abs(change).max(initial=0.0) < _CONVERGED * scale:
             break
-    return Solution(theta[:n], theta[n:], scale, weight)
+    return Solution(theta[:n], theta[n:], scale, weight, drifting)
 
 
-def drop_blocks(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> FloatArray:
+def drop_blocks(problem: NormalProblem, solution: Solution) -> FloatArray:
     """Return the corrections without the operations of each block in turn, with the same weights, for a jackknife.
 
     Each row has all offsets, then all drifts.
     """
-    n = problem.clocks
-    free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
+    free = _mark_free(solution.drifting)
     theta = np.concatenate([solution.offset, solution.drift])
     residual = compute_residuals(problem, solution.offset, solution.drift)
     block_of_row = problem.block[problem.operation]
     weights = (np.where(block_of_row == block, 0.0, solution.weight) for block in np.unique(problem.block))
     changes = [_solve_change(problem, weight, residual, free) for weight in weights]
     return theta + np.stack(changes)
+
+
+def _mark_free(drifting: BoolArray) -> BoolArray:
+    """Mark the unknowns to solve for: all offsets, then all drifts. The first clock stays."""
+    stays = np.arange(drifting.size) == 0
+    return np.concatenate([~stays, drifting & ~stays])
 
 
 def compute_residuals(problem: NormalProblem, offset: FloatArray, drift: FloatArray) -> FloatArray:
