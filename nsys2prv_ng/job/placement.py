@@ -23,8 +23,7 @@ from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
 from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
 from nsys2prv_ng.job.spill import change_records, spill_records
 from nsys2prv_ng.job.steps import Steps
-from nsys2prv_ng.objects.tasks import ReportPlaces
-from nsys2prv_ng.objects.tree import ObjectTree, build_tree
+from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import combine_evidence, leave_graphs_unmatched
 from nsys2prv_ng.paraver.event_types import CAPTURE
@@ -110,19 +109,6 @@ def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bo
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
-
-
-def build_object_tree(
-    reports: Sequence[ReportRecords], node_names: Sequence[str], *, fold_threads: bool = False
-) -> ObjectTree:
-    """Make rows for the places of all reports; `fold_threads` gives the idle threads of a task one row.
-
-    Expects records without repeated samples: their times show which reports are capture ranges of one run.
-    """
-    parts = [
-        ReportPlaces(report.metadata, report.places, report.node, *(report.limits() or (0, 0))) for report in reports
-    ]
-    return build_tree(parts, node_names, fold_threads=fold_threads)
 
 
 def drop_unselected_rows(

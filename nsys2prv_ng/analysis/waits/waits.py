@@ -142,9 +142,7 @@ def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
     culprit = np.where(verdict == rules.SPLIT, culprit, rules.NOBODY)
     has_culprit = culprit != rules.NOBODY
     pieces = Waits(
-        row=parts.row,
-        begin=parts.begin,
-        end=parts.end,
+        *parts[:3],
         until=until,
         verdict=verdict,
         culprit=np.where(has_culprit, np.append(parts.row, rules.NOBODY)[culprit], rules.NOBODY),
@@ -174,9 +172,7 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
     part, parts = part[kept], Parts._make([column[kept] for column in parts])
     alone = np.array([size == 1 for size in table.sizes], np.bool_)[table.communicator[part]]
     return Waits(
-        row=parts.row,
-        begin=parts.begin,
-        end=parts.end,
+        *parts[:3],
         until=parts.begin,
         verdict=np.where(alone, rules.SPLIT, rules.NOT_MATCHED),
         culprit=np.full(part.size, rules.NOBODY),
@@ -257,9 +253,7 @@ def _split_side(
     waiting, other = waiting.take(known), other.take(known)
     wait, verdict = rules.split_side(waiting, other, node_of_row, bounds, may_leave=may_leave)
     return Waits(
-        row=waiting.row,
-        begin=waiting.begin,
-        end=waiting.end,
+        *waiting[:3],
         until=waiting.begin + wait,
         verdict=verdict,
         culprit=np.where(wait > 0, other.poster, rules.NOBODY),
