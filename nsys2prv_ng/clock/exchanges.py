@@ -11,7 +11,6 @@ smaller.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,18 +35,14 @@ _BLOCKS = (4, 64)
 _STEEPEST = 1e-4
 
 
-class Exchanges(NamedTuple):
-    """Exchanges of messages as operations, and the links with exchanges: two domains and the error (ns) of each
-    link."""
-
-    matches: Matches
-    links: list[tuple[int, int, float]]
+Link = tuple[int, int, float]
+"""Two domains with exchanges of messages, and the error (ns) of these exchanges."""
 
 
-def make_exchanges(delays: Delays) -> Exchanges:
-    """Pair messages in opposite directions of each link, if it has enough of both."""
+def make_exchanges(delays: Delays) -> tuple[Matches, list[Link]]:
+    """Pair messages in opposite directions of each link, if it has enough of both; return them as operations."""
     tables: list[pd.DataFrame] = []
-    links: list[tuple[int, int, float]] = []
+    links: list[Link] = []
     order = np.argsort(delays.link, kind="stable")
     limits = np.flatnonzero(np.diff(delays.link[order], prepend=-1, append=-1))
     for low, high in pairwise(limits.tolist()):
@@ -61,7 +56,7 @@ def make_exchanges(delays: Delays) -> Exchanges:
             continue
         tables.append(_exchange(delays, forward, back, (one, other), len(links)))
         links.append((one, other, error))
-    return Exchanges(match_reports(pd.concat(tables, ignore_index=True) if tables else make_empty()), links)
+    return match_reports(pd.concat(tables, ignore_index=True) if tables else make_empty()), links
 
 
 def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int, int], link: int) -> pd.DataFrame:
