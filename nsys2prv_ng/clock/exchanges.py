@@ -62,7 +62,8 @@ def make_exchanges(delays: Delays) -> tuple[Matches, list[Link]]:
 def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int, int], link: int) -> pd.DataFrame:
     """Pair messages in the order of time, as many as the rarer direction has. Return rows for `match_reports`."""
     count = min(forward.size, back.size)
-    there, again = (_spread_evenly(rows[np.argsort(delays.sent[rows])], count) for rows in (forward, back))
+    ordered = (rows[np.argsort(delays.sent[rows])] for rows in (forward, back))
+    there, again = (rows[np.arange(count) * rows.size // count] for rows in ordered)  # spread evenly
     at_one = delays.sent[there] + (delays.received[again] - delays.sent[there]) // 2
     at_other = delays.received[there] + (delays.sent[again] - delays.received[there]) // 2
     return pd.DataFrame(
@@ -75,10 +76,6 @@ def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int
             "leave": np.concatenate([at_one, at_other]),
         }
     )
-
-
-def _spread_evenly(rows: IntArray, count: int) -> IntArray:
-    return rows[np.arange(count) * rows.size // count]
 
 
 def _choose_usual(delays: Delays, forward: IntArray, back: IntArray) -> tuple[IntArray, IntArray, float]:

@@ -96,8 +96,7 @@ def _fit(job: Job, make: Callable[[IntArray], Iterator[Records]], bins: int, bud
 
 
 def _list_rows(run: Run) -> list[int]:
-    rows: list[int] = np.flatnonzero(run.facts.place_first <= run.facts.place_last).tolist()
-    return rows
+    return [int(row) for row in np.flatnonzero(run.facts.place_first <= run.facts.place_last)]
 
 
 def _make_edges(job: Job, step: int) -> IntArray:

@@ -176,18 +176,15 @@ class _SampledReport(NamedTuple):
     rows: IntArray
 
 
-def _find_sampled(job: Job, index: int) -> _SampledReport:
-    report = job.reports[index]
-    runs = list(report.runs((source_names.GPU_METRICS,)))
-    first = [report.find_limits(run)[0] for run in runs]
-    rows = [job.tree.rows[index][np.flatnonzero(run.facts.place_first <= run.facts.place_last)] for run in runs]
-    row = np.unique(np.concatenate([np.zeros(0, np.int64), *rows]))
-    return _SampledReport(index, min(first, default=0), row[row >= 0])
-
-
 def _group_sampled(job: Job) -> list[list[_SampledReport]]:
     """Return the reports with samples in groups that share GPUs, in the order in which they started to sample."""
-    sampled = [_find_sampled(job, index) for index in range(len(job.reports))]
+    sampled = []
+    for index, (report, rows) in enumerate(zip(job.reports, job.tree.rows, strict=True)):
+        runs = list(report.runs((source_names.GPU_METRICS,)))
+        places = [np.flatnonzero(run.facts.place_first <= run.facts.place_last) for run in runs]
+        row = np.unique(rows[np.concatenate([np.zeros(0, np.int64), *places])])
+        first = min((report.find_limits(run)[0] for run in runs), default=0)
+        sampled.append(_SampledReport(index, first, row[row >= 0]))
     groups = [
         sorted((sampled[n] for n in group if sampled[n].rows.size), key=lambda report: (report.first, report.number))
         for group in group_by_shared_rows([report.rows for report in sampled])

@@ -20,11 +20,6 @@ class Parts(NamedTuple):
     node: IntArray
 
 
-def place_collectives(job: Job) -> Parts:
-    """Return the parts of all operations of a job, in the order of `Operations.part`."""
-    return place_parts(job, job.operations.part)
-
-
 def place_parts(job: Job, part: IntArray) -> Parts:
     """Return row (-1 without one), node and times of the parts of the table with these indices."""
     table = job.operations.table

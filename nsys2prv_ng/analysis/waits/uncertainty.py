@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
+from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.matches import mark_roles
 from nsys2prv_ng.job.open_job import Job
@@ -47,7 +47,7 @@ def get_uncertainty(job: Job) -> FloatArray:
 
 def _find_collective_errors(job: Job, bounds: FloatArray) -> FloatArray:
     """Return the largest clock error (ns) of each node that violations of causality in collectives reveal."""
-    parts = place_collectives(job)
+    parts = place_parts(job, job.operations.part)
     roles = mark_roles(job.operations.table, job.operations.part)
     return measure_errors(job.operations.first, Entries(parts.node, parts.begin, parts.end, *roles), bounds)
 

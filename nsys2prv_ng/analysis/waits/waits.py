@@ -23,7 +23,7 @@ import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_collectives, place_parts
+from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_parts
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
@@ -124,7 +124,7 @@ def _join(parts: Sequence[Waits]) -> Waits:
 
 def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
     operations, table = job.operations, job.operations.table
-    parts = place_collectives(job)
+    parts = place_parts(job, job.operations.part)
     complete = _find_complete(job)
     until, verdict, culprit, margin = rules.split_operations(
         operations.first,
