@@ -104,7 +104,7 @@ def find_ended(
     limits = np.searchsorted(by_device, np.arange(int(device.max(initial=-1)) + 2))
     columns = (stream[operations.place][order], operations.begin[order], operations.end[order])
     kernels = (device[place], stream[place], begin)
-    ended = _find_ended(limits, *columns, *kernels)
+    ended = _find_ended(limits, *columns, *kernels, ENDED_BEFORE_NS, ENDED_AFTER_NS)
     on_stream, on_other = (np.where(index >= 0, np.append(order, -1)[index], -1) for index in ended)
     return on_stream, on_other
 
@@ -133,13 +133,15 @@ def _find_ended(
     kernel_device: IntArray,
     kernel_stream: IntArray,
     time: IntArray,
+    before: int,
+    after: int,
 ) -> tuple[IntArray, IntArray]:
     """Return the result of `find_ended`. Operations are sorted by device and end: device d has limits[d:d + 2]."""
     on_stream, on_other = np.full(time.size, -1, np.int64), np.full(time.size, -1, np.int64)
     for i in range(time.size):
         low, high = limits[kernel_device[i]], limits[kernel_device[i] + 1]
-        k = low + np.searchsorted(end[low:high], time[i] - ENDED_BEFORE_NS)
-        while k < high and end[k] <= time[i] + ENDED_AFTER_NS:
+        k = low + np.searchsorted(end[low:high], time[i] - before)
+        while k < high and end[k] <= time[i] + after:
             if begin[k] < time[i]:
                 if stream[k] == kernel_stream[i]:
                     on_stream[i] = k

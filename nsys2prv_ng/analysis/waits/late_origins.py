@@ -134,7 +134,13 @@ class Links:
         launch = launches.find(operations.place, operations.begin)
         sent = np.append(launches.sent, np.iinfo(np.int64).max // 2)[launch]
         before[~(operations.is_node | (operations.begin - sent > PROMPT_NS))] = NONE
-        row, begin = rows[operations.place], operations.begin
+        self.connect(rows[operations.place], operations.begin, before, late, last)
+
+    def connect(self, row: IntArray, begin: IntArray, before: IntArray, late: IntArray, last: IntArray) -> None:
+        """Add the links of operations: row, start (ns) and index of the operation that each had waited for, or NONE.
+
+        The operations `last` held up the kernels `late`.
+        """
         on_rows = list_rows(self._waits.row, np.unique(row))  # waits are ordered by row
         at = _find_waits(self._waits, on_rows, row, begin)
         nearest = _find_nearest(np.argsort(begin, kind="stable"), before, at)
