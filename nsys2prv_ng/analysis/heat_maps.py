@@ -103,10 +103,8 @@ def average_metrics(job: Job, wanted: Mapping[str, Sequence[str]], edges: IntArr
 def sum_metrics(job: Job, match: Callable[[str], int], size: int, edges: IntArray) -> dict[int, FloatArray]:
     """Return ns, and value x ns, of metrics by row (2 x bins x `size`); `match`: as in `list_held_values`."""
     sums: dict[int, FloatArray] = {}
-    for row, values in list_held_values(job, match):
-        flat = FlatStates(np.zeros(values.begin.size, np.int64), values.begin, values.end, values.pattern)
-        amounts = np.ones(values.value.size), values.value
-        parts = [sum_held(flat, amount, edges, 1, size)[0] for amount in amounts]
+    for row, (flat, values) in list_held_values(job, match):
+        parts = [sum_held(flat, amount, edges, 1, size)[0] for amount in (np.ones_like(values), values)]
         sums[row] = sums.get(row, 0.0) + np.stack(parts)
     return sums
 

@@ -10,7 +10,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, load_host_calls
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
-from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs
+from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs, load_activity
 from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import list_rows
@@ -20,9 +20,6 @@ from nsys2prv_ng.intervals.step_functions import measure_durations
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import group_reports_by_task
-from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Records
-from nsys2prv_ng.records.runs import load_records
 
 OWN_CODE, CUDA, MPI_WAITING, MPI_MOVING, MPI_NOT_SPLIT = range(1, 6)
 """States of main threads. MPI_NOT_SPLIT includes calls that carry out no operation over ranks."""
@@ -54,7 +51,8 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
     limits: list[int] = []
     if gpus:
         for run in list_activity_runs(job):  # their records start with launches, before any operation
-            limits += [*(_list_first(load_records(run, job.store)) or [run.facts.first]), run.facts.last]
+            time = load_activity(job, run)[1]
+            limits += [int(time.min()) if time.size else run.facts.first, run.facts.last]
         in_mpi = waits.is_mpi & (job.new_row[waits.row] >= 0)
         limits += [int(waits.begin[in_mpi].min()), int(waits.end[in_mpi].max())] if in_mpi.any() else []
     else:
@@ -62,13 +60,6 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
             for run in report.runs((source_names.MPI,)):
                 limits += report.find_limits(run)
     return (min(limits), max(limits)) if limits else (job.first, job.last)
-
-
-def _list_first(records: Records) -> list[int]:
-    """Return the time of the first change of GPU activity; [] without any."""
-    words = np.flatnonzero(records.handle == types.GPU_ACTIVITY.number)[:1]
-    lines: IntArray = np.searchsorted(records.first, words, "right") - 1
-    return records.time[lines].tolist()
 
 
 def list_gpu_states(job: Job, waits: Waits) -> Iterator[FlatStates]:

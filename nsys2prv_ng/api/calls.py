@@ -33,6 +33,7 @@ from nsys2prv_ng.options.calls import (
 )
 from nsys2prv_ng.options.kinds import AnyPath
 from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.runtime.limits import count_usable_cores
 from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -213,7 +214,6 @@ def inspect(reports: Reports, options: InspectOptions) -> Inspection:
     """
     from nsys2prv_ng.inspection.inspect import inspect as run
     from nsys2prv_ng.runtime.jit import announce_compilation
-    from nsys2prv_ng.runtime.limits import count_usable_cores
 
     progress = options.display
     with announce_compilation(progress.note):
@@ -250,7 +250,6 @@ def cut(trace: AnyPath, output: AnyPath, options: CutOptions) -> CutResult:
     """
     from nsys2prv_ng.cutting.cut import Selection, cut_trace
     from nsys2prv_ng.runtime.jit import announce_compilation
-    from nsys2prv_ng.runtime.limits import count_usable_cores
 
     path, output = check_path("trace", trace), check_path("output", output)
     if options.time is None and options.ranks is None:

@@ -113,17 +113,8 @@ def _make_trace_plan(
         folds_threads=options.fold_threads,
     )
     read = replace(shared, sources=sources, source_options=source_options, selection=selection, find_waits=find_waits)
-    return TranslationPlan(
-        **vars(read),
-        align_report=options.align_report,
-        wait_lines=options.wait_lines,
-        stats=options.stats,
-        labels_from=options.labels_from,
-        force=options.force,
-        paraver_memory=options.paraver_memory,
-        summary=options.summary,
-        overview=options.overview_trace,
-    )
+    others = [field.name for field in fields(TranslationPlan) if field.name not in vars(read)]
+    return TranslationPlan(**vars(read), **{name: getattr(options, name) for name in others})
 
 
 def _check_sources(selected: Sequence[Source], options: SourceOptions, selection: Selection) -> None:

@@ -78,6 +78,12 @@ def list_indices(first: IntArray, count: IntArray) -> IntArray:
     return np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
 
 
+def take_groups(first: IntArray, groups: IntArray) -> tuple[IntArray, IntArray]:
+    """Return (limits, rows) of some of the groups with the rows first[i] .. first[i + 1] - 1, one after the other."""
+    count = np.diff(first)[groups]
+    return np.append(0, np.cumsum(count)), list_indices(first[groups], count)
+
+
 def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
     """Return the index of each wanted row among distinct rows; -1 if it is not among them."""
     both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))

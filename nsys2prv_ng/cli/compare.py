@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -82,5 +81,4 @@ def _judge(comparison: Comparison, limit: float, progress: Progress) -> int:
     for pair in comparison.pairs:
         if pair.verdict.kind == "inconclusive":
             progress.warn(f"--fail-over: {pair.b.label} cannot be judged, see the first line of the comparison")
-    slower: Sequence[object] = [pair for pair in comparison.pairs if pair.verdict.is_slower_by(limit)]
-    return SLOWER if slower else 0
+    return SLOWER if any(pair.verdict.is_slower_by(limit) for pair in comparison.pairs) else 0

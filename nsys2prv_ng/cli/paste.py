@@ -34,8 +34,8 @@ def quote_reports(reports: Sequence[Path]) -> str:
     if len(reports) <= _FEW:
         return " ".join(map(quote_path, reports))
     names = [report.name for report in reports]
-    start = _find_common_start(names)
-    end = _find_common_start([name[len(start) :][::-1] for name in names])[::-1]
+    start = os.path.commonprefix(names)  # noqa: RUF071 (of names, not of paths)
+    end = os.path.commonprefix([name[len(start) :][::-1] for name in names])[::-1]  # noqa: RUF071
     folder = reports[0].parent
     is_pattern = start and len({report.parent for report in reports}) == 1
     with suppress(OSError):
@@ -43,12 +43,6 @@ def quote_reports(reports: Sequence[Path]) -> str:
         if is_pattern and found == set(names):
             return f"{quote_path(folder / start)}*{quote(end) if end else ''}"
     return " ".join(map(quote_path, reports))
-
-
-def _find_common_start(texts: Sequence[str]) -> str:
-    """Return the longest text with which all texts start."""
-    least, most = min(texts), max(texts)
-    return least[: next((i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), len(least))]
 
 
 def spell_options(options: object, without: Iterable[str] = ()) -> list[str]:

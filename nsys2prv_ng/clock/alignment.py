@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from nsys2prv_ng.arrays.types import FloatArray
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
-from nsys2prv_ng.clock.applying import ClockMap, Correction
+from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.by_order import match_by_node
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.chains import fit_clocks
@@ -105,7 +106,7 @@ def align_clocks(
 def _read_alignment(path: Path, base: int, nodes: list[NodeClock]) -> Alignment:
     given = read_table(path)
     for node in nodes:
-        node.correction = given.get(node.name, Correction())
+        node.correction = given.get(node.name, ClockMap())
     alignment = Alignment(f"file {path}", base, nodes)
     missing = [node.name for node in nodes if node.name not in given]
     if missing:
@@ -127,20 +128,24 @@ def fit_from_matches(
     alignment = Alignment(way, base, nodes, before, find_violations(matches, lines))
     for fit in fits:
         _describe(alignment, fit, lines)
-        _compare_clocks(alignment, fit)
     alignment.warnings += _list_warnings(way, fits, alignment.after, nodes)
     return alignment
 
 
-def _compare_clocks(alignment: Alignment, fitted: ClockFit) -> None:
-    """Note how far exported times are from what the operations suggest, if nsys has aligned them itself.
+def _note_evidence(alignment: Alignment, fitted: ClockFit, bound: FloatArray) -> list[NodeClock]:
+    """Note the evidence on the clocks of a set of nodes, and the bounds (ns) of their errors; return these clocks.
 
-    Two nodes are compared only if their times have the same clock.
+    If nsys has aligned the exported times itself, the evidence includes how far they are from what the operations
+    suggest. Two nodes are compared in this way only if their times have the same clock.
     """
     nodes = [alignment.nodes[domain] for domain in fitted.domains.tolist()]
-    for node, suggested in zip(nodes[1:], fitted.suggested[1:].tolist(), strict=True):
-        if node.clock == nodes[0].clock != SYSTEM:
-            node.suggested = _get_finite(suggested)
+    for i, node in enumerate(nodes):
+        node.bound = _get_finite(bound[i])
+        node.collectives = int(fitted.operations[i])
+        node.reference = nodes[0].name
+        if i and node.clock == nodes[0].clock != SYSTEM:
+            node.suggested = _get_finite(fitted.suggested[i])
+    return nodes
 
 
 def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None:
@@ -155,12 +160,7 @@ def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None
             applied = (given.offset + given.drift * (time - given.since))[fit.domains]
             difference = fit.offset + fit.drift * (time - fit.since) - applied
             apart = np.maximum(apart, np.abs(difference - difference[0]))
-        for i, domain in enumerate(fit.domains.tolist()):
-            node = alignment.nodes[domain]
-            node.bound = _get_finite(fit.bound[i] + apart[i])
-            node.collectives = int(fit.operations[i])
-            node.reference = alignment.nodes[int(fit.domains[0])].name
-        _compare_clocks(alignment, fit)
+        _note_evidence(alignment, fit, fit.bound + apart)
     alignment.before = find_violations(matches, make_lines(len(names)))
     alignment.after = find_violations(matches, given)
 
@@ -177,19 +177,15 @@ def _move_to_causality(matches: Matches, fits: Sequence[ClockFit], domains: int)
 
 
 def _describe(alignment: Alignment, fitted: ClockFit, lines: Lines) -> None:
-    for i, domain in enumerate(fitted.domains.tolist()):
-        node = alignment.nodes[domain]
+    for i, node in enumerate(_note_evidence(alignment, fitted, fitted.bound)):
         if fitted.model != UTC:
-            offset = int(np.rint(lines.offset[domain]))
-            node.correction = Correction(offset, float(fitted.drift[i]), alignment.utc_base + fitted.since)
+            offset = int(np.rint(lines.offset[fitted.domains[i]]))
+            node.correction = ClockMap(offset, float(fitted.drift[i]), alignment.utc_base + fitted.since)
         node.model = fitted.model
         node.offset_error = _get_finite(fitted.offset_error[i])
         node.drift_error = _get_finite(fitted.drift_error[i])
-        node.bound = _get_finite(fitted.bound[i])
-        node.collectives = int(fitted.operations[i])
         node.median = float(fitted.median[i])
         node.percentile_95 = float(fitted.percentile_95[i])
-        node.reference = alignment.nodes[int(fitted.domains[0])].name
 
 
 def _get_finite(value: float) -> float | None:

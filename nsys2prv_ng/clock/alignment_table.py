@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nsys2prv_ng.clock.applying import LARGEST_DRIFT, Correction
+from nsys2prv_ng.clock.applying import LARGEST_DRIFT, ClockMap
 from nsys2prv_ng.clock.causality import Violations
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report.exported_times import FARTHEST, SYSTEM
@@ -72,7 +72,7 @@ class NodeClock:
     """
 
     name: str
-    correction: Correction = field(default_factory=Correction)
+    correction: ClockMap = field(default_factory=ClockMap)
     clock: str = SYSTEM
     model: str = ""
     reference: str = ""
@@ -119,7 +119,7 @@ class Alignment:
     @property
     def is_corrected(self) -> bool:
         """Whether any clock was compared or corrected."""
-        return any(node.collectives or node.correction != Correction() for node in self.nodes)
+        return any(node.collectives or node.correction != ClockMap() for node in self.nodes)
 
     @property
     def numbers(self) -> AlignmentNumbers:
@@ -195,7 +195,7 @@ class Alignment:
         return "\n".join(lines) + "\n"
 
 
-def read_table(path: Path) -> dict[str, Correction]:
+def read_table(path: Path) -> dict[str, ClockMap]:
     """Return the correction of each node by its name. Raises TranslationError for any other file."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -211,7 +211,7 @@ def read_table(path: Path) -> dict[str, Correction]:
     return {str(name): _read_correction(path, str(name), node) for name, node in nodes.items()}
 
 
-def _read_correction(path: Path, name: str, node: object) -> Correction:
+def _read_correction(path: Path, name: str, node: object) -> ClockMap:
     values = node if isinstance(node, dict) else {}
     offset = _read_number(path, name, values, "offset_us", FARTHEST // 1000)
     drift, since = (_read_number(path, name, values, key, FARTHEST) for key in ("drift_ppm", "since_utc_ns"))
@@ -221,7 +221,7 @@ def _read_correction(path: Path, name: str, node: object) -> Correction:
         )
     if drift and "since_utc_ns" not in values:
         raise TranslationError(f"{path}: node {name} has drift_ppm but no since_utc_ns, the time that it counts from")
-    return Correction(round(offset * 1000), drift / 1e6, int(since))
+    return ClockMap(round(offset * 1000), drift / 1e6, int(since))
 
 
 def _read_number(path: Path, name: str, values: dict[str, object], key: str, limit: int) -> int | float:

@@ -1,4 +1,4 @@
-"""Maps times of a report's clock to the common clock."""
+"""Maps times of one clock to another: of a report to the common clock, and of a node to its corrected UTC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGEST_DRIFT = 1e-3
 
 @dataclass(frozen=True)
 class ClockMap:
-    """The map of time t of a report (ns) to t + offset + drift * (t - since), rounded to integers.
+    """The map of time t (ns) to t + offset + drift * (t - since), rounded to integers. By default, times stay.
 
     The map is monotone, because |drift| <= LARGEST_DRIFT < 1: the order of times stays, though two times may become
     equal.
@@ -25,27 +25,18 @@ class ClockMap:
     since: int = 0
 
     def __call__(self, times: IntArray) -> IntArray:
-        """Return times on the common clock (ns)."""
+        """Return the mapped times (ns)."""
         if self.drift == 0.0:
             return times + self.offset
         moved: IntArray = times + self.offset + np.rint(self.drift * (times - self.since)).astype(np.int64)
         return moved
 
     def at(self, time: int) -> int:
-        """Return a single time on the common clock (ns)."""
+        """Return a single mapped time (ns)."""
         return int(self(np.array([time], np.int64))[0])
 
-
-@dataclass(frozen=True)
-class Correction:
-    """The correction of a node's UTC: offset (ns) at the time `since` (ns, UTC), and drift (relative) from there."""
-
-    offset: int = 0
-    drift: float = 0.0
-    since: int = 0
-
     def after_utc(self, utc_offset: int, utc_base: int) -> ClockMap:
-        """Return the map of a report to the common clock.
+        """Return the map of a report to the common clock, given the correction of its node's UTC.
 
         `utc_offset` (ns) converts its times to UTC relative to `utc_base` (ns). The maps of reports of one node agree,
         because their drift counts from the same moment.

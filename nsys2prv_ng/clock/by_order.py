@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.causality import find_violations
 from nsys2prv_ng.clock.fit import fit_sets, make_lines
@@ -68,12 +69,12 @@ def _find_unlike(operations: Operations, matches: Matches, domains: int) -> IntA
 
 def _show_entering(operations: Operations, group: int) -> Matches:
     """Return the operations of a group as if their communicator were known."""
-    is_member, count = operations.group == group, np.diff(operations.first)
-    rows = np.flatnonzero(np.repeat(is_member, count))
+    is_member = operations.group == group
+    first, rows = take_groups(operations.first, np.flatnonzero(is_member))
     table = operations.table
     part = Operations(
         table=table._replace(has_communicator=np.ones(table.kind.size, np.bool_)),
-        first=np.concatenate([[0], np.cumsum(count[is_member])]).astype(np.int64),
+        first=first,
         group=operations.group[is_member],
         members=operations.members[is_member],
         part=operations.part[rows],

@@ -48,7 +48,10 @@ def move_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed:
     """
     moved = Lines(lines.offset.copy(), lines.drift, lines.since)
     for _ in range(_ROUNDS):
-        missing = _find_missing(matches, moved)
+        gap, late, early = _find_gaps(matches, moved)
+        broken = (gap > 0) & (late != early)
+        missing = np.zeros((fixed.size, fixed.size))
+        np.maximum.at(missing, (late[broken], early[broken]), gap[broken])
         if not missing.any():
             break
         _push_apart(missing, fixed, moved.offset)
@@ -58,25 +61,17 @@ def move_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed:
 
 
 def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> None:
-    """Move each pair of clocks apart by its missing time, the largest first. Rows of `missing` leave too early."""
+    """Move each pair of clocks apart by its missing time, the largest first.
+
+    `missing`: the least time (ns) by which the clock of each row is behind the clock of each column.
+    """
     late, early = np.nonzero(missing)
     for i in np.argsort(-missing[late, early], kind="stable"):
         a, b = late[i], early[i]
-        by = missing[a, b] + 1.0
-        if fixed[a] and fixed[b]:
-            continue
-        share = 0.5 if not fixed[a] and not fixed[b] else 1.0
-        offset[a] += 0.0 if fixed[a] else by * share
-        offset[b] -= 0.0 if fixed[b] else by * share
-
-
-def _find_missing(matches: Matches, lines: Lines) -> FloatArray:
-    """Return the least time (ns) by which the clock of each row is behind the clock of each column."""
-    gap, late, early = _find_gaps(matches, lines)
-    missing = np.zeros((lines.offset.size, lines.offset.size))
-    broken = (gap > 0) & (late != early)
-    np.maximum.at(missing, (late[broken], early[broken]), gap[broken])
-    return missing
+        moves_a, moves_b = not fixed[a], not fixed[b]
+        by = (missing[a, b] + 1.0) / max(1, moves_a + moves_b)
+        offset[a] += by * moves_a
+        offset[b] -= by * moves_b
 
 
 def _find_gaps(matches: Matches, lines: Lines) -> IntArray:

@@ -7,7 +7,6 @@ links add up along a chain of links.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
-from nsys2prv_ng.clock.exchanges import Exchanges, make_exchanges
+from nsys2prv_ng.clock.exchanges import Link, make_exchanges
 from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets, make_lines
 from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.clock.messages import Delays
@@ -38,20 +37,22 @@ def fit_clocks(matches: Matches, names: Sequence[str], *, always: bool) -> list[
     for number, members in enumerate(sets):
         set_of_domain[members.domains if isinstance(members, ClockFit) else members] = number
 
-    exchanges = _exchange_between_sets(matches, fits, set_of_domain)
+    exchanges, links = _exchange_between_sets(matches, fits, set_of_domain)
     set_names = [names[members.domains[0] if isinstance(members, ClockFit) else members] for members in sets]
 
     def find_link_errors(used: IntArray) -> FloatArray:
-        return _add_along_paths(exchanges, int(used[0]), len(sets))[used]
+        return _add_along_paths(links, int(used[0]), len(sets))[used]
 
-    chains = fit_sets(exchanges.matches, set_names, always=always, link_errors=find_link_errors)
+    chains = fit_sets(exchanges, set_names, always=always, link_errors=find_link_errors)
     joined = {int(number) for chain in chains for number in chain.domains}
     kept = [fit for number, fit in enumerate(fits) if number not in joined]
     return kept + [_join(chain, sets) for chain in chains]
 
 
-def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_domain: IntArray) -> Exchanges:
-    """Return exchanges of messages between sets, with times that the collectives have corrected."""
+def _exchange_between_sets(
+    matches: Matches, fits: Sequence[ClockFit], set_of_domain: IntArray
+) -> tuple[Matches, list[Link]]:
+    """Return the result of `make_exchanges` for messages between sets, at times that the collectives have corrected."""
     delays = matches.delays
     crosses = set_of_domain[delays.sender] != set_of_domain[delays.receiver]
     delays = Delays(*(column[crosses] for column in delays))
@@ -71,23 +72,15 @@ def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_do
     )
 
 
-def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
-    """Return the sum of link errors (ns) along the best path from a set to each other set (Dijkstra)."""
-    neighbours: list[list[tuple[int, float]]] = [[] for _ in range(sets)]
-    for a, b, error in exchanges.links:
-        neighbours[a].append((b, error))
-        neighbours[b].append((a, error))
-    total = np.full(sets, np.inf)
+def _add_along_paths(links: Sequence[Link], start: int, sets: int) -> FloatArray:
+    """Return the sum of link errors (ns) along the best path from a set to each other set (Bellman-Ford)."""
+    total, before = np.full(sets, np.inf), np.zeros(0)
     total[start] = 0.0
-    queue = [(0.0, start)]
-    while queue:
-        so_far, number = heapq.heappop(queue)
-        if so_far > total[number]:
-            continue
-        for other, error in neighbours[number]:
-            if so_far + error < total[other]:
-                total[other] = so_far + error
-                heapq.heappush(queue, (so_far + error, other))
+    while not np.array_equal(total, before):
+        before = total.copy()
+        for a, b, error in links:
+            total[b] = min(total[b], total[a] + error)
+            total[a] = min(total[a], total[b] + error)
     return total
 
 

@@ -11,7 +11,6 @@ smaller.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,18 +35,14 @@ _BLOCKS = (4, 64)
 _STEEPEST = 1e-4
 
 
-class Exchanges(NamedTuple):
-    """Exchanges of messages as operations, and the links with exchanges: two domains and the error (ns) of each
-    link."""
-
-    matches: Matches
-    links: list[tuple[int, int, float]]
+Link = tuple[int, int, float]
+"""Two domains with exchanges of messages, and the error (ns) of these exchanges."""
 
 
-def make_exchanges(delays: Delays) -> Exchanges:
-    """Pair messages in opposite directions of each link, if it has enough of both."""
+def make_exchanges(delays: Delays) -> tuple[Matches, list[Link]]:
+    """Pair messages in opposite directions of each link, if it has enough of both; return them as operations."""
     tables: list[pd.DataFrame] = []
-    links: list[tuple[int, int, float]] = []
+    links: list[Link] = []
     order = np.argsort(delays.link, kind="stable")
     limits = np.flatnonzero(np.diff(delays.link[order], prepend=-1, append=-1))
     for low, high in pairwise(limits.tolist()):
@@ -61,13 +56,14 @@ def make_exchanges(delays: Delays) -> Exchanges:
             continue
         tables.append(_exchange(delays, forward, back, (one, other), len(links)))
         links.append((one, other, error))
-    return Exchanges(match_reports(pd.concat(tables, ignore_index=True) if tables else make_empty()), links)
+    return match_reports(pd.concat(tables, ignore_index=True) if tables else make_empty()), links
 
 
 def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int, int], link: int) -> pd.DataFrame:
     """Pair messages in the order of time, as many as the rarer direction has. Return rows for `match_reports`."""
     count = min(forward.size, back.size)
-    there, again = (_spread_evenly(rows[np.argsort(delays.sent[rows])], count) for rows in (forward, back))
+    ordered = (rows[np.argsort(delays.sent[rows])] for rows in (forward, back))
+    there, again = (rows[np.arange(count) * rows.size // count] for rows in ordered)  # spread evenly
     at_one = delays.sent[there] + (delays.received[again] - delays.sent[there]) // 2
     at_other = delays.received[there] + (delays.sent[again] - delays.received[there]) // 2
     return pd.DataFrame(
@@ -80,10 +76,6 @@ def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int
             "leave": np.concatenate([at_one, at_other]),
         }
     )
-
-
-def _spread_evenly(rows: IntArray, count: int) -> IntArray:
-    return rows[np.arange(count) * rows.size // count]
 
 
 def _choose_usual(delays: Delays, forward: IntArray, back: IntArray) -> tuple[IntArray, IntArray, float]:

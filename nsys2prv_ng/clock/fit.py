@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import encode_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.causality import Lines, find_violations
 from nsys2prv_ng.clock.matches import Matches
@@ -27,7 +28,6 @@ from nsys2prv_ng.clock.normal import (
     drop_blocks,
     solve,
 )
-from nsys2prv_ng.runtime.jit import compiled
 
 # Conditions for fitting drift, from measurements: its error is 15 to 25 ppm in a window of 0.7 s, 0.1 ppm in 5.4 s.
 DRIFT_SPAN_NS = 5 * 10**9
@@ -105,7 +105,7 @@ def fit_sets(
     `always`: correct even if that does not lower the held-out residual, is below its error, or has no held-out
     residual.
     """
-    label = np.asarray(_find_components(matches.first, matches.fits, matches.domain, len(names)), np.int64)
+    label = _find_components(matches, len(names))
     set_of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
     fitted = []
     for number in np.unique(set_of_operation[set_of_operation >= 0]):
@@ -114,41 +114,25 @@ def fit_sets(
     return fitted
 
 
-@compiled
-def _find_components(first: IntArray, fits: BoolArray, domain: npt.NDArray[np.int32], domains: int) -> IntArray:
+def _find_components(matches: Matches, domains: int) -> IntArray:
     """Return a number for each domain. Domains that operations connect have the same number."""
-    parent = np.arange(domains)
-    for i in range(first.size - 1):
-        if not fits[i]:
-            continue
-        a = domain[first[i]]
-        while parent[a] != a:
-            parent[a] = parent[parent[a]]
-            a = parent[a]
-        for k in range(first[i] + 1, first[i + 1]):
-            b = domain[k]
-            while parent[b] != b:
-                parent[b] = parent[parent[b]]
-                b = parent[b]
-            parent[b] = a
-    for d in range(domains):
-        a = d
-        while parent[a] != a:
-            a = parent[a]
-        parent[d] = a
-    return parent
+    first, domain = matches.first, matches.domain.astype(np.int64)
+    fits = np.repeat(matches.fits, np.diff(first))
+    pairs = np.repeat(domain[first[:-1]], np.diff(first))[fits], domain[fits]
+    one, other = (column[encode_rows(*pairs)[1]] for column in pairs)
+    label, before = np.arange(domains), np.zeros(0, np.int64)
+    while not np.array_equal(label, before):
+        before = label.copy()
+        np.minimum.at(label, one, before[other])
+        np.minimum.at(label, other, before[one])
+    return label
 
 
 def _thin(matches: Matches, operations: IntArray) -> IntArray:
     """Return every n-th operation of each communicator if there are many operations."""
     rows = int(np.diff(matches.first)[operations].sum())
-    stride = -(-rows // MOST_ROWS)
-    if stride == 1:
-        return operations
-    group = matches.group[operations]
-    new = np.concatenate([[True], group[1:] != group[:-1]])
-    start = np.maximum.accumulate(np.where(new, np.arange(group.size), 0))
-    return operations[(np.arange(group.size) - start) % stride == 0]
+    group = pd.Series(matches.group[operations])
+    return operations[group.groupby(group).cumcount().to_numpy() % -(-rows // MOST_ROWS) == 0]
 
 
 def _fit_set(
@@ -157,19 +141,17 @@ def _fit_set(
     problem, domains, since = _make_problem(matches, operations, names)
     n = domains.size
     none = np.zeros(n, np.bool_)
-    utc = Solution(np.zeros(n), np.zeros(n), 0.0, np.zeros(0))
-    models = {UTC: (utc, none), OFFSET: (solve(problem, none), none)}
+    models = {UTC: Solution(np.zeros(n), np.zeros(n), 0.0, np.zeros(0), none), OFFSET: solve(problem, none)}
     drifting = _find_drifting(problem)
     if drifting.any():
         with_drift = solve(problem, drifting)
         steep = np.abs(with_drift.drift) > MOST_DRIFT * problem.half_window
         if steep.any():
-            drifting &= ~steep
-            with_drift = solve(problem, drifting, with_drift)
-        models[DRIFT] = with_drift, drifting
+            with_drift = solve(problem, drifting & ~steep, with_drift)
+        models[DRIFT] = with_drift
     held_out = _compute_held_out(problem, models)
     model = _choose_model(held_out, models, always)
-    if model == DRIFT and not _is_significant(problem, *models[DRIFT]):
+    if model == DRIFT and not _is_significant(problem, models[DRIFT]):
         model = OFFSET
     extra = np.zeros(n) if link_errors is None else link_errors(domains)
     fit = _describe(problem, domains, since, model, models, held_out, extra)
@@ -186,7 +168,7 @@ def _is_within_error(matches: Matches, fit: ClockFit, domains: int) -> bool:
     return find_violations(matches, plain).broken <= find_violations(matches, corrected).broken
 
 
-def _choose_model(held_out: dict[str, float], models: dict[str, tuple[Solution, BoolArray]], always: bool) -> str:
+def _choose_model(held_out: dict[str, float], models: dict[str, Solution], always: bool) -> str:
     if not held_out:
         return OFFSET if always else UTC
     best = OFFSET
@@ -197,9 +179,7 @@ def _choose_model(held_out: dict[str, float], models: dict[str, tuple[Solution, 
 
 def _make_problem(matches: Matches, operations: IntArray, names: Sequence[str]) -> tuple[NormalProblem, IntArray, int]:
     """Return the problem, the domain of each of its clocks, and the middle of its window."""
-    count = np.diff(matches.first)[operations]
-    first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    rows = np.repeat(matches.first[operations] - first[:-1], count) + np.arange(first[-1])
+    first, rows = take_groups(matches.first, operations)
     domain_of_row = matches.domain[rows]
     leave = matches.leave[rows]
 
@@ -243,7 +223,7 @@ def _count_operations(problem: NormalProblem) -> IntArray:
 # ---- held-out residuals ----------------------------------------------------------------------------------------------
 
 
-def _compute_held_out(problem: NormalProblem, models: dict[str, tuple[Solution, BoolArray]]) -> dict[str, float]:
+def _compute_held_out(problem: NormalProblem, models: dict[str, Solution]) -> dict[str, float]:
     """Return the residual (ns) of held-out operations by model: the mean of the medians of all clocks."""
     blocks = np.unique(problem.block)
     if blocks.size < 2:
@@ -253,8 +233,8 @@ def _compute_held_out(problem: NormalProblem, models: dict[str, tuple[Solution, 
     sums: dict[str, list[float]] = {name: [] for name in models}
     for fitted, held_out in (halves, halves[::-1]):
         train, test = problem.part(fitted), problem.part(held_out)
-        for name, (solution, drifting) in models.items():
-            predicted = solution if name == UTC else solve(train, drifting, solution)
+        for name, solution in models.items():
+            predicted = solution if name == UTC else solve(train, solution.drifting, solution)
             sums[name] += [float(np.median(values)) for values in _list_residuals(test, predicted) if values.size]
     return {name: float(np.mean(medians)) for name, medians in sums.items()}
 
@@ -270,11 +250,9 @@ def _list_residuals(problem: NormalProblem, solution: Solution) -> list[FloatArr
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
-def _compute_errors(
-    problem: NormalProblem, solution: Solution, drifting: BoolArray
-) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+def _compute_errors(problem: NormalProblem, solution: Solution) -> tuple[FloatArray, FloatArray, FloatArray, float]:
     """Return the errors of each clock's offset, drift (relative) and correction at the ends, and Student's quantile."""
-    replicates = drop_blocks(problem, solution, drifting)
+    replicates = drop_blocks(problem, solution)
     count = len(replicates)
     offset, drift = replicates[:, : problem.clocks], replicates[:, problem.clocks :]
 
@@ -287,9 +265,9 @@ def _compute_errors(
     return error(offset), error(drift) / problem.half_window, at_ends, _STUDENT[min(count - 1, len(_STUDENT) - 1)]
 
 
-def _is_significant(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> bool:
+def _is_significant(problem: NormalProblem, solution: Solution) -> bool:
     """Return whether the drift of some clock is more than twice its standard error."""
-    _, error, _, _ = _compute_errors(problem, solution, drifting)
+    drifting, (_, error, _, _) = solution.drifting, _compute_errors(problem, solution)
     return bool((np.abs(solution.drift[drifting]) / problem.half_window > 2 * error[drifting]).any())
 
 
@@ -298,13 +276,13 @@ def _describe(
     domains: IntArray,
     since: int,
     model: str,
-    models: dict[str, tuple[Solution, BoolArray]],
+    models: dict[str, Solution],
     held_out: dict[str, float],
     link_error: FloatArray,
 ) -> ClockFit:
-    solution, drifting = models[model]
-    estimate = models[OFFSET] if model == UTC else models[model]
-    offset_error, drift_error, at_ends, quantile = _compute_errors(problem, *estimate)
+    solution, estimate = models[model], models[OFFSET if model == UTC else model]
+    drifting = solution.drifting
+    offset_error, drift_error, at_ends, quantile = _compute_errors(problem, estimate)
     clock_residuals = _list_residuals(problem, solution)
     median = np.array([np.median(values) for values in clock_residuals])
 
@@ -313,7 +291,7 @@ def _describe(
     correction_error[0] = 0.0
     bound = correction_error.copy()
     if model == UTC:
-        bound += np.abs(estimate[0].offset)
+        bound += np.abs(estimate.offset)
     if not drifting[1:].all():
         bound += ~drifting * _bound_drift(problem) * problem.half_window
     bound[0] = 0.0
@@ -329,10 +307,10 @@ def _describe(
         operations=_count_operations(problem),
         median=median,
         percentile_95=np.array([np.percentile(values, 95) for values in clock_residuals]),
-        scale=estimate[0].scale,
+        scale=estimate.scale,
         held_out=held_out,
         half_window=problem.half_window,
-        suggested=np.abs(estimate[0].offset) + np.abs(estimate[0].drift),
+        suggested=np.abs(estimate.offset) + np.abs(estimate.drift),
         correction_error=correction_error,
     )
 
@@ -341,6 +319,6 @@ def _bound_drift(problem: NormalProblem) -> FloatArray:
     """Return the largest drift (relative) of each clock that these operations allow, but at most MOST_DRIFT."""
     every = np.arange(problem.clocks) > 0
     solution = solve(problem, every)
-    _, error, _, _ = _compute_errors(problem, solution, every)
+    _, error, _, _ = _compute_errors(problem, solution)
     possible = np.abs(solution.drift) / problem.half_window + 2 * np.nan_to_num(error, nan=MOST_DRIFT)
     return np.minimum(possible, MOST_DRIFT)

@@ -11,12 +11,12 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.clock.messages import NEVER_ENTERS, NEVER_LEAVES, NO_DELAYS, Delays, make_empty, match_messages
-from nsys2prv_ng.operations.matching import Operations, match_collectives
+from nsys2prv_ng.clock.messages import NEVER_ENTERS, NEVER_LEAVES, NO_DELAYS, Delays, match_messages
+from nsys2prv_ng.operations.matching import Operations, PartTable, match_collectives
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT, Evidence
 from nsys2prv_ng.operations.ranks import resolve_ranks
 
-__all__ = ["NEVER_ENTERS", "NEVER_LEAVES", "Matches", "list_crossings", "match_evidence", "match_reports"]
+__all__ = ["NEVER_ENTERS", "NEVER_LEAVES", "Matches", "list_crossings", "mark_roles", "match_evidence", "match_reports"]
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,7 @@ def match_evidence(
     every = [[*e.messages, *resolved] for e, resolved in zip(evidence, resolved_messages, strict=True)]
     messages, delays = match_messages(list(zip(every, domains, offsets, strict=True)))
     messages["group"] += int(operations.group.max(initial=-1)) + 1
-    filled = [part for part in (collectives, messages) if len(part)]
-    matches = match_reports(pd.concat(filled, ignore_index=True) if filled else make_empty())
+    matches = match_reports(pd.concat([collectives, messages], ignore_index=True))
     return operations, replace(matches, delays=delays)
 
 
@@ -94,17 +93,13 @@ def list_crossings(operations: Operations) -> pd.DataFrame:
     Operations without a known communicator prove nothing about causality: their ranks never enter.
     """
     table, count = operations.table, np.diff(operations.first)
-    if not len(operations):
-        return make_empty()
     domain = table.domain[operations.part]  # sorted within an operation
     crosses = domain[operations.first[:-1]] != domain[operations.first[1:] - 1]
     number = np.repeat(np.arange(len(operations)), count)
     kept = np.repeat(crosses, count)
     part, number = operations.part[kept], number[kept]
-    kind, known, is_root = table.kind[part], table.has_communicator[part], table.is_root[part]
-    synchronising = kind == SYNCHRONISING
-    enters = known & (synchronising | ((kind == FROM_ROOT) & is_root) | ((kind == TO_ROOT) & ~is_root))
-    leaves = synchronising | (known & (((kind == FROM_ROOT) & ~is_root) | ((kind == TO_ROOT) & is_root)))
+    enters, leaves = mark_roles(table, part)
+    synchronising = table.kind[part] == SYNCHRONISING
     return pd.DataFrame(
         {
             "group": operations.group[number].astype(np.int64),
@@ -112,6 +107,14 @@ def list_crossings(operations: Operations) -> pd.DataFrame:
             "fits": synchronising,
             "domain": table.domain[part],
             "enter": np.where(enters, table.begin[part], NEVER_ENTERS),
-            "leave": np.where(leaves, table.end[part], NEVER_LEAVES),
+            "leave": np.where(leaves | synchronising, table.end[part], NEVER_LEAVES),
         }
     )
+
+
+def mark_roles(table: PartTable, part: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Mark the parts for which other ranks wait, and the parts whose rank waits for others, in known communicators."""
+    kind, known, is_root = table.kind[part], table.has_communicator[part], table.is_root[part]
+    enters = known & ((kind == SYNCHRONISING) | ((kind == FROM_ROOT) & is_root) | ((kind == TO_ROOT) & ~is_root))
+    leaves = known & ((kind == SYNCHRONISING) | ((kind == FROM_ROOT) & ~is_root) | ((kind == TO_ROOT) & is_root))
+    return enters, leaves

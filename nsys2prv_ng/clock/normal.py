@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -28,7 +29,6 @@ _HUBER_STEPS, _STEPS = 4, 25
 _LEAST_SCALE_NS = 50.0
 _CONVERGED = 3e-3
 """Change of the corrections, relative to the scale of the residuals, below which the iteration stops."""
-NO_BLOCK = -1
 _SOLVED = 1e-7
 """Share of the first gradient at which equations count as solved: the next iteration continues from there."""
 _MOST_GRADIENTS = 4
@@ -53,9 +53,7 @@ class NormalProblem:
 
     def part(self, operations: IntArray) -> NormalProblem:
         """Return the same clocks and window with some of the operations."""
-        count = np.diff(self.first)[operations]
-        first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        rows = np.repeat(self.first[operations] - first[:-1], count) + np.arange(first[-1])
+        first, rows = take_groups(self.first, operations)
         columns = (self.clock[rows], self.end[rows], self.s[rows])
         return NormalProblem(self.clocks, first, *columns, self.block[operations], self.half_window)
 
@@ -67,19 +65,22 @@ class NormalProblem:
 
 @dataclass(frozen=True)
 class Solution:
-    """Corrections of the clocks (ns): offset in the middle of the window, drift over half of it; and the final
-    weights."""
+    """Corrections of the clocks (ns): offset in the middle of the window, drift over half of it; and the final weights.
+
+    `drifting` marks the clocks whose drift was free.
+    """
 
     offset: FloatArray
     drift: FloatArray
     scale: float
     weight: FloatArray
+    drifting: BoolArray
 
 
 def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = None) -> Solution:
     """Solve for the corrections of all clocks but the first, which stays, and for the drift of `drifting` clocks."""
     n = problem.clocks
-    free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
+    free = _mark_free(drifting)
     theta = np.zeros(2 * n) if start is None else np.concatenate([start.offset, start.drift])
     theta[~free] = 0.0
     weight, scale = np.ones(problem.end.size), np.inf
@@ -93,21 +94,27 @@ def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = 
         theta += change
         if step > first_tukey and np.abs(change).max(initial=0.0) < _CONVERGED * scale:
             break
-    return Solution(theta[:n], theta[n:], scale, weight)
+    return Solution(theta[:n], theta[n:], scale, weight, drifting)
 
 
-def drop_blocks(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> FloatArray:
+def drop_blocks(problem: NormalProblem, solution: Solution) -> FloatArray:
     """Return the corrections without the operations of each block in turn, with the same weights, for a jackknife.
 
     Each row has all offsets, then all drifts.
     """
-    n = problem.clocks
-    free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
+    free = _mark_free(solution.drifting)
     theta = np.concatenate([solution.offset, solution.drift])
     residual = compute_residuals(problem, solution.offset, solution.drift)
-    blocks = np.unique(problem.block).tolist()
-    changes = [_solve_change(problem, solution.weight, residual, free, without=block) for block in blocks]
+    block_of_row = problem.block[problem.operation]
+    weights = (np.where(block_of_row == block, 0.0, solution.weight) for block in np.unique(problem.block))
+    changes = [_solve_change(problem, weight, residual, free) for weight in weights]
     return theta + np.stack(changes)
+
+
+def _mark_free(drifting: BoolArray) -> BoolArray:
+    """Mark the unknowns to solve for: all offsets, then all drifts. The first clock stays."""
+    stays = np.arange(drifting.size) == 0
+    return np.concatenate([~stays, drifting & ~stays])
 
 
 def compute_residuals(problem: NormalProblem, offset: FloatArray, drift: FloatArray) -> FloatArray:
@@ -126,18 +133,13 @@ def _compute_weights(x: FloatArray, *, huber: bool) -> FloatArray:
 # ---- equations -------------------------------------------------------------------------------------------------------
 
 
-def _solve_change(
-    problem: NormalProblem, weight: FloatArray, residual: FloatArray, free: BoolArray, without: int = NO_BLOCK
-) -> FloatArray:
+def _solve_change(problem: NormalProblem, weight: FloatArray, residual: FloatArray, free: BoolArray) -> FloatArray:
     """Return the changes of the free unknowns (all offsets, then all drifts) that minimise the weighted squares.
 
     Conjugate gradients (Hestenes and Stiefel, 1952) with the diagonal as preconditioner solve the normal equations.
     Their matrix is never formed, because an operation of all clocks fills it. Unknowns that the equations do not
     determine stay. A constant added to all ends of an operation changes nothing, so ends are relative to its median.
     """
-    low, high = problem.first[np.searchsorted(problem.block, [without, without + 1])]
-    weight = weight.copy()
-    weight[low:high] = 0.0
     n, clock, s = problem.clocks, problem.clock, problem.s
     columns = (problem.first, clock, s, weight)
     # The diagonal before the true ends are eliminated, with 1 instead of 0.

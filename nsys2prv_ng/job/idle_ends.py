@@ -60,10 +60,9 @@ def _find_last(report: ReportRecords, places: BoolArray) -> int | None:
 
 def _ends_later(report: ReportRecords, result: Result, places: BoolArray, last: int) -> bool:
     """Return whether an event of a result ends after `last` (ns, common clock) on some of these places."""
-    for place, _, end in map(report.find_spans, result.runs):
-        if (places[place] & (end > last)).any():
-            return True
-    return any((places[part.place] & (report.clock(part.begin) > last)).any() for part in result.unended)
+    spans = map(report.find_spans, result.runs)
+    ended = any((places[place] & (end > last)).any() for place, _, end in spans)
+    return ended or any((places[part.place] & (report.clock(part.begin) > last)).any() for part in result.unended)
 
 
 def _cut(result: Result, clock: ClockMap, places: BoolArray, last: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -19,16 +18,9 @@ from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
 
 
-class JoinPart(NamedTuple):
-    """Input of a source's join from one report."""
-
-    data: object
-    columns: StoredColumns | None
-
-
 def join_sources(
     reports: Sequence[ReportRecords],
-    parts: Sequence[Mapping[str, JoinPart]],
+    results: Sequence[Mapping[str, Result]],
     tree: ObjectTree,
     kept: BoolArray,
     sources: Sequence[Source],
@@ -37,7 +29,7 @@ def join_sources(
 ) -> list[JoinResult]:
     """Return the results that sources make from all reports together, on rows of `tree`, not yet cut to `windows` (ns).
 
-    `parts`: input from each report, by source. `kept`: mask of the rows that the user chose.
+    `results`: what each report was read into, by source. `kept`: mask of the rows that the user chose.
     """
     joined = []
     for source in sources:
@@ -48,12 +40,12 @@ def join_sources(
                     places=report.places,
                     rows=rows,
                     clock=report.clock,
-                    data=part[source.name].data,
-                    load_columns=partial(_load_columns, part[source.name].columns, store),
+                    data=read[source.name].join_data,
+                    load_columns=partial(_load_columns, read[source.name].stored_join_columns, store),
                     windows=windows,
                     kept=kept,
                 )
-                for report, part, rows in zip(reports, parts, tree.rows, strict=True)
+                for report, read, rows in zip(reports, results, tree.rows, strict=True)
             ]
             joined.append(source.join(inputs, tree))
     return joined

@@ -25,7 +25,6 @@ from nsys2prv_ng.job.placement import (
     AlignedReports,
     Limits,
     align_reports,
-    build_object_tree,
     choose_windows,
     close_unended,
     drop_unselected_rows,
@@ -40,7 +39,8 @@ from nsys2prv_ng.job.selection import Selection, prune_tree, select_rows
 from nsys2prv_ng.job.steps import Steps, find_steps
 from nsys2prv_ng.job.traced_graphs import list_traced_graphs
 from nsys2prv_ng.objects.missing import find_missing_ranks
-from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.objects.tasks import ReportPlaces
+from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import describe_lost_data
@@ -163,7 +163,11 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
     is_empty = show_captures_if_empty(reports, store)
     drop_repeated_samples(reports, store, engine)
 
-    whole = build_object_tree(reports, aligned.node_names, fold_threads=selection.folds_threads)
+    # Without repeated samples, the times of the records show which reports are capture ranges of one run.
+    parts = [
+        ReportPlaces(report.metadata, report.places, report.node, *(report.limits() or (0, 0))) for report in reports
+    ]
+    whole = build_tree(parts, aligned.node_names, fold_threads=selection.folds_threads)
     if not options.several_jobs:
         refuse_several_jobs(reports, whole)
     kept = select_rows(whole, selection)
@@ -185,8 +189,8 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
     if windows:
         limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
 
-    joined = join_sources(reports, aligned.join_parts, whole, kept, options.sources, windows or [limits], store)
-    aligned.join_parts.clear()
+    joined = join_sources(reports, aligned.to_join, whole, kept, options.sources, windows or [limits], store)
+    aligned.to_join.clear()
     tree, new_row = prune_tree(whole, kept)
     for join_result in joined:
         store_joined(join_result, new_row, windows or [limits], store, engine)

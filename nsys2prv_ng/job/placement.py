@@ -19,13 +19,11 @@ from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.folding import ON_FOLDED_THREAD, drop_folded, has_folded_events, take_folded
-from nsys2prv_ng.job.join import JoinPart
 from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
 from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
 from nsys2prv_ng.job.spill import change_records, spill_records
 from nsys2prv_ng.job.steps import Steps
-from nsys2prv_ng.objects.tasks import ReportPlaces
-from nsys2prv_ng.objects.tree import ObjectTree, build_tree
+from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import combine_evidence, leave_graphs_unmatched
 from nsys2prv_ng.paraver.event_types import CAPTURE
@@ -50,8 +48,8 @@ class AlignedReports(NamedTuple):
     """The collectives of all reports, if they were read."""
     offsets: list[int]
     """Offset from the times of each report to the times of the operations (ns)."""
-    join_parts: list[dict[str, JoinPart]]
-    """Input of the joins from each report, by source."""
+    to_join: list[dict[str, Result]]
+    """What each report was read into, by source: it has the data that sources join."""
 
 
 class Limits(NamedTuple):
@@ -84,11 +82,8 @@ def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequenc
     operations, matches = match_reports_on_utc(clocks)
     alignment, maps = align_clocks(way, clocks, names, matches)
     reports = [report.place_on(node, clock) for report, node, clock in zip(read, nodes, maps, strict=True)]
-    parts = [
-        {name: JoinPart(result.join_data, result.stored_join_columns) for name, result in report.results.items()}
-        for report in read
-    ]
-    return AlignedReports(reports, names, alignment, operations, find_offsets(clocks)[1], parts)
+    to_join = [report.results for report in read]
+    return AlignedReports(reports, names, alignment, operations, find_offsets(clocks)[1], to_join)
 
 
 def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bool:
@@ -114,19 +109,6 @@ def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bo
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
-
-
-def build_object_tree(
-    reports: Sequence[ReportRecords], node_names: Sequence[str], *, fold_threads: bool = False
-) -> ObjectTree:
-    """Make rows for the places of all reports; `fold_threads` gives the idle threads of a task one row.
-
-    Expects records without repeated samples: their times show which reports are capture ranges of one run.
-    """
-    parts = [
-        ReportPlaces(report.metadata, report.places, report.node, *(report.limits() or (0, 0))) for report in reports
-    ]
-    return build_tree(parts, node_names, fold_threads=fold_threads)
 
 
 def drop_unselected_rows(

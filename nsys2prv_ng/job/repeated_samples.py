@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.spill import spill_records
@@ -143,15 +144,12 @@ def _add_to_series(report: ReportRecords, records: Records, is_shared: BoolArray
     candidates = candidates[is_metric[records.handle[candidates]]]
     place, handle = records.place[line[candidates]].astype(np.int64), records.handle[candidates].astype(np.int64)
     time = report.clock(records.time[line[candidates]])
-    group = place * len(types) + handle
+    group, _ = encode_rows(place, handle)
     order = np.lexsort((time, group))
-    time, candidates, group = time[order], candidates[order], group[order]
     kept = np.ones(records.value.size, np.bool_)
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    for low, high in zip(starts.tolist(), [*starts[1:].tolist(), group.size], strict=False):
-        number, type_index = divmod(int(group[low]), len(types))
-        part = report.places.all[number]
+    for rows in np.split(order, find_starts(group[order]))[1:]:
+        part = report.places.all[place[rows[0]]]
         assert isinstance(part, NodePart)
-        metric, times = (part, types[type_index]), time[low:high]
-        kept[candidates[low:high]] = add_to_series(series, metric, times)
+        metric = part, types[handle[rows[0]]]
+        kept[candidates[rows]] = add_to_series(series, metric, time[rows])
     return kept

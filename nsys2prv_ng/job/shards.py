@@ -34,7 +34,8 @@ from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.version import __version__
 
 ENDING = ".shard"
-_OPEN_TYPES = OpenTypes(tuple(source.join_data for source in SOURCES + DERIVED if source.join_data is not None))
+_JOIN_DATA = {source.name: source.join_data for source in SOURCES + DERIVED if source.join_data is not None}
+_OPEN_TYPES = OpenTypes(tuple(_JOIN_DATA.values()))
 _SAMPLES, _BLOCK = 64, 1 << 12
 """Number of blocks, and bytes of each, that identify a report."""
 
@@ -112,11 +113,8 @@ def _load(manifest: Path) -> Shard:
 def _has_its_join_data(item: tuple[str, Result]) -> bool:
     """Return whether the join data of a source, if there is any, has the type that the source declares."""
     name, result = item
-    return result.join_data is None or any(
-        source.name == name and isinstance(result.join_data, get_origin(source.join_data) or source.join_data)
-        for source in SOURCES + DERIVED
-        if source.join_data is not None
-    )
+    declared = _JOIN_DATA.get(name, ())
+    return result.join_data is None or isinstance(result.join_data, get_origin(declared) or declared)
 
 
 def _is_sound(manifest: Path) -> bool:

@@ -33,18 +33,6 @@ class LabelledTask(NamedTuple):
     node: str
 
 
-class _Label(NamedTuple):
-    """A label that may get longer, with the row and node that supply the additions."""
-
-    text: str
-    row: Row
-    node: str
-
-    @property
-    def is_fixed(self) -> bool:
-        return self.row.key.kind in _FIXED
-
-
 def label_rows(tasks: Sequence[LabelledTask]) -> list[list[str]]:
     """Return the labels of the rows of each task: `r2 python3 1987` for a host thread of rank 2.
 
@@ -52,51 +40,31 @@ def label_rows(tasks: Sequence[LabelledTask]) -> list[list[str]]:
     label of the row of folded threads with the id of the process. If they still repeat, the name of the node goes in
     front if it differs, otherwise a number at the end.
     """
-    labels = [
-        _Label(text, row, task.node)
-        for task in tasks
-        for text, row in zip(_name_rows(task.rows, task.rank), task.rows, strict=True)
-    ]
+    rows = [row for task in tasks for row in task.rows]
+    texts = [text for task in tasks for text in _name_rows(task.rows, task.rank)]
+    nodes = [task.node for task in tasks for _ in task.rows]
     folded = Counter(_format_rank(task.rank) + name for task in tasks for name in task.folded)
-    texts = iter(_number_repeats(_add_nodes(_add_ids(labels, folded))))
-    return [[next(texts) for _ in task.rows] for task in tasks]
-
-
-def _add_ids(labels: Sequence[_Label], folded: Counter[str]) -> list[_Label]:
-    """Add the id of the thread, or of the process of folded threads, to labels of host threads that repeat."""
-    times = folded + Counter(label.text for label in labels)
-    return [
-        label._replace(text=f"{label.text} {_find_id(label.row)}")
-        if label.row.key.kind == RowKind.THREAD and times[label.text] > 1
-        else label
-        for label in labels
-    ]
+    times = folded + Counter(texts)
+    for i, row in enumerate(rows):
+        if row.key.kind == RowKind.THREAD and times[texts[i]] > 1:
+            texts[i] += f" {_find_id(row)}"
+    free = [i for i, row in enumerate(rows) if row.key.kind not in _FIXED]
+    times = Counter(text for text, _ in set(zip(texts, nodes, strict=True)))
+    for i in free:
+        if times[texts[i]] > 1:
+            texts[i] = f"{nodes[i]} {texts[i]}"
+    fixed = {text for text, row in zip(texts, rows, strict=True) if row.key.kind in _FIXED}
+    unique = make_unique([*fixed, *(texts[i] for i in free)])
+    for i, text in zip(free, unique[len(fixed) :], strict=True):
+        texts[i] = text
+    left = iter(texts)
+    return [[next(left) for _ in task.rows] for task in tasks]
 
 
 def _find_id(row: Row) -> int:
+    """Return the id of the thread of a row, or of the process of folded threads."""
     assert isinstance(row.place, Thread)
     return (row.place.process if is_folded(row.key) else row.place.global_tid) & PID_MASK
-
-
-def _add_nodes(labels: Sequence[_Label]) -> list[_Label]:
-    """Put the name of the node in front of labels that occur on more than one node."""
-    nodes: dict[str, set[str]] = {}
-    for label in labels:
-        nodes.setdefault(label.text, set()).add(label.node)
-    return [
-        label._replace(text=f"{label.node} {label.text}")
-        if not label.is_fixed and len(nodes[label.text]) > 1
-        else label
-        for label in labels
-    ]
-
-
-def _number_repeats(labels: Sequence[_Label]) -> list[str]:
-    """Return the texts. Repeated ones get a number, except for the labels of streams and GPUs."""
-    fixed = list(dict.fromkeys(label.text for label in labels if label.is_fixed))
-    unique = make_unique([*fixed, *(label.text for label in labels if not label.is_fixed)])
-    free = iter(unique[len(fixed) :])
-    return [label.text if label.is_fixed else next(free) for label in labels]
 
 
 # ---- names within a task ---------------------------------------------------------------------------------------------

@@ -51,22 +51,20 @@ def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], 
     applications: list[Task] = []
     children: list[Task] = []
     for index, report in enumerate(reports):
-        called = report.places.called
+        called, launcher = report.places.called, report.metadata.rank
         ranks = report.places.application & called
         programs = report.places.instrumented or called
         processes = sorted(ranks) or (sorted(programs) if len(programs) == 1 else [])
         for process in sorted(called):
             name = report.metadata.get_process_name(process)
             if process not in processes:
-                prefix = f"rank {report.metadata.rank}: " if report.metadata.rank is not None else ""
-                child = Task(report.node, prefix + name, process, (index, process), [report])
-                child.parent = report.metadata.rank
-                children.append(child)
+                prefix = "" if launcher is None else f"rank {launcher}: "
+                order = index, process
+                children.append(Task(report.node, prefix + name, process, order, [report], parent=launcher))
                 continue
             task = Task(report.node, f"{name} {process & PID_MASK}", process, (), [report])
             alone = len(processes) == 1
             task.rank = report.metadata.find_rank(process, alone=alone)
-            launcher = report.metadata.rank
             # A program that its launcher did not connect to MPI is rank 0 in MPI, whatever its rank in the launcher.
             known = {report.metadata.ranks.get(process), launcher if alone else None} - {None}
             task.is_rank_certain = len(known) == 1

@@ -113,16 +113,11 @@ def _number_folded(
     """Return the number of the folded thread at each place of each report; -1 for other places."""
     threads = [(task, tid) for task in tasks for tid in sorted(folded.get(task, ()))]
     number = {(report, tid): i for i, (task, tid) in enumerate(threads) for report in task.members}
-    return [
-        np.array(
-            [
-                number.get((report, place.global_tid), -1) if isinstance(place, Thread) else -1
-                for place in report.places.all
-            ],
-            np.int64,
-        )
-        for report in reports
-    ]
+    numbers = []
+    for report in reports:
+        tids = (place.global_tid if isinstance(place, Thread) else -1 for place in report.places.all)
+        numbers.append(np.array([number.get((report, tid), -1) for tid in tids], np.int64))
+    return numbers
 
 
 def _collect_rows(

@@ -102,14 +102,13 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
         write_texts(trace, kept.planned)
         places = trace.reserve(sizes)
         with progress.step(f"joining {output}", sum(sizes), "B") as step:
-            numbers = range(len(paths))
-            copied = run_in_threads(
-                lambda number: copy_part(paths[number], trace.temporary, places[number]),
-                numbers,
-                plan.resources.threads,
-            )
-            for number, _ in zip(numbers, copied, strict=True):
-                step.update(sizes[number])
+
+            def copy(number: int) -> int:
+                copy_part(paths[number], trace.temporary, places[number])
+                return sizes[number]
+
+            for size in run_in_threads(copy, range(len(paths)), plan.resources.threads):
+                step.update(size)
     _remove_earlier(folder)
     return account_for(kept.planned, output, text_size, kept.seconds + time.perf_counter() - started, plan)
 

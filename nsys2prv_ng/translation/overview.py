@@ -148,5 +148,5 @@ def _choose_steps(job: Job, sizes: LineSizes, budget: int) -> tuple[Result, int,
         # Made again, because windows may cut a step into pieces that no longer show their step.
         steps = list_steps(job, job.steps)
         is_kept = np.isin(steps.place, kept)
-        result = store_steps(job, StateIntervals(*(column[is_kept] for column in steps))).accounts[STEPS]
+        result = store_steps(job, StateIntervals(*(column[is_kept] for column in steps)))
     return result, kept.size, with_steps.size

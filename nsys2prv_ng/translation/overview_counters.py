@@ -51,8 +51,7 @@ def make_shares(job: Job, sizes: LineSizes, budget: int) -> CoarseRows:
     bins = budget // max(1, rows * sizes.count_event(*(_DIGITS for _ in SHARES)))
     waits = {row: run for run in list_runs(job, GPUS) for row in _list_rows(run)}
 
-    def make(step: int) -> Iterator[Records]:
-        edges = _make_edges(job, step)
+    def make(edges: IntArray) -> Iterator[Records]:
         return job.engine.map(lambda run: _make_shares(job, run, waits, edges), runs)
 
     return _fit(job, make, bins, budget, rows)
@@ -68,8 +67,7 @@ def make_metrics(job: Job, sizes: LineSizes, budget: int, numbering: Numbering) 
     rows = {row for row, _ in sampled}
     bins = budget // max(1, sum(sizes.count_event(*(_DIGITS for _ in row_kinds)) for _, row_kinds in sampled))
 
-    def make(step: int) -> Iterator[Records]:
-        edges = _make_edges(job, step)
+    def make(edges: IntArray) -> Iterator[Records]:
         parts = []
         for row, (known, mean) in _average(job, names, edges).items():
             values = np.rint(mean * scale).astype(np.int64)
@@ -81,21 +79,24 @@ def make_metrics(job: Job, sizes: LineSizes, budget: int, numbering: Numbering) 
     return _fit(job, make, bins, budget, len(rows))
 
 
-def _fit(job: Job, make: Callable[[int], Iterator[Records]], bins: int, budget: int, rows: int) -> CoarseRows:
-    """Store what `make` returns for a step (ns). The step gives about `bins` bins first and doubles until all fits."""
+def _fit(job: Job, make: Callable[[IntArray], Iterator[Records]], bins: int, budget: int, rows: int) -> CoarseRows:
+    """Store what `make` returns for the limits of steps (ns).
+
+    The steps make about `bins` bins first, and their length doubles until all fits.
+    """
     if not rows:
         return CoarseRows([], 0, 0)
     step = round_step(job.duration, min(max(1, bins), MOST_BINS))
     while True:
-        runs = [run for records in make(step) for run in store_records(records, job.store, on_common_clock=True)]
+        edges = _make_edges(job, step)
+        runs = [run for records in make(edges) for run in store_records(records, job.store, on_common_clock=True)]
         if step >= job.duration or measure_bytes(job, runs) <= budget:
             return CoarseRows(runs, step, rows)
         step *= 2
 
 
 def _list_rows(run: Run) -> list[int]:
-    rows: list[int] = np.flatnonzero(run.facts.place_first <= run.facts.place_last).tolist()
-    return rows
+    return [int(row) for row in np.flatnonzero(run.facts.place_first <= run.facts.place_last)]
 
 
 def _make_edges(job: Job, step: int) -> IntArray:

@@ -131,11 +131,10 @@ def _mark_ends(flat: FlatStates) -> BoolArray:
 
 def _count_lines(flat: FlatStates, part: _Part) -> tuple[IntArray, IntArray]:
     """Return the rows and their numbers of lines: one for each state or value, one more if nothing follows a value."""
-    rows, index = np.unique(flat.row, return_inverse=True)
-    lines = np.bincount(index, minlength=rows.size)
+    row = flat.row
     if part.event_type is not None:
-        lines += np.bincount(index[_mark_ends(flat)], minlength=rows.size)
-    return rows, lines.astype(np.int64)
+        row = np.append(row, row[_mark_ends(flat)])
+    return np.unique(row, return_counts=True)
 
 
 def _make_records(flat: FlatStates, part: _Part) -> Records:

@@ -55,7 +55,7 @@ class TranslationPlan(ReadOptions):
     """Memory in Paraver above which the trace is too large (bytes); 0 sets no limit."""
     summary: bool = False
     """Also compute the summary of the job."""
-    overview: bool = False
+    overview_trace: bool = False
     """Write a trace of limited size that shows where to look, instead of all events."""
 
 
@@ -77,12 +77,12 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     late = find_reasons(job, waits, name_hosts=plan.summary)
     labels = Labels()
     derived_waits, waiting = derive_waits(job, waits, late, plan.wait_lines, labels)
-    needs_path = job.finds_waits and (plan.summary or not plan.overview)
+    needs_path = job.finds_waits and (plan.summary or not plan.overview_trace)
     path = find_critical_path(job, waits, name_ranges=plan.summary) if needs_path else None
     derived_path = derive_path(job, path, labels)
     derived_steps = derive_steps(job, labels)
     job = replace(job, joined=[*job.joined, derived_waits, derived_path, derived_steps])
-    if plan.overview:
+    if plan.overview_trace:
         for event_type in SHARES:
             labels.declare(event_type)
     assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
@@ -92,7 +92,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     states = make_state_records(job, waiting)
     accounts = _add_up_accounts(job.reports, job.sources, job.joined)
     overview = None
-    if plan.overview and not job.is_empty:
+    if plan.overview_trace and not job.is_empty:
         overview = make_overview(job, waits, late, states, numbering, len(header.encode()))
         accounts = overview.change_accounts(accounts)
         runs = list(map(PlacedRun, overview.runs))

@@ -76,9 +76,7 @@ def cut_into_slices(runs: Sequence[PlacedRun], rows: RowNumbers, origin: int, *,
     runs = [placed for placed in runs if len(placed.run)]
     size = min(max(_FEWEST, _PER_RUN * len(runs)), _MOST)
     times = [placed.run.sampled + placed.offset for placed in runs]
-    counts = [np.full(placed.run.sampled.size, SAMPLED) for placed in runs]
-    for count, placed in zip(counts, runs, strict=True):
-        count[-1] = len(placed.run) - SAMPLED * (count.size - 1)
+    counts = [np.diff(SAMPLED * np.arange(placed.run.sampled.size), append=len(placed.run)) for placed in runs]
     time, count = (np.concatenate([np.zeros(0, np.int64), *columns]) for columns in (times, counts))
     order = np.argsort(time, kind="stable")
     time, before = time[order], np.cumsum(count[order])

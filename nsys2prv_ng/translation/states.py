@@ -89,21 +89,16 @@ def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree, size:
     for (earliest, latest), rows in spans:
         np.minimum.at(first, rows[rows >= 0], earliest[rows >= 0])
         np.maximum.at(last, rows[rows >= 0], latest[rows >= 0])
-    is_device = np.ones(size, np.bool_)
-    is_device[tree.host_rows] = False
-    is_device[tree.model.row_count :] = False
-    first[is_device], last[is_device] = 1, 0
+    devices = np.setdiff1d(np.arange(tree.model.row_count), tree.host_rows)
+    first[devices], last[devices] = 1, 0
     return first, last
 
 
 def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span) -> tuple[FlatStates, FlatStates]:
     """Flatten the states, lay waits and profiling over them, and return them and the gaps of host threads (Running)."""
     profiling = asked.state == PROFILING
-    if profiling.any():
-        flat = overlay(flatten(*(c[~profiling] for c in asked)), waits)
-        flat = overlay(flat, flatten(*(c[profiling] for c in asked)))
-    else:
-        flat = overlay(flatten(*asked), waits)
+    under, over = (flatten(*(column[mask] for column in asked)) for mask in (~profiling, profiling))
+    flat = overlay(overlay(under, waits), over)
     return flat, fill_gaps(flat, *limits, RUNNING)
 
 

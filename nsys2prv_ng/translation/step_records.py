@@ -29,11 +29,11 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
     steps = job.steps
     if steps is None or not job.finds_waits:
         return JoinResult()
-    joined = store_steps(job, list_steps(job, steps))
-    if joined.accounts[STEPS].written:
+    result = store_steps(job, list_steps(job, steps))
+    if result.written:
         texts = zip(_number_values(steps).tolist(), steps.number.tolist(), strict=True)
         labels.declare(replace(STEP, values={value: f"{steps.name} {number}" for value, number in texts}))
-    return joined
+    return JoinResult(accounts={STEPS: result})
 
 
 def list_steps(job: Job, steps: Steps) -> StateIntervals:
@@ -49,14 +49,13 @@ def list_steps(job: Job, steps: Steps) -> StateIntervals:
     return StateIntervals(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def store_steps(job: Job, steps: StateIntervals) -> JoinResult:
+def store_steps(job: Job, steps: StateIntervals) -> Result:
     """Store the records of steps, cut to the chosen time."""
-    joined = JoinResult()
     pair = Pair(STEP.number, steps.state)
     records = [make_intervals(steps.place, steps.begin, steps.end, [pair], [STEP.number])]
-    joined.accounts[STEPS] = Result(read=steps.place.size, records=records)
-    store_derived(joined, job)
-    return joined
+    result = Result(read=steps.place.size, records=records)
+    store_derived(JoinResult(accounts={STEPS: result}), job)
+    return result
 
 
 def _number_values(steps: Steps) -> IntArray:

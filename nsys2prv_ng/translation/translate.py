@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from nsys2prv_ng.job.open_job import open_job
@@ -31,9 +30,7 @@ def translate(
     """
     started = time.perf_counter()
     check_files(reports, output, plan)
-    with ExitStack() as opened:
-        trace = opened.enter_context(TraceOutput(output, force=plan.force))
-        job = opened.enter_context(open_job(reports, output.parent, plan, progress))
+    with TraceOutput(output, force=plan.force) as trace, open_job(reports, output.parent, plan, progress) as job:
         planned = plan_trace(job, output, plan)
         write_texts(trace, planned)
         size = write_slices(trace, planned.slices, job.store, job.engine, plan.resources, progress)

@@ -32,7 +32,6 @@ _PARTS_PER_WORKER = 4
 class Part(NamedTuple):
     """Consecutive slices that were written into a separate file."""
 
-    path: Path
     text_size: int
     size: int
     """Bytes of the file; `text_size` counts its text before compression."""
@@ -71,7 +70,9 @@ def write_slices(
             step.update(int(slices.records[ends[number] : ends[number + 1]].sum()))
         offsets = trace.reserve([part.size for part in parts])
         target = trace.temporary.absolute()
-        for _ in engine.map(lambda number: place_part(parts[number].path, target, offsets[number]), numbers):
+        for _ in engine.map(
+            lambda number: place_part(name_part(folder, run, number), target, offsets[number]), numbers
+        ):
             pass
         return sum(part.text_size for part in parts)
 
@@ -106,7 +107,7 @@ def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) ->
             for piece in text.parts:
                 file.write(piece)
         size = file.tell()
-    return Part(path, text_size, size)
+    return Part(text_size, size)
 
 
 def place_part(part: Path, target: Path, offset: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, fit_from_matches, parse_alignment
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
-from nsys2prv_ng.clock.applying import ClockMap, Correction
+from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.matches import NEVER_ENTERS, NEVER_LEAVES, Matches, match_reports
 from nsys2prv_ng.errors import TranslationError, UsageError
@@ -38,7 +38,7 @@ def test_clocks_that_are_centuries_apart() -> None:
 
 
 def test_reports_of_a_node_keep_their_distance() -> None:
-    correction = Correction(-70, 20e-6, UTC + 10**9)
+    correction = ClockMap(-70, 20e-6, UTC + 10**9)
     one, other = correction.after_utc(500, UTC), correction.after_utc(2_000_000_500, UTC)
     times = np.arange(-(10**10), 10**10, 10**7 + 1)
     assert (one(times + 2_000_000_000) == other(times)).all()
@@ -48,9 +48,7 @@ def test_reports_of_a_node_keep_their_distance() -> None:
 def test_table_round_trip(tmp_path: Path) -> None:
     nodes = [
         NodeClock("a", model="offset", reference="a", collectives=5, median=10.0, percentile_95=20.0, bound=0.0),
-        NodeClock(
-            'odd "name".1 é', Correction(-1_234_567, -1.25e-5, UTC + 17), "offset and drift", "a", 5.5, 1e-7, 9.0
-        ),
+        NodeClock('odd "name".1 é', ClockMap(-1_234_567, -1.25e-5, UTC + 17), "offset and drift", "a", 5.5, 1e-7, 9.0),
     ]
     alignment = Alignment("auto", UTC, nodes, Violations(3, 5, 7.0), Violations(0, 5, 0.0))
     path = tmp_path / "clocks.toml"

@@ -11,7 +11,6 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.efficiency import times
 from nsys2prv_ng.analysis.efficiency.windows import (
     WindowPlan,
-    Windows,
     load_repeated,
     sum_in_windows,
 )
@@ -138,7 +137,7 @@ def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatSta
     return flatten(row, begin, end, kind)
 
 
-def _sum_kernels(kernels: FlatStates, row: int, windows: Windows, compute: IntArray) -> IntArray:
+def _sum_kernels(kernels: FlatStates, row: int, windows: FlatStates, compute: IntArray) -> IntArray:
     """Return how long (ns, sets x KERNELS_BY_CLASS) each class computes on a GPU in windows; rows add up to `compute`.
 
     Kernels that the user did not choose compute, too, if they share the GPU with others: they are the last class.

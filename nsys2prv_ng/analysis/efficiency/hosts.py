@@ -65,7 +65,7 @@ def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArra
 
 def load_host_calls(job: Job, group: Sequence[int], main_threads: Sequence[IntArray]) -> FlatStates:
     """Return when the main threads of a group of reports are in CUDA or MPI (IN_CUDA, IN_MPI), by row of the trace."""
-    kinds = (
+    kinds = (  # being in MPI counts before being in CUDA
         (source_names.CUDA_API, IN_CUDA, [types.CUDA_API]),
         (source_names.MPI, IN_MPI, list(types.MPI_CALLS.values())),
     )
@@ -79,5 +79,4 @@ def load_host_calls(job: Job, group: Sequence[int], main_threads: Sequence[IntAr
             parts.append([column[is_call] for column in (row, events.begin, events.end)])
         row, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
         layers.append(flatten(row, begin, end, np.full(row.size, kind, np.int64)))
-    in_cuda, in_mpi = layers
-    return overlay(in_cuda, in_mpi)
+    return overlay(*layers)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.windows import Windows
 from nsys2prv_ng.analysis.gpus.idle_causes import CAUSES
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 
@@ -114,10 +114,13 @@ class Totals:
         self.sums[index] += part.sums
         self.most[index] = np.maximum(self.most[index], part.most)
 
-    def add(self, windows: Windows, sums: IntArray, most: Sequence[IntArray]) -> None:
-        """Add a GPU or thread with these windows, sums (sets x classes) and values whose maxima count (sets each)."""
+    def add(self, windows: FlatStates, sums: IntArray, most: Sequence[IntArray]) -> None:
+        """Add a GPU or thread with these windows, sums (sets x classes) and values whose maxima count (sets each).
+
+        `row` of a window is the number of its set.
+        """
         length = np.zeros(self.count.size, np.int64)
-        np.add.at(length, windows.set, windows.end - windows.begin)
+        np.add.at(length, windows.row, windows.end - windows.begin)
         self.count += length > 0
         self.longest = np.maximum(self.longest, length)
         self.sums += sums

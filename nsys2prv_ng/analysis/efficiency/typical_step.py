@@ -109,13 +109,8 @@ def list_ranges(job: Job, waits: Waits, step: StepSpan) -> list[StepRanges]:
     """
     known = np.flatnonzero(step.row >= 0)
     awaited = known[step.task[known] == _find_most_awaited(job, waits)][:1]
-    chosen = np.union1d(known[: MOST_TASKS - awaited.size], awaited)
-    if chosen.size < MOST_TASKS:  # the task that others waited for is among the first
-        chosen = known[:MOST_TASKS]
-    return [
-        _list_task_ranges(job, task, row, step)
-        for task, row in zip(step.task[chosen].tolist(), step.row[chosen].tolist(), strict=True)
-    ]
+    chosen = sorted(list(dict.fromkeys([*awaited.tolist(), *known.tolist()]))[:MOST_TASKS])
+    return [_list_task_ranges(job, int(step.task[span]), int(step.row[span]), step) for span in chosen]
 
 
 def _find_most_awaited(job: Job, waits: Waits) -> int:

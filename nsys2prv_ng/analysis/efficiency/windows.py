@@ -17,7 +17,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
 from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.states import flatten
+from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside, unite_windows
 from nsys2prv_ng.job.nvtx_ranges import RangeKey, load_repeated_ranges
@@ -47,14 +47,6 @@ class RangeWindows(NamedTuple):
     begin: IntArray
     end: IntArray
     keys: list[RangeKey]
-
-
-class Windows(NamedTuple):
-    """n windows of a GPU or thread: number of the set, begin and end (ns). Windows of one set do not overlap."""
-
-    set: IntArray
-    begin: IntArray
-    end: IntArray
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -129,8 +121,8 @@ class WindowPlan:
         known = [capture for capture in (self.captures[n] for n in reports) if capture is not None]
         return unite_windows(*np.array(known, np.int64).reshape(-1, 2).T)
 
-    def list_windows(self, tasks: Sequence[int], ranges: RangeWindows) -> Windows:
-        """Return the united windows of some tasks (ascending), which use a GPU or thread."""
+    def list_windows(self, tasks: Sequence[int], ranges: RangeWindows) -> FlatStates:
+        """Return the united windows of some tasks (ascending), which use a GPU or thread: `row` is the set of each."""
         common = [(number, *window) for number, spans in ((WHOLE, self.whole), (WORK, self.work)) for window in spans]
         parts = [np.array(common, np.int64).reshape(-1, 3)]
         if self.steps is not None:
@@ -140,8 +132,7 @@ class WindowPlan:
         at = np.flatnonzero(np.isin(ranges.task, tasks))
         parts.append(np.stack([self.first_range + ranges.key[at], ranges.begin[at], ranges.end[at]], axis=1))
         number, begin, end = np.concatenate(parts).T
-        flat = flatten(number, begin, end, np.zeros(number.size, np.int64))
-        return Windows(flat.row, flat.begin, flat.end)
+        return flatten(number, begin, end, np.zeros(number.size, np.int64))
 
 
 def make_plan(job: Job, steps: Steps | None) -> WindowPlan:
@@ -200,18 +191,18 @@ def load_repeated(job: Job, reports: Sequence[int], plan: WindowPlan) -> RangeWi
     return RangeWindows(task, key, begin, end, list(keys))
 
 
-def sum_in_windows(steps: StepFunction, before: int, windows: Windows, sets: int, values: int) -> IntArray:
+def sum_in_windows(steps: StepFunction, before: int, windows: FlatStates, sets: int, values: int) -> IntArray:
     """Return how long (ns, sets x values) each value of a step function is in force in each set's windows.
 
-    `before`: the value before the first step.
+    `windows`: the result of `list_windows`. `before`: the value before the first step.
     """
     limit = np.concatenate([windows.begin, windows.end])
-    sign = np.repeat(np.array([-1, 1]), windows.set.size)
+    sign = np.repeat(np.array([-1, 1]), windows.row.size)
     order = np.argsort(limit, kind="stable")
     first = np.concatenate([limit, steps.time]).min(initial=np.iinfo(np.int64).max)
     time, value = np.append(first, steps.time), np.append(before, steps.value)
     sums = np.zeros((sets, values), np.int64)
-    _add_lengths(time, value, limit[order], np.tile(windows.set, 2)[order], sign[order], sums)
+    _add_lengths(time, value, limit[order], np.tile(windows.row, 2)[order], sign[order], sums)
     return sums
 
 

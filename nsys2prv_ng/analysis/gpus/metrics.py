@@ -18,6 +18,7 @@ import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_source_records
 from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, add_to_series, measure_period
@@ -83,18 +84,6 @@ def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
 # ---- values over time ------------------------------------------------------------------------------------------------
 
 
-class HeldValues(NamedTuple):
-    """n values of a GPU's metrics, in their own units: index of the pattern, and the time (ns) each is in force.
-
-    Values are ordered by `begin`.
-    """
-
-    pattern: IntArray
-    begin: IntArray
-    end: IntArray
-    value: FloatArray
-
-
 def find_pattern(name: str, patterns: Sequence[str]) -> int:
     """Return the index of the first pattern that the name of a metric matches; -1 if it matches none."""
     return next((n for n, pattern in enumerate(patterns) if match_patterns(name, pattern)), -1)
@@ -110,7 +99,14 @@ def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:
     ]
 
 
-def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, HeldValues]]:
+_HeldValues = tuple[FlatStates, FloatArray]
+"""When n values of a GPU's metrics are in force, ordered by begin, and the values in their own units.
+
+The state is the index of the metric's pattern; the row is always 0.
+"""
+
+
+def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, _HeldValues]]:
     """Yield (row, values of the metrics for which `match` returns the index of a pattern, not -1) for each GPU and
     report.
 
@@ -118,14 +114,14 @@ def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[in
     memory.
     """
 
-    def load(group: Sequence[_SampledReport]) -> list[tuple[int, HeldValues]]:
+    def load(group: Sequence[_SampledReport]) -> list[tuple[int, _HeldValues]]:
         return [(sampled.row, _hold(sampled, match)) for sampled in _list_samples(job, group)]
 
     for parts in job.engine.map(load, _group_sampled(job)):
         yield from parts
 
 
-def _hold(sampled: _Samples, match: Callable[[str], int]) -> HeldValues:
+def _hold(sampled: _Samples, match: Callable[[str], int]) -> _HeldValues:
     """Return the values of the metrics for which `match` returns the index of a pattern, not -1."""
     names = [kind.member for kind in sampled.types]
     first_match = [match(kind.member) if kind.family == families.GPU_METRICS else -1 for kind in sampled.types]
@@ -136,7 +132,7 @@ def _hold(sampled: _Samples, match: Callable[[str], int]) -> HeldValues:
         chosen.setdefault(first_match[number], number)
     handle, begin, end, value = (column[np.isin(columns[0], list(chosen.values()))] for column in columns)
     scale = np.array([10.0**kind.precision for kind in sampled.types])
-    return HeldValues(pattern_of_handle[handle], begin, end, value / scale[handle])
+    return FlatStates(np.zeros_like(begin), begin, end, pattern_of_handle[handle]), value / scale[handle]
 
 
 @compiled
@@ -180,18 +176,15 @@ class _SampledReport(NamedTuple):
     rows: IntArray
 
 
-def _find_sampled(job: Job, index: int) -> _SampledReport:
-    report = job.reports[index]
-    runs = list(report.runs((source_names.GPU_METRICS,)))
-    first = [report.find_limits(run)[0] for run in runs]
-    rows = [job.tree.rows[index][np.flatnonzero(run.facts.place_first <= run.facts.place_last)] for run in runs]
-    row = np.unique(np.concatenate([np.zeros(0, np.int64), *rows]))
-    return _SampledReport(index, min(first, default=0), row[row >= 0])
-
-
 def _group_sampled(job: Job) -> list[list[_SampledReport]]:
     """Return the reports with samples in groups that share GPUs, in the order in which they started to sample."""
-    sampled = [_find_sampled(job, index) for index in range(len(job.reports))]
+    sampled = []
+    for index, (report, rows) in enumerate(zip(job.reports, job.tree.rows, strict=True)):
+        runs = list(report.runs((source_names.GPU_METRICS,)))
+        places = [np.flatnonzero(run.facts.place_first <= run.facts.place_last) for run in runs]
+        row = np.unique(rows[np.concatenate([np.zeros(0, np.int64), *places])])
+        first = min((report.find_limits(run)[0] for run in runs), default=0)
+        sampled.append(_SampledReport(index, first, row[row >= 0]))
     groups = [
         sorted((sampled[n] for n in group if sampled[n].rows.size), key=lambda report: (report.first, report.number))
         for group in group_by_shared_rows([report.rows for report in sampled])

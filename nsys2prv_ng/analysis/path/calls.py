@@ -102,7 +102,10 @@ def add_syncs(
         [operations["thread"][launched], operations["launched"][launched]], [calls["thread"], calls["begin"]]
     )
     launched_by_call = np.append(launched, NONE)[launched_by_call]
-    _add_copies(*copies, calls, marks, launched_by_call)
+    copying, pageable = copies
+    waits = np.where(marks["async"], np.isin(launched_by_call, pageable), np.isin(launched_by_call, copying))
+    waits &= marks["copies"]  # a copy call may wait for its own operation
+    calls["sync"][waits], calls["target"][waits] = path.SYNC_OPERATION, launched_by_call[waits]
     _add_full_queues(operations, calls, launched_by_call)
 
     value = syncs.get_values(types.CUDA_SYNCHRONIZATION)
@@ -124,14 +127,6 @@ def add_syncs(
         which = np.flatnonzero(inside & (value[line] == kind) & (target >= 0))
         calls["sync"][call[which]], calls["target"][call[which]] = sync, target[which]
     _join_queries(calls, marks)
-
-
-def _add_copies(
-    copies: IntArray, pageable: IntArray, calls: dict[str, IntArray], marks: Marks, launched: IntArray
-) -> None:
-    """Let copy calls that may do so wait for their operation. `launched`: the operation that each call launched."""
-    waits = marks["copies"] & np.where(marks["async"], np.isin(launched, pageable), np.isin(launched, copies))
-    calls["sync"][waits], calls["target"][waits] = path.SYNC_OPERATION, launched[waits]
 
 
 def _add_full_queues(operations: dict[str, IntArray], calls: dict[str, IntArray], launched: IntArray) -> None:

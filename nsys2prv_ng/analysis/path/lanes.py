@@ -16,7 +16,7 @@ from nsys2prv_ng.analysis.path.calls import add_syncs, load_calls
 from nsys2prv_ng.analysis.path.columns import LOST, NONE, PathCalls, PathOperations, PathThreads, PlaceNumbers
 from nsys2prv_ng.analysis.path.streams import Streams, find_copies, load_operations
 from nsys2prv_ng.analysis.waits.late_devices import number_streams
-from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
+from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -267,7 +267,7 @@ def _find_last_parts(job: Job, waits: Waits, which: IntArray) -> tuple[IntArray,
     kind = np.append(table.kind[operations.leader], OTHER)[waits.operation[which]]
     looked_up = np.flatnonzero((waits.operation[which] >= 0) & ((row < 0) | (kind == TO_ROOT)))
     if looked_up.size:
-        parts = place_collectives(job)
+        parts = place_parts(job, job.operations.part)
         number = np.repeat(np.arange(len(operations)), np.diff(operations.first))
         waits_itself = table.is_root[operations.part] & (table.kind[operations.part] == TO_ROOT)
         last = np.lexsort((parts.begin, ~waits_itself, number))[operations.first[1:] - 1]

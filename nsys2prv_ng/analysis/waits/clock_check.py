@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.waits.placed_parts import mark_mpi, place_collectives
+from nsys2prv_ng.analysis.waits.placed_parts import mark_mpi, place_parts
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
@@ -67,7 +67,7 @@ def check_clocks(job: Job) -> list[str]:
     if not job.finds_waits or job.alignment.way == NONE or len(nodes) < 2:
         return []
     table, leader = job.operations.table, job.operations.leader
-    parts = place_collectives(job)
+    parts = place_parts(job, job.operations.part)
     chosen = (table.kind[leader] == SYNCHRONISING) & ~mark_mpi(table, leader)
     pairs = measure_differences(job.operations.first, chosen, parts.node, parts.begin, parts.end)
     is_fitted = np.array([bool(node.model) for node in nodes])

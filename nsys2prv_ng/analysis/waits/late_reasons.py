@@ -114,23 +114,16 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
     answers.reason[answers.reason == _OPEN] = LATE_UNKNOWN
     task = job.whole.task_of_row[late.row].astype(np.int64)
     origin = trace_origins(job, waits, instance, late.begin, late.begin - late.median, task, links)
+    known = {**vars(answers), "names": answers.names.texts, "costs": _sum_costs(answers, late.waited, task)}
     return LateReasons(
+        **known,
         row=late.row,
         begin=late.begin,
         margin=late.margin,
         lateness=late.begin - late.median,
-        reason=answers.reason,
-        range=answers.range,
-        call=answers.call,
-        operation=answers.operation,
         origin=origin,
         origin_task=np.append(task, NONE)[origin],
-        report=answers.report,
-        thread=answers.thread,
-        limit=answers.limit,
-        names=answers.names.texts,
         instance=instance,
-        costs=_sum_costs(answers, late.waited, task),
     )
 
 

@@ -12,17 +12,12 @@ from nsys2prv_ng.operations.matching import PartTable
 
 
 class Parts(NamedTuple):
-    """n parts of ranks in operations, in columns: row of the whole tree, node, times (ns, on the common clock)."""
+    """n parts of ranks in operations, in columns: row of the whole tree, times (ns, on the common clock), node."""
 
     row: IntArray
-    node: IntArray
     begin: IntArray
     end: IntArray
-
-
-def place_collectives(job: Job) -> Parts:
-    """Return the parts of all operations of a job, in the order of `Operations.part`."""
-    return place_parts(job, job.operations.part)
+    node: IntArray
 
 
 def place_parts(job: Job, part: IntArray) -> Parts:
@@ -42,7 +37,7 @@ def place_parts(job: Job, part: IntArray) -> Parts:
         offset = job.offsets[index]
         begin[here] = records.clock(table.begin[part[here]] - offset)
         end[here] = records.clock(table.end[part[here]] - offset)
-    return Parts(row, node, begin, end)
+    return Parts(row, begin, end, node)
 
 
 def mark_mpi(table: PartTable, part: IntArray) -> BoolArray:

@@ -52,7 +52,7 @@ def split_operations(
     Operation i has the parts first[i] .. first[i + 1] - 1. `kind` and `complete` (no member is missing) belong to
     operations, `parts` and `is_root` to parts. `bounds`: the clock error of each node (ns).
     """
-    _, node, begin, end = parts
+    _, begin, end, node = parts
     until, verdict = begin.copy(), np.zeros(begin.size, np.int64)
     culprit, margin = np.full(begin.size, NOBODY, np.int64), np.zeros(begin.size, np.int64)
     for i in range(first.size - 1):
@@ -125,7 +125,7 @@ def _has_synchronised(
     kind: int, root: int, release: int, parts: Parts, bounds: FloatArray, low: int, high: int
 ) -> bool:
     """Return whether no part is certain to have ended before what it should have waited for."""
-    _, node, begin, end = parts
+    _, begin, end, node = parts
     for k in range(low, high):
         if _may_wait(kind, root, release, k) and end[k] < begin[release] - _get_apart(node, bounds, k, release):
             return False
@@ -139,7 +139,7 @@ def _measure_lead(kind: int, root: int, release: int, parts: Parts, bounds: Floa
     Compare the last of all with the last of the others; compare a root, or the first to send to it, with the first part
     that waits.
     """
-    _, node, begin, _ = parts
+    _, begin, _, node = parts
     lead = 0
     for k in range(low, high):
         ahead = begin[release] - begin[k]

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
+from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.clock.matches import mark_roles
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -47,13 +47,9 @@ def get_uncertainty(job: Job) -> FloatArray:
 
 def _find_collective_errors(job: Job, bounds: FloatArray) -> FloatArray:
     """Return the largest clock error (ns) of each node that violations of causality in collectives reveal."""
-    operations, table = job.operations, job.operations.table
-    parts = place_collectives(job)
-    kind, is_root = table.kind[operations.part], table.is_root[operations.part]
-    known = table.has_communicator[operations.part]
-    enters = known & ((kind == SYNCHRONISING) | ((kind == FROM_ROOT) & is_root) | ((kind == TO_ROOT) & ~is_root))
-    leaves = known & ((kind == SYNCHRONISING) | ((kind == FROM_ROOT) & ~is_root) | ((kind == TO_ROOT) & is_root))
-    return measure_errors(operations.first, Entries(parts.node, parts.begin, parts.end, enters, leaves), bounds)
+    parts = place_parts(job, job.operations.part)
+    roles = mark_roles(job.operations.table, job.operations.part)
+    return measure_errors(job.operations.first, Entries(parts.node, parts.begin, parts.end, *roles), bounds)
 
 
 def _find_message_errors(job: Job, bounds: FloatArray) -> FloatArray:

@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_collectives, place_parts
+from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_parts
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
@@ -123,7 +124,7 @@ def _join(parts: Sequence[Waits]) -> Waits:
 
 def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
     operations, table = job.operations, job.operations.table
-    parts = place_collectives(job)
+    parts = place_parts(job, job.operations.part)
     complete = _find_complete(job)
     until, verdict, culprit, margin = rules.split_operations(
         operations.first,
@@ -141,9 +142,7 @@ def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
     culprit = np.where(verdict == rules.SPLIT, culprit, rules.NOBODY)
     has_culprit = culprit != rules.NOBODY
     pieces = Waits(
-        row=parts.row,
-        begin=parts.begin,
-        end=parts.end,
+        *parts[:3],
         until=until,
         verdict=verdict,
         culprit=np.where(has_culprit, np.append(parts.row, rules.NOBODY)[culprit], rules.NOBODY),
@@ -173,9 +172,7 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
     part, parts = part[kept], Parts._make([column[kept] for column in parts])
     alone = np.array([size == 1 for size in table.sizes], np.bool_)[table.communicator[part]]
     return Waits(
-        row=parts.row,
-        begin=parts.begin,
-        end=parts.end,
+        *parts[:3],
         until=parts.begin,
         verdict=np.where(alone, rules.SPLIT, rules.NOT_MATCHED),
         culprit=np.full(part.size, rules.NOBODY),
@@ -225,16 +222,9 @@ def _find_doubtful_groups(
     between = by_order & (low != high)
     np.maximum.at(unsure, group[between], np.maximum.reduceat(bounds[parts.node], first)[between])
     shortest = np.minimum.reduceat(parts.end - parts.begin, first)
-    doubtful |= unsure > _find_medians(group[by_order], shortest[by_order], total) / 2
+    medians = pd.Series(shortest[by_order]).groupby(group[by_order]).median()
+    doubtful |= unsure > medians.reindex(range(groups), fill_value=0.0).to_numpy() / 2
     return np.asarray(by_order & doubtful[group], np.bool_)
-
-
-def _find_medians(group: IntArray, value: IntArray, counts: IntArray) -> FloatArray:
-    """Return the median of each group's values, for groups 0 .. n - 1 of the sizes `counts`; 0 for an empty group."""
-    value = np.append(value[np.lexsort((value, group))], 0)
-    first = np.cumsum(counts) - counts
-    middle = value[first + np.maximum(counts - 1, 0) // 2] + value[np.where(counts > 0, first + counts // 2, first)]
-    return np.where(counts > 0, middle / 2, 0.0)
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
@@ -263,9 +253,7 @@ def _split_side(
     waiting, other = waiting.take(known), other.take(known)
     wait, verdict = rules.split_side(waiting, other, node_of_row, bounds, may_leave=may_leave)
     return Waits(
-        row=waiting.row,
-        begin=waiting.begin,
-        end=waiting.end,
+        *waiting[:3],
         until=waiting.begin + wait,
         verdict=verdict,
         culprit=np.where(wait > 0, other.poster, rules.NOBODY),

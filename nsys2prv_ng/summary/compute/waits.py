@@ -10,7 +10,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, load_activity
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
-from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
+from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
@@ -59,7 +59,7 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
     shown = ShownWaits(*(np.concatenate(columns) for columns in zip(kernels.pieces, calls, strict=True)))
     blamed = shown.take((waits.culprit[shown.at] >= 0) & (shown.until > shown.begin))
     why = sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
-    parts = place_collectives(job)
+    parts = place_parts(job, job.operations.part)
     at = np.unique(shown.at)
     return WaitNumbers(
         operations=int(_mark_collectives(job, waits, shown).sum()) + _count_messages(job),

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.analysis.efficiency.windows import Windows, make_plan, sum_in_windows
+from nsys2prv_ng.analysis.efficiency.windows import make_plan, sum_in_windows
+from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from tests.analysis.efficiency.efficiency_reports import opened
 from tests.translated import changed
@@ -28,7 +29,8 @@ def test_sums_in_windows_are_those_of_single_ns(
         for ns in range(low, high):
             expected[number, next((at[t] for t in sorted(at, reverse=True) if t <= ns), 3)] += 1
     kept = [(number, low, high) for number, low, high in limits if low < high]
-    windows = Windows(*np.array(kept, np.int64).reshape(-1, 3).T)
+    number, begin, end = np.array(kept, np.int64).reshape(-1, 3).T
+    windows = FlatStates(number, begin, end, np.zeros_like(number))
     assert sum_in_windows(steps, 3, windows, 3, 4).tolist() == expected.tolist()
 
 

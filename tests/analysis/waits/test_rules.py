@@ -120,7 +120,7 @@ def test_operations_by_their_definition(
         first,
         np.array([kind for kind, _, _ in jobs]),
         np.array([complete for _, complete, _ in jobs]),
-        Parts(node, node, begin, end),
+        Parts(node, begin, end, node),
         np.array([row.is_root for row in every]),
         np.array(bounds),
     )
