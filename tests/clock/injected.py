@@ -101,7 +101,7 @@ class Aligned:
     @property
     def drift_ppm(self) -> list[float]:
         assert self.summary.clocks is not None
-        return [node.drift_ppm for node in self.summary.clocks.nodes]
+        return [node.numbers.drift_ppm for node in self.summary.clocks.nodes]
 
     @property
     def models(self) -> set[str]:

@@ -194,7 +194,10 @@ def test_clocks(drawn: Drawn) -> None:
     job, pictures, _ = drawn
     assert pictures.alignment == job.alignment.way
     table = job.alignment.to_dict()["nodes"]
-    assert [(own.name, own.reference, own.offset_us, own.drift_ppm, own.collectives) for own in pictures.clocks] == [
+    assert [
+        (own.name, own.reference, own.numbers.offset_us, own.numbers.drift_ppm, own.collectives)
+        for own in pictures.clocks
+    ] == [
         (node["name"], node["reference"], node["offset_us"], node["drift_ppm"], node["collectives"]) for node in table
     ]
     assert all(own.collectives > 0 for own in pictures.clocks) and len(pictures.clocks) == 2
