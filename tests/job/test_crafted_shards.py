@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.conftest import SAMPLES
 
 pytestmark = pytest.mark.slow
 
+SECONDS = 120
 NUMBERS = (0, 1, -1, 7, 2**31 - 1, -(2**31), 2**40, -(2**62), 2**63 - 1)
 
 
@@ -77,6 +79,7 @@ def test_crafted_shards_never_crash(shards, tmp_path, seed):
     craft(generator.choice(sorted(folder.glob(f"*{ending}"))), generator)
     child = os.fork()
     if not child:
+        signal.alarm(SECONDS)  # an endless loop ends with a signal, too
         for use in (lambda: nsys2prv_ng.merge(folder, tmp_path / "a.prv"), lambda: nsys2prv_ng.summarize([folder])):
             with suppress(Exception):  # an error is fine, a signal is not
                 use()

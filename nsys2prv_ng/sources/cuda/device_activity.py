@@ -15,6 +15,7 @@ import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.device_sweep import (
     COMMUNICATION,
     COMPUTE,
@@ -132,6 +133,9 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
 def _place_on_rows(part: JoinInput) -> Operations:
     """Return the operations of a report, with rows of the trace as places, on the common clock."""
     operations = Operations(*part.load_columns())
+    kind = operations.kind
+    if kind.min() < 0 or kind.max() > WHOLE_GRAPH or (operations.begin > operations.end).any():  # by another person
+        raise TranslationError("the operations of a shard are damaged; read its report again")
     begin, end = part.clock(operations.begin), part.clock(operations.end)
     return Operations(part.rows[operations.place], begin, end, operations.kind)
 
