@@ -194,11 +194,12 @@ def _load_side(
 
     There are no pictures without a page, nor for a saved summary.
     """
-    from nsys2prv_ng.api.plans import make_read_options
     from nsys2prv_ng.summary.numbers.job import JobSummary
 
     if is_saved(side):
         return JobSummary.load(side[0]), None
+    from nsys2prv_ng.api.plans import make_read_options
+
     progress.note(f"summing up {label}")
     read = make_read_options(options)
     selection = replace(read.selection, skips_warmup=True, needs_steps=options.skip_warmup)

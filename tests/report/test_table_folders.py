@@ -209,7 +209,7 @@ def no_exports(parent: Path) -> dict[Path, str]:
         "text": f"{table}cannot be read (neither",
         "missing_column": "table CUPTI_ACTIVITY_KIND_RUNTIME has no column globalTid",
         "two_columns": f"{table}cannot be read (two columns",
-        "folder_for_file": f"{table}cannot be read (Is a directory)",
+        "folder_for_file": f"{table}is not a file",
         "dangling": f"{table}cannot be read (No such file",
         "mixed": "tables of several exports (",
         "no_strings": "no table StringIds); make one with: nsys export --type parquetdir",
