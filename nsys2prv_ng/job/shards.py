@@ -80,18 +80,20 @@ def write_shard(
     if _is_sound(manifest):
         tick(len(options.sources))
         return manifest
-    remove_abandoned(folder.glob(f"{escape(key)}-{'[0-9a-f]' * 8}{SHELF}"))  # no sound manifest names any of them
+    with lock_beside(manifest):  # its columns are either held by who writes them, or named by a sound manifest
+        if not _is_sound(manifest):
+            remove_abandoned(folder.glob(f"{escape(key)}-{'[0-9a-f]' * 8}{SHELF}"))
     store = FolderStore(folder, f"{key}-{secrets.token_hex(4)}")
     try:
         (export,) = locate_exports([report], folder, Progress(), 1)
         read = read_report(export, options.read_sources, options.source_options, store, tick, WITH_EVIDENCE)
-        store.close()
         real = report.resolve()
         shard = Shard(read, options, real.with_name(get_report_name(real)), *store.get_file())
         with lock_beside(manifest):
             if _is_sound(manifest):  # another process was faster
                 store.abandon()
             else:
+                store.close()
                 write_kept(manifest, shard, _OPEN_TYPES)
     except BaseException:
         store.abandon()

@@ -42,11 +42,11 @@ END, EMPTY, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(6)
 """Classes of `tie`. EMPTY is an interval without length, whose single line opens and closes it."""
 
 _CLASS_SHIFT = 58
-MOST_TYPES = 1 << 31
-"""More than all handles. In records of all reports, handles are type numbers."""
-
 LONGEST = (1 << _CLASS_SHIFT) - 1
 """The longest interval (ns) that fits into a tie."""
+
+MOST_TYPES = 1 << 31
+"""More than all handles. In records of all reports, handles are type numbers."""
 
 _Length = TypeVar("_Length", int, IntArray)
 

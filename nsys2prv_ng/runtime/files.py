@@ -80,11 +80,14 @@ def remove_abandoned(files: Iterable[Path]) -> None:
 def lock_beside(file: Path) -> Iterator[None]:
     """Keep others that call this for the same file out of the context. Does nothing if the file system has no locks.
 
-    Raises OSError if no file can be created beside it.
+    Raises TranslationError if no file can be created beside it.
     """
     path = file.with_name(f".{file.name}.lock")
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            raise TranslationError(f"{file}: cannot be written: {error.strerror or error}") from None
         try:
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,3 +150,24 @@ def test_the_same_trace_and_summary(tmp_path, sample):
         assert replace(found, seconds=expected.seconds) == expected
     assert nsys2prv_ng.summarize(parts).to_dict() == nsys2prv_ng.summarize(reports).to_dict()
     assert len(list(parts.iterdir())) == 2 * len(reports), "the folder stays as it was"
+
+
+def test_a_run_that_starts_as_another_ends_keeps_its_columns(tmp_path, monkeypatch):
+    """The other run has closed its columns, and its manifest is not there yet."""
+    write, others = shards.write_kept, []
+
+    def write_late(*arguments):
+        written = set(tmp_path.glob("*.columns"))
+        other = threading.Thread(target=lambda: write_shard(GRAPH, tmp_path, EVERYTHING))
+        others.append(other)
+        monkeypatch.setattr(shards, "write_kept", write)
+        other.start()
+        other.join(0.5)
+        assert written and written <= set(tmp_path.glob("*.columns"))
+        write(*arguments)
+
+    monkeypatch.setattr(shards, "write_kept", write_late)
+    manifest = write_shard(GRAPH, tmp_path, EVERYTHING)
+    others[0].join()
+    (shard,) = load_shards([manifest])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([manifest.name, shard.columns])
