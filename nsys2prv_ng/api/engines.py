@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nsys2prv_ng.options.calls import JobOptions
+from nsys2prv_ng.runtime.files import resolve_links
 
 if TYPE_CHECKING:
     from nsys2prv_ng.job.open_reports import ReadOptions
@@ -33,7 +34,7 @@ def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "")
 
     shared = plan.resources.folder or folder
     if name and shared != folder:  # traces of other folders may have the same name
-        name += f".{hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:8]}"
+        name += f".{hashlib.sha256(os.fsencode(resolve_links(folder))).hexdigest()[:8]}"
     kept = shared / f"{name}.parts" if name else name_new_folder(shared)
     note = options.display.note
     with DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name), note=note) as engine:

@@ -9,7 +9,6 @@ and of memory in use that are in force there.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +38,7 @@ from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.gzip_blocks import BLOCK_BYTES, compress
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.paraver.read.trace_stream import TraceStream
+from nsys2prv_ng.runtime.files import resolve_links
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.formatting import count_noun
@@ -110,9 +110,9 @@ def _check_files(path: Path, output: Path) -> None:
     for file, parameter in ((path, "trace"), (output, "output")):
         if not is_trace(file):
             raise UsageError("the trace must be named *.prv or *.prv.gz", parameter=parameter, value=str(file))
-    read = {os.path.realpath(file) for file in list_trace_files(path)}
+    read = set(map(resolve_links, list_trace_files(path)))
     for file in reversed(list_trace_files(output)):  # the typed file first
-        if os.path.realpath(file) in read:
+        if resolve_links(file) in read:
             raise UsageError(f"{file}: is a file of the trace that is cut; choose another name for the output")
 
 

@@ -1,9 +1,9 @@
 """Keeps the results of one process in a file for other processes: shards, and the plan of a trace.
 
-A file starts with a line that names this version of the program, and one with the length of a JSON text and the hash of
-everything after it. The text follows, then the bytes of all arrays.
-Files may come from other people, so they name no classes or functions: what becomes of a value follows from the type
-that this program declares for it. A value that does not have that type is damage.
+A file has a line that names this version of the program, a line with the length of a JSON text and the hash of what
+follows, the text, and the bytes of all arrays. It may come from other people, so it names no classes or functions:
+what becomes of a value follows from the type that this program declares for it. A value that does not have that type
+is damage.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import os
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -43,7 +43,7 @@ class OpenTypes:
 
     objects: tuple[Any, ...] = ()
     """The types that a value declared as an object may have."""
-    names: Mapping[str, Any] | None = None
+    names: Mapping[str, Any] = field(default_factory=dict)
     """Types by name that modules import for type checkers only."""
 
 
@@ -111,12 +111,12 @@ class _Form:
         """Return the names and types of the fields of a dataclass or named tuple; None for any other type."""
         if kind not in self._fields:
             if is_dataclass(kind):
-                names = [field.name for field in fields(kind)]
+                names = [each.name for each in fields(kind)]
             elif isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
                 names = list(kind._fields)
             else:
                 return None
-            hints = get_type_hints(kind, localns=dict(self._open_types.names or {}))
+            hints = get_type_hints(kind, localns=dict(self._open_types.names))
             self._fields[kind] = [(name, hints[name]) for name in names]
         return self._fields[kind]
 

@@ -23,7 +23,7 @@ from nsys2prv_ng.job.read_reports import ReadReport, read_each, read_report
 from nsys2prv_ng.records.store import SHELF, FolderStore
 from nsys2prv_ng.report.files import get_report_size, locate_exports
 from nsys2prv_ng.report.formats import get_report_name
-from nsys2prv_ng.runtime.files import lock_beside, remove_abandoned
+from nsys2prv_ng.runtime.files import lock_beside, remove_abandoned, resolve_links
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
@@ -87,7 +87,7 @@ def write_shard(
     try:
         (export,) = locate_exports([report], folder, Progress(), 1)
         read = read_report(export, options.read_sources, options.source_options, store, tick, WITH_EVIDENCE)
-        real = report.resolve()
+        real = resolve_links(report)
         shard = Shard(read, options, real.with_name(get_report_name(real)), *store.get_file())
         with lock_beside(manifest):
             if _is_sound(manifest):  # another process was faster

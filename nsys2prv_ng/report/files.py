@@ -13,6 +13,7 @@ from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.report.database import load_libraries
 from nsys2prv_ng.report.export_all import export_all
 from nsys2prv_ng.report.formats import PARQUET, REPORT_ENDINGS, get_report_name, is_report_name
+from nsys2prv_ng.runtime.files import resolve_links
 from nsys2prv_ng.runtime.limits import count_usable_cores
 from nsys2prv_ng.runtime.progress import Progress
 
@@ -165,7 +166,7 @@ def refuse_twice(paths: Sequence[Path]) -> None:
     """Raise UsageError if two paths are one report: its exports are in one folder and differ only in their endings."""
     seen: dict[tuple[Path, bool], Path] = {}
     for path in paths:
-        real = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for a link that leads to itself
+        real = resolve_links(path)
         named = is_report_name(real)
         key = (real.with_name(get_report_name(real)) if named else real, named)
         if key in seen:

@@ -101,6 +101,11 @@ def lock_beside(file: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
+def resolve_links(path: Path) -> Path:
+    """Return an absolute path without symbolic links; `Path.resolve` raises RuntimeError if one leads to itself."""
+    return Path(os.path.realpath(path))
+
+
 def _is_at(descriptor: int, path: Path) -> bool:
     """Return whether a path leads to an open file."""
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.paraver.files import list_trace_files
 from nsys2prv_ng.paraver.output import refuse_in_the_way
+from nsys2prv_ng.runtime.files import resolve_links
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
 
@@ -19,15 +20,15 @@ def check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) ->
     and TranslationError.
     """
     trace = list_trace_files(output)
-    read = set(map(_resolve, reports))
+    read = set(map(resolve_links, reports))
     for file in trace:
-        if _resolve(file) in read:
+        if resolve_links(file) in read:
             raise UsageError(f"{file}: is a report, which the trace would replace; choose another name for the trace")
     inputs = [path for path in (plan.labels_from, plan.align) if isinstance(path, Path)]
-    used = read | set(map(_resolve, [*inputs, *trace]))
+    used = read | set(map(resolve_links, [*inputs, *trace]))
     folders = {path for path in used if path.is_dir()}
     for file in [path for path in (plan.stats, plan.align_report) if path is not None]:
-        real = _resolve(file)
+        real = resolve_links(file)
         if real in used or real.parent in folders:
             raise UsageError(f"{file}: is a report or a file of the trace itself; choose another name")
         used.add(real)
@@ -38,8 +39,3 @@ def check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) ->
                 f"{file}: cannot be written: no permission to write to the folder; choose another place"
             )
         refuse_in_the_way(file, force=plan.force)
-
-
-def _resolve(path: Path) -> Path:
-    """Return a path without symbolic links. `Path.resolve` raises RuntimeError for one that leads to itself."""
-    return Path(os.path.realpath(path))

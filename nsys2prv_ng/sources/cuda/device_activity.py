@@ -133,8 +133,8 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
 def _place_on_rows(part: JoinInput) -> Operations:
     """Return the operations of a report, with rows of the trace as places, on the common clock."""
     operations = Operations(*part.load_columns())
-    kind = operations.kind
-    if kind.min() < 0 or kind.max() > WHOLE_GRAPH or (operations.begin > operations.end).any():  # by another person
+    kind = operations.kind  # only a crafted shard has other kinds, or ends before begins
+    if kind.min(initial=0) < 0 or kind.max(initial=0) > WHOLE_GRAPH or (operations.begin > operations.end).any():
         raise TranslationError("the operations of a shard are damaged; read its report again")
     begin, end = part.clock(operations.begin), part.clock(operations.end)
     return Operations(part.rows[operations.place], begin, end, operations.kind)
