@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.names import number_lines
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
+from nsys2prv_ng.job.names import number_lines
 from nsys2prv_ng.job.nvtx_ranges import load_nvtx_ranges
 from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -23,9 +24,6 @@ from nsys2prv_ng.text.formatting import shorten_range_name
 
 CUDA_CALL, MPI_CALL, SYSTEM_CALL = range(3)
 """Kinds of calls."""
-
-HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait", "sem_clockwait")
-"""Calls in which a thread waits for another thread."""
 
 
 class Calls(NamedTuple):
@@ -62,25 +60,56 @@ def load_thread_ranges(report: ReportRecords, threads: IntArray, store: Store) -
     return ThreadRanges(steps, [shorten_range_name(domain, name) for domain, name in ranges.keys])
 
 
+class CallEvents(NamedTuple):
+    """n calls of threads in columns: place, begin and end (ns), indices into `names` and into `sources`."""
+
+    place: IntArray
+    begin: IntArray
+    end: IntArray
+    name: IntArray
+    source: IntArray
+    names: list[str]
+    sources: list[str]
+
+    def take(self, which: IntArray) -> CallEvents:
+        """Return the calls at these indices."""
+        columns = {column: getattr(self, column)[which] for column in ("place", "begin", "end", "name", "source")}
+        return self._replace(**columns)
+
+
+_SOURCES = [source_names.CUDA_API, source_names.MPI, source_names.OS_RUNTIME]
+"""Sources of calls, in the order of their kinds (CUDA_CALL, MPI_CALL, SYSTEM_CALL)."""
+
+
 def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, store: Store) -> Calls:
     """Return the outermost CUDA, MPI or OS runtime call of each thread (places) over time."""
+    calls = _list_calls(report, cuda, store)
+    kind = np.zeros(len(calls.names), np.int64)
+    kind[calls.name] = calls.source
+    chosen = calls.take(np.flatnonzero(np.isin(calls.place, threads)))
+    return Calls(flatten(chosen.place, chosen.begin, chosen.end, chosen.name), calls.names, kind)
+
+
+def load_outermost_calls(report: ReportRecords, store: Store) -> CallEvents:
+    """Return the CUDA, MPI and OS runtime calls of all threads that no other call contains."""
+    calls = _list_calls(report, load_opened_events(report, source_names.CUDA_API, store), store)
+    return calls.take(np.flatnonzero(measure_depths(calls.place, calls.begin, calls.end) == 1))
+
+
+def _list_calls(report: ReportRecords, cuda: OpenedEvents, store: Store) -> CallEvents:
+    """Return all calls of a report. `cuda`: its CUDA API calls."""
     parts: list[tuple[OpenedEvents, list[EventType]]] = [
         (cuda, [types.CUDA_API]),
         (load_opened_events(report, source_names.MPI, store), list(types.MPI_CALLS.values())),
         (load_opened_events(report, source_names.OS_RUNTIME, store), [types.OS_RUNTIME, types.PTHREAD]),
     ]
     names: list[str] = []
-    columns: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
-    limits = [0]
-    for events, event_types in parts:
-        on_threads = np.isin(events.place, threads)
-        for lines, index in number_lines(events, event_types, names):
-            chosen = on_threads[lines]
-            line = lines[chosen]
-            columns.append((events.place[line], events.begin[line], events.end[line], index[chosen]))
-        limits.append(len(names))
-    place, begin, end, index = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return Calls(flatten(place, begin, end, index), names, np.repeat(np.arange(len(parts)), np.diff(limits)))
+    columns: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 5]
+    for kind, (events, event_types) in enumerate(parts):
+        for line, index in number_lines(events, event_types, names):
+            columns.append((events.place[line], events.begin[line], events.end[line], index, np.full_like(line, kind)))
+    place, begin, end, name, source = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return CallEvents(place, begin, end, name, source, names, _SOURCES)
 
 
 def map_main_threads(report: ReportRecords) -> dict[int, int]:

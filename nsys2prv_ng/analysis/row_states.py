@@ -41,13 +41,14 @@ def find_host_rows(job: Job) -> IntArray:
 
 
 def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
-    """Return the time (ns) from the first GPU operation, or MPI operation over ranks, to the last.
+    """Return the time (ns) that numbers cover, as one span; else from the first GPU operation to the last.
 
-    Time before the first operation and after the last is seldom of interest. Without GPUs, the span is that of all MPI
-    calls; without MPI calls, it is all time. The windows that a user chose count as one span.
+    Or from the first MPI operation over ranks, if that is earlier, to the last. Time before the first operation and
+    after the last is seldom of interest. Without GPUs, the span is that of all MPI calls; without MPI calls, it is all
+    time.
     """
-    if job.windows:
-        return job.first, job.last
+    if job.measured:
+        return job.measured[0][0], min(job.measured[-1][1], job.last)
     limits: list[int] = []
     if gpus:
         for run in list_activity_runs(job):  # their records start with launches, before any operation

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import list_indices
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates
 
@@ -60,12 +61,11 @@ def split_at_steps(begin: IntArray, end: IntArray, steps: StepFunction) -> Piece
     first = np.searchsorted(steps.time, begin, "right")
     count = 1 + np.searchsorted(steps.time, end, "left") - first
     index = np.repeat(np.arange(begin.size), count)
-    nth = np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
-    step = first[index] + nth  # the next one; nothing follows the last step
+    step = list_indices(first, count)  # the next one; nothing follows the last step
     time, value = np.append(steps.time, np.iinfo(np.int64).max), np.append(steps.value, NOTHING)
     return Pieces(
         index,
-        np.where(nth == 0, begin[index], time[step - 1]),
+        np.where(step == first[index], begin[index], time[step - 1]),
         np.minimum(time[step], end[index]),
         value[step - 1],  # before the first step: the appended one
     )

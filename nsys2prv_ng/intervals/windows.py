@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import list_indices
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 
 
@@ -56,6 +57,4 @@ def match_windows(
     from_window = np.where(touching, np.searchsorted(highs, begin, "left"), np.searchsorted(highs, begin, "right"))
     to_window = np.where(touching, np.searchsorted(lows, end, "right"), np.searchsorted(lows, end, "left"))
     count = np.maximum(to_window - from_window, 0)
-    index = np.repeat(np.arange(begin.size), count)
-    nth = np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
-    return index, from_window[index] + nth
+    return np.repeat(np.arange(begin.size), count), list_indices(from_window, count)

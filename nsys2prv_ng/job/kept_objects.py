@@ -47,10 +47,7 @@ class OpenTypes:
     """Types by name that modules import for type checkers only."""
 
 
-_NONE = OpenTypes()
-
-
-def write_kept(path: Path, value: object, open_types: OpenTypes = _NONE) -> None:
+def write_kept(path: Path, value: object, open_types: OpenTypes) -> None:
     """Write an instance of a dataclass to a file that appears complete or not at all.
 
     Raises TranslationError, and TypeError for a field of a type that cannot be kept.
@@ -65,7 +62,7 @@ def write_kept(path: Path, value: object, open_types: OpenTypes = _NONE) -> None
         os.fsync(file.fileno())
 
 
-def load_kept(path: Path, kind: type[T], open_types: OpenTypes = _NONE) -> T:
+def load_kept(path: Path, kind: type[T], open_types: OpenTypes) -> T:
     """Return the object in a file. Raises ReportError if it is damaged, of another version, or of another kind."""
     try:
         with path.open("rb") as file:

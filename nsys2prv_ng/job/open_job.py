@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from nsys2prv_ng.job.placement import (
 )
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
-from nsys2prv_ng.job.selection import Selection, prune_tree, select_rows
+from nsys2prv_ng.job.selection import Selection, choose_steps, prune_tree, select_rows
 from nsys2prv_ng.job.steps import Steps, find_steps
 from nsys2prv_ng.job.traced_graphs import list_traced_graphs
 from nsys2prv_ng.objects.missing import find_missing_ranks
@@ -77,12 +77,17 @@ class Job:
     """The steps of the program, on rows of the whole tree and not cut to the chosen time; None if there are none or
     they are not needed."""
     windows: list[tuple[int, int]]
-    """The chosen times on the common clock (ns); empty if all time is chosen."""
+    """The times on the common clock (ns) that records are cut to; empty if they are not cut."""
+    measured: list[tuple[int, int]]
+    """The times (ns) that numbers cover: `windows`, or else the chosen steps, or without a choice the steps after the
+    warm-up; empty if all time counts."""
     first: int
     last: int
     """Limits of the records on the common clock (ns)."""
     zero: int
     """Time from which the option `time` counts (ns, common clock): the first record, before any cut."""
+    counted: tuple[int, int] | None
+    """Indices of the first and last step that numbers cover; None if they do not cover steps as such."""
     finds_waits: bool
     """Whether the user wants to know which ranks wait for which."""
     operations: Operations
@@ -181,14 +186,14 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         steps = find_steps(reports, whole, store, limits.last - limits.first, engine, selection.step)
     close_unended(reports, limits.last, store)
     spans = [report.spans() for report in reports]
-    if steps is None and not selection.needs_steps:
-        selection = replace(selection, skips_warmup=False)
     zero = limits.first
     windows = choose_windows(reports, whole, selection, steps, limits)
     rewrite_records(reports, whole, selection, windows, store, engine)
     if windows:
         limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
 
+    counted = _choose_counted(selection, steps, windows)
+    measured = windows if counted is None or steps is None else steps.list_windows(*counted)
     joined = join_sources(reports, aligned.to_join, whole, kept, options.sources, windows or [limits], store)
     aligned.to_join.clear()
     tree, new_row = prune_tree(whole, kept)
@@ -214,12 +219,23 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         selection=selection,
         steps=steps,
         windows=windows,
+        measured=measured,
+        counted=counted,
         first=limits.first,
         zero=zero,
         last=limits.last,
         joined=joined,
         warnings=_collect_warnings(aligned, whole, checks_ranks=checks_ranks),
     )
+
+
+def _choose_counted(
+    selection: Selection, steps: Steps | None, windows: Sequence[tuple[int, int]]
+) -> tuple[int, int] | None:
+    """Return the indices of the first and last step that numbers cover; None if they cover a chosen time, or all."""
+    if windows or selection.takes_all or (steps is None and not selection.restricts_steps):
+        return None
+    return choose_steps(selection, steps)
 
 
 def find_gpu_time(job: Job) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,20 +10,21 @@ from pathlib import Path
 from nsys2prv_ng.clock.alignment import uses_collectives
 from nsys2prv_ng.errors import ReportError, UsageError
 from nsys2prv_ng.job.accounts import SkippedReport
-from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_reports
+from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_each, read_report
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.job.shards import WhatToRead, find_shards, load_shards, write_shard
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
+from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import (
     get_export_size,
     get_report_size,
-    locate_exports,
     refuse_missing,
     refuse_no_reports,
     refuse_twice,
 )
 from nsys2prv_ng.runtime.engine import Engine, LocalEngine
 from nsys2prv_ng.runtime.limits import Resources
+from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source
@@ -98,24 +99,37 @@ def _read_here(
     progress: Progress,
     errors: dict[Path, ReportError] | None,
 ) -> Iterator[OpenedReports]:
-    """Read reports in processes of this machine."""
-    resources = options.resources
+    """Read reports in processes of this machine. Add reports that cannot be read to `errors`; without it, raise them.
+
+    Also raises the first of these errors if no report is left.
+    """
+    resources, sources = options.resources, options.sources
     exports = locate_exports(reports, folder, progress, resources.jobs, errors, resources.folder)
     sizes = {export: get_export_size(export) for export in exports}
+    exports.sort(key=sizes.__getitem__, reverse=True)  # so that no large report is read alone at the end
     workers = resources.count_processes(list(sizes.values()))
+    evidence = choose_evidence(options, reports=len(exports))
     with LocalStore(resources.folder or folder, resources.memory, workers + 1 if workers > 1 else 1) as store:
-        read = read_reports(
-            sorted(exports, key=sizes.__getitem__, reverse=True),  # so that no large report is read alone at the end
-            options.sources,
-            options.source_options,
-            store,
-            progress,
-            workers=workers,
-            evidence=choose_evidence(options, reports=len(exports)),
-            errors=errors,
-        )
-        skipped = report_skipped(errors or {}, progress)
-        yield OpenedReports(read, store, LocalEngine(workers), skipped, options)
+
+        def read_one(index: int, tick: Callable[[int], object]) -> ReadReport | ReportError:
+            try:
+                return read_report(exports[index], sources, options.source_options, store, tick, evidence)
+            except ReportError as error:
+                if errors is None:
+                    raise
+                return error
+
+        work, title = Work(len(exports), read_one), f"reading {count_noun(len(exports), 'report')}"
+        with progress.step(title, len(exports) * len(sources), "source") as step:
+            # Each process reads on its own shelf, starting with shelf 1.
+            answers = read_each(work, workers, step.update, lambda number: store.use_shelf(number + 1))
+        if errors is not None:
+            answered = zip(exports, answers, strict=True)
+            errors.update({path: answer for path, answer in answered if isinstance(answer, ReportError)})
+        read = [answer for answer in answers if isinstance(answer, ReadReport)]
+        refuse_no_reports(read, errors)
+        read = order_reports(read, progress)
+        yield OpenedReports(read, store, LocalEngine(workers), report_skipped(errors or {}, progress), options)
 
 
 @contextmanager

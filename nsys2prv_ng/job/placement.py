@@ -165,7 +165,7 @@ def choose_windows(
     reports: Sequence[ReportRecords], tree: ObjectTree, selection: Selection, steps: Steps | None, limits: Limits
 ) -> list[tuple[int, int]]:
     """Return the windows of the chosen time on the common clock (ns); none if all time is chosen."""
-    if not selection.restricts_time:
+    if not selection.cuts_records:
         return []
     ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
     gpu_time = measure_gpu_time(reports, tree) if selection.only_gpus else None

@@ -19,10 +19,9 @@ from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.runs import Run
-from nsys2prv_ng.records.store import LocalStore, Store, StoredColumns, store_columns
+from nsys2prv_ng.records.store import Store, StoredColumns, store_columns
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
-from nsys2prv_ng.report.files import refuse_no_reports
 from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.runtime.jit import load_numba
@@ -119,43 +118,6 @@ class ReportRecords(_Report):
             offset_ns=self.clock.offset,
             warnings=metadata.warnings,
         )
-
-
-def read_reports(
-    exports: Sequence[Path],
-    sources: Sequence[Source],
-    options: SourceOptions,
-    store: LocalStore,
-    progress: Progress,
-    *,
-    workers: int,
-    evidence: Sequence[Source] = (),
-    errors: dict[Path, ReportError] | None = None,
-) -> list[ReadReport]:
-    """Read every source of every report; return the reports in an order that does not depend on the command line.
-
-    `workers` processes read at the same time, each on its own shelf of the store, starting with shelf 1. `evidence`:
-    the sources whose operations across ranks are collected, chosen or not. Reports that cannot be read are skipped, and
-    their errors are added to `errors`. Without `errors`, or if no report is left, the first ReportError is raised.
-    """
-
-    def read_one(index: int, tick: Callable[[int], object]) -> ReadReport | ReportError:
-        try:
-            return read_report(exports[index], sources, options, store, tick, evidence)
-        except ReportError as error:
-            if errors is None:
-                raise
-            return error
-
-    with progress.step(f"reading {count_noun(len(exports), 'report')}", len(exports) * len(sources), "source") as step:
-        work = Work(len(exports), read_one)
-        answers = read_each(work, workers, step.update, lambda number: store.use_shelf(number + 1))
-    if errors is not None:
-        answered = zip(exports, answers, strict=True)
-        errors.update({path: answer for path, answer in answered if isinstance(answer, ReportError)})
-    read = [answer for answer in answers if isinstance(answer, ReadReport)]
-    refuse_no_reports(read, errors)
-    return order_reports(read, progress)
 
 
 def read_each(

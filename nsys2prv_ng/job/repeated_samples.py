@@ -7,6 +7,7 @@ part and metric. The values of a report that started later fill gaps in the seri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -119,17 +120,8 @@ def _drop_repeated(report: ReportRecords, result: Result, is_shared: BoolArray, 
     first = np.concatenate([[0], np.cumsum(kept)])[records.first]
     lines = np.flatnonzero((np.diff(first) > 0) | (np.diff(records.first) == 0))
     left = records.take(lines)
-    result.records = [
-        Records(
-            left.time,
-            left.tie,
-            left.place,
-            left.kind,
-            first[np.append(lines, len(records))],
-            records.handle[kept],
-            records.value[kept],
-        )
-    ]
+    first = first[np.append(lines, len(records))]
+    result.records = [replace(left, first=first, handle=records.handle[kept], value=records.value[kept])]
     result.runs = []
     result.drop(REPEATED, before - result.written)
     spill_records(result, store, on_common_clock=False)

@@ -1,157 +1,172 @@
-"""Finds what a program repeats: the longest stretch of a stream whose kernels repeat in the same order.
+"""Finds what programs repeat without marking it: steps that every task shows by its kernels and CUDA graphs.
 
-A stretch has a period of p kernels if each kernel has the name of the kernel p kernels before it. A repetition starts
-where the stream is idle longest (median over all periods) and ends where the next repetition starts. The last one does
-not count, because the stream may be idle for any time after it. Every name in a period counts: evaluation kernels, or
-shapes that change, end the stretch, so that nothing counts as a repetition by mistake. The stretch must contain half of
-the kernels of its stream and cover half of the time from the first to the last kernel of its task: a loop in a small
-part of a program is not what the program repeats.
+Each task has several candidates (job/repeated_steps.py): the same steps cut elsewhere, or smaller and larger ones. The
+tasks agree on
+
+- a delimiter that cuts equally many steps on all tasks, of several the one with most steps;
+- else the largest number of steps that all tasks have, as ranks may see different names;
+- else the best steps of each task, without a first or a last one that only some tasks have.
+
+In the first two cases the steps must nearly be as many as the best ones of the task with fewest. Fewer steps come last.
+
+Steps of equal number must overlap in time, from the first launch to the end of the last operation. Otherwise there are
+no steps. All tasks with kernels or graphs count.
+
+A step begins with the launch of its first operation, and ends where the next one begins: launches of a step do not
+depend on how long its operations wait for those of the step before. The last step ends after its last launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.job.launched_work import LaunchedWork, load_work
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.job.repeated_steps import Candidate, find_candidates, name_delimiter
 from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
-from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 
-_MOST_STREAMS = 4
-"""Maximum number of streams of a task to examine, streams with most kernels first."""
-_MOST_PERIODS = 32
-"""Maximum number of periods to try."""
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, with random bits: products with it differ in all bits, modulo 2**64."""
-_LEAST_PART = 0.5
-"""Minimum share of a stream's kernels, and of its task's time, in the stretch."""
+_LEAST_OF_BEST = 0.8
+"""Minimum number of agreed steps / number of the best steps of the task that has fewest."""
 
 
-class Stretch(NamedTuple):
-    """The part of a stream that repeats: index of its first kernel, index after its last kernel, and period."""
+class Repetitions(NamedTuple):
+    """The steps of a job by its kernels and graphs."""
 
-    first: int
-    last: int
-    period: int
+    table: pd.DataFrame
+    """By task and step: task, its first thread's row (-1 without one), number (from 1), begin and end of the launches
+    (ns)."""
+    delimiter: str
+    """What delimits the steps of the first task: `CUDA graph`, or the name of a kernel."""
+    similarity: float
+    """How similar the steps of a task are, from 0 to 1: of the task where they are least similar."""
 
 
-_Streams = dict[int, list[tuple[IntArray, IntArray, IntArray]]]
-"""By task: name, begin and end (ns) of the kernels of each stream, sorted by begin."""
+class _Found(NamedTuple):
+    """A candidate of a task, by the times of its m steps (ns)."""
+
+    kind: tuple[str, int]
+    rank: tuple[int, float, float, float]
+    name: str
+    similarity: float
+    limits: IntArray
+    """Launch of the first operation of each step, and a ns after the last launch of the last step (m + 1)."""
+    done: IntArray
+    """Latest end of the operations of each step (m)."""
+
+    @property
+    def steps(self) -> int:
+        return self.done.size
+
+    def take(self, first: int, count: int) -> _Found:
+        """Return some of the steps."""
+        return self._replace(limits=self.limits[first : first + count + 1], done=self.done[first : first + count])
 
 
 def find_repetitions(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int, engine: Engine
-) -> pd.DataFrame | None:
-    """Return the repetitions of each task with kernels: task, its first thread's row (-1 without one), number (from 1),
-    begin and end (ns).
+) -> Repetitions | None:
+    """Return the steps of the tasks of a job, `fewest` or more of them; None if it shows none.
 
-    Return None unless all tasks have equally many repetitions, `fewest` or more, and repetitions of equal number
-    overlap in time. Each piece of work has the kernels of one task in memory.
+    Each piece of work has the operations of one task in memory, or of the tasks of one report.
     """
 
-    def find(group: Sequence[int]) -> dict[int, tuple[IntArray, IntArray] | None]:
-        streams = _load_streams([(reports[index], tree.rows[index]) for index in group], tree, store)
-        return {task: _find_in_task(task_streams, fewest) for task, task_streams in streams.items()}
+    def find(group: Sequence[int]) -> dict[int, list[_Found]]:
+        tasks = load_work([(reports[index], tree.rows[index]) for index in group], tree, store)
+        return {
+            task: [_place_in_time(own, work) for own in find_candidates(work, fewest)] for task, work in tasks.items()
+        }
 
+    found: dict[int, list[_Found]] = {}
+    for part in engine.map(find, group_reports_by_task([report.places for report in reports], tree)):
+        found |= part
+        if not all(part.values()):
+            return None
+    agreed = agree(found, fewest)
+    return None if agreed is None else _tabulate(agreed, tree)
+
+
+def _place_in_time(candidate: Candidate, work: LaunchedWork) -> _Found:
+    """Return the steps of a candidate by their times."""
+    limits = work.launched[np.minimum(candidate.limits, work.launched.size - 1)]
+    limits[-1] = work.launched[candidate.limits[-1] - 1] + 1
+    done = np.maximum.reduceat(work.end[: candidate.limits[-1]], candidate.limits[:-1])
+    name = name_delimiter(work, candidate.limits)
+    return _Found(candidate.kind, candidate.rank, name, candidate.similarity, limits, done)
+
+
+def _tabulate(agreed: Mapping[int, _Found], tree: ObjectTree) -> Repetitions:
     tasks, first = np.unique(tree.task_of_row[tree.host_rows], return_index=True)
     threads = dict(zip(tasks.tolist(), tree.host_rows[first].tolist(), strict=True))
     parts = []
-    for found in engine.map(find, group_reports_by_task([report.places for report in reports], tree)):
-        for task, limits in found.items():
-            if limits is None:
-                return None
-            begin, end = limits
-            number = np.arange(1, begin.size + 1)
-            row = threads.get(task, -1)
-            parts.append(pd.DataFrame({"task": task, "row": row, "number": number, "begin": begin, "end": end}))
-    if not parts or len({len(part) for part in parts}) > 1:
-        return None
+    for task, own in agreed.items():
+        columns = {"number": np.arange(1, own.steps + 1), "begin": own.limits[:-1], "end": own.limits[1:]}
+        parts.append(pd.DataFrame({"task": task, "row": threads.get(task, -1), **columns}))
     table = pd.concat(parts, ignore_index=True)
-    by_number = table.groupby("number")
-    if (by_number["begin"].max() >= by_number["end"].min()).any():
+    return Repetitions(table, agreed[min(agreed)].name, min(own.similarity for own in agreed.values()))
+
+
+# ---- agreement -------------------------------------------------------------------------------------------------------
+
+
+def agree(found: Mapping[int, Sequence[_Found]], fewest: int) -> dict[int, _Found] | None:
+    """Return one candidate of each task, such that all have equally many steps that overlap; None if there are none."""
+    if not found or not all(found.values()):
         return None
-    return table
-
-
-def _load_streams(reports: Sequence[tuple[ReportRecords, IntArray]], tree: ObjectTree, store: Store) -> _Streams:
-    """Return the streams of the tasks of some reports, streams with most kernels first. Each report has its rows."""
-    streams: _Streams = {}
-    for report, rows in reports:
-        events = load_opened_events(report, source_names.KERNELS, store)
-        kernels, nccl = (events.get_values(kind) for kind in (types.KERNEL, types.NCCL_KERNEL))
-        name = np.where(kernels == ABSENT, np.where(nccl == ABSENT, ABSENT, -1 - nccl), kernels)
-        lines = np.flatnonzero(name != ABSENT)
-        for place in np.unique(events.place[lines]).tolist():
-            on_stream = lines[events.place[lines] == place]
-            on_stream = on_stream[np.argsort(events.begin[on_stream], kind="stable")]
-            task = int(tree.task_of_row[rows[place]])
-            streams.setdefault(task, []).append((name[on_stream], events.begin[on_stream], events.end[on_stream]))
-    return {task: sorted(found, key=lambda stream: -stream[0].size) for task, found in streams.items()}
-
-
-def _find_in_task(
-    streams: Sequence[tuple[IntArray, IntArray, IntArray]], fewest: int
-) -> tuple[IntArray, IntArray] | None:
-    """Return begin and end (ns) of the repetitions on the first stream of a task that has any."""
-    kernels = max(end.max() for _, _, end in streams) - min(begin[0] for _, begin, _ in streams)
-    for name, begin, end in streams[:_MOST_STREAMS]:
-        stretch = find_stretch(name, fewest)
-        if stretch is None:
-            continue
-        limits = begin[_choose_first(stretch, begin, end) : stretch.last : stretch.period]
-        if limits.size > fewest and limits[-1] - limits[0] >= _LEAST_PART * kernels:
-            return limits[:-1], limits[1:]
+    for proposal in _propose(list(found.values())):
+        if len({own.steps for own in proposal}) == 1 and proposal[0].steps >= fewest and _overlap(proposal):
+            return dict(zip(found, proposal, strict=True))
     return None
 
 
-def find_stretch(name: IntArray, fewest: int) -> Stretch | None:
-    """Return the longest stretch of names (n) that repeats `fewest` times or more, with the shortest period."""
-    best: Stretch | None = None
-    for period in _list_periods(name, fewest):
-        differs = np.concatenate([[-1], np.flatnonzero(name[:-period] != name[period:]), [name.size - period]])
-        longest = int(np.argmax(np.diff(differs)))
-        stretch = Stretch(int(differs[longest]) + 1, int(differs[longest + 1]) + period, period)
-        size = stretch.last - stretch.first
-        if size < max(fewest * period, _LEAST_PART * name.size) or (best and size <= best.last - best.first):
-            continue
-        # One kernel alone is not a step of a program.
-        if np.unique(name[stretch.first : stretch.first + period]).size > 1:
-            best = stretch
-    return best
+def _propose(found: Sequence[Sequence[_Found]]) -> Iterator[list[_Found]]:
+    """Yield one candidate of each task, the best ones first."""
+    fewer = _LEAST_OF_BEST * min(own[0].steps for own in found)
+    proposals = [*_propose_same(found), *_propose_equal(found)]
+    yield from (chosen for chosen in proposals if chosen[0].steps >= fewer)
+    trimmed = _trim([own[0] for own in found])
+    if trimmed:
+        yield trimmed
+    yield from (chosen for chosen in proposals if chosen[0].steps < fewer)
 
 
-def _list_periods(name: IntArray, fewest: int) -> list[int]:
-    """Return possible periods, shortest first: distances between equal words of 1, 4, 16 and more names.
-
-    Longer words are needed if every name occurs several times in a period. If there are many distances, the
-    distances that cover most names are kept. Words are compared by checksum; a wrong distance only costs time.
-    """
-    distances = np.arange(name.size // fewest + 1)
-    weight = np.zeros(distances.size, np.int64)
-    word, width = name.astype(np.uint64) * _FACTOR, 1
-    while word.size >= fewest * width:
-        order = np.argsort(word, kind="stable")
-        distance = np.diff(order)[word[order[1:]] == word[order[:-1]]]
-        count = np.bincount(distance[distance < distances.size], minlength=distances.size)
-        weight = np.maximum(weight, np.where(count >= fewest - 1, count * distances, 0))
-        size = word.size - 3 * width
-        parts = (word[part * width :][: max(size, 0)] for part in range(4))
-        word = sum(part * _FACTOR ** np.uint64(number) for number, part in enumerate(parts, 1))
-        word, width = word ^ (word >> np.uint64(29)), 4 * width
-    likely = np.argsort(-weight, kind="stable")[:_MOST_PERIODS]
-    return sorted(likely[weight[likely] > 0].tolist())
+def _propose_same(found: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
+    """Return candidates of the same delimiter and number of steps on all tasks, those with most steps first."""
+    by_kind = [{(own.kind, own.steps): own for own in reversed(candidates)} for candidates in found]
+    same = set(by_kind[0]).intersection(*by_kind[1:])
+    proposals = [[kinds[key] for kinds in by_kind] for key in same]
+    # Of two phases of the same steps, the one whose worst task is better wins.
+    return sorted(
+        proposals, key=lambda chosen: (min(own.rank for own in chosen), chosen[0].kind, chosen[0].steps), reverse=True
+    )
 
 
-def _choose_first(stretch: Stretch, begin: IntArray, end: IntArray) -> int:
-    """Return the kernel that starts the first repetition: the kernel before which the stream is idle longest."""
-    periods = (stretch.last - stretch.first) // stretch.period
-    at = stretch.first + np.arange(stretch.period)[:, None] + stretch.period * np.arange(1, periods)
-    return stretch.first + int(np.argmax(np.median(begin[at] - end[at - 1], axis=1)))
+def _propose_equal(found: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
+    """Return the best candidates with the same number of steps on all tasks, those with most steps first."""
+    by_count = [{own.steps: own for own in reversed(candidates)} for candidates in found]
+    same = set(by_count[0]).intersection(*by_count[1:])
+    return [[counts[count] for counts in by_count] for count in sorted(same, reverse=True)]
+
+
+def _trim(chosen: Sequence[_Found]) -> list[_Found] | None:
+    """Return candidates without steps that only some tasks have; None if this is more than one at either end."""
+    begin, done = max((own.limits[0], own.done[0]) for own in chosen)
+    shared = [np.minimum(own.done, done) - np.maximum(own.limits[:-1], begin) for own in chosen]
+    first = [int(np.argmax(own)) for own in shared]
+    left = [own.steps - skipped for own, skipped in zip(chosen, first, strict=True)]
+    if max(first) > 1 or max(left) - min(left) > 1:
+        return None
+    return [own.take(skipped, min(left)) for own, skipped in zip(chosen, first, strict=True)]
+
+
+def _overlap(chosen: Sequence[_Found]) -> bool:
+    """Return whether the steps of equal number overlap, from the first launch to the end of the last operation."""
+    begin = np.max([own.limits[:-1] for own in chosen], axis=0)
+    end = np.min([np.maximum(own.done, own.limits[1:]) for own in chosen], axis=0)
+    return bool((begin < end).all())

@@ -25,8 +25,8 @@ class Selection:
 
     `window`: limits in ns from the start of the trace. `only_gpus`: from the first to the last GPU operation. `step`:
     name of the NVTX ranges that are the steps of the program; if empty, the steps are found. `steps`: first and last
-    step, by number. `needs_steps`: if no steps are found, skipping the warm-up is an error; otherwise it then restricts
-    nothing. `nvtx_range`: only while such a range is open on any rank (the NVTX source finds its times). `shortest`:
+    step, by number. `cuts_steps`: a choice of steps cuts records; otherwise it only restricts what numbers cover.
+    `nvtx_range`: only while such a range is open on any rank (the NVTX source finds its times). `shortest`:
     the length (ns) below which intervals are dropped, by source. `folds_threads`: the idle threads of a task share a
     row.
     """
@@ -37,7 +37,7 @@ class Selection:
     steps: Window | None = None
     skips_warmup: bool = False
     nvtx_range: str = ""
-    needs_steps: bool = True
+    cuts_steps: bool = True
     ranks: frozenset[int] | None = None
     gpus: frozenset[int] | None = None
     shortest: Mapping[str, int] = field(default_factory=dict)
@@ -45,7 +45,21 @@ class Selection:
 
     @property
     def restricts_time(self) -> bool:
-        return self.window is not None or self.only_gpus or bool(self.nvtx_range) or self.restricts_steps
+        return self.cuts_records or self.restricts_steps
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether the user chose all time, also that before the first step."""
+        return self.window == (None, None) and not self.restricts_steps
+
+    @property
+    def cuts_records(self) -> bool:
+        return (
+            self.window not in (None, (None, None))
+            or self.only_gpus
+            or bool(self.nvtx_range)
+            or (self.restricts_steps and self.cuts_steps)
+        )
 
     @property
     def restricts_steps(self) -> bool:
@@ -88,7 +102,12 @@ def find_windows(
             value=text,
         )
     begin, end = np.clip(every, low, min(high, limits[1])).T
-    return unite_windows(begin[end > begin], end[end > begin])
+    windows = unite_windows(begin[end > begin], end[end > begin])
+    if not windows:
+        raise UsageError(
+            "none of these ranges is in the chosen time", parameter="nvtx_range", value=selection.nvtx_range
+        )
+    return windows
 
 
 def _find_span(
@@ -110,18 +129,28 @@ def _find_span(
     if selection.restricts_steps:
         begin, end = _find_step_span(selection, steps)
         begin, end = begin if low is None else max(low, begin), end if high is None else min(high, end)
-        if begin < end:
-            low, high = begin, end
-        elif selection.needs_steps:
+        if begin >= end:
             raise UsageError("none of the chosen steps is in this time", parameter="time")
+        low, high = begin, end
     return first if low is None else low, last if high is None else high
 
 
 def _find_step_span(selection: Selection, steps: Steps | None) -> tuple[int, int]:
-    """Return the time (ns) of the chosen steps: from the first start on any rank to the last end.
+    """Return the time (ns) of the chosen steps.
 
-    It is 1 ns longer at both ends, so that the ranges of these steps do not count as cut. Raises UsageError if there
-    are no such steps.
+    The end is 1 ns later, so that what ends with the last step does not count as cut. So is the start earlier, unless
+    it is the end of the step before. Raises UsageError if there are no such steps.
+    """
+    first, last = choose_steps(selection, steps)
+    assert steps is not None
+    follows = steps.on_gpu and first > 0
+    return int(steps.start[first]) - (not follows), int(steps.stop[last]) + 1
+
+
+def choose_steps(selection: Selection, steps: Steps | None) -> tuple[int, int]:
+    """Return the indices of the first and last chosen step; without a choice, of the steps after the warm-up.
+
+    Raises UsageError if there are no such steps.
     """
     parameter = "skip_warmup" if selection.steps is None else "steps"
     if steps is None:
@@ -134,13 +163,13 @@ def _find_step_span(selection: Selection, steps: Steps | None) -> tuple[int, int
     low, high = selection.steps or (None, None)
     number = steps.number
     chosen = (number >= (number[0] if low is None else low)) & (number <= (number[-1] if high is None else high))
-    if selection.skips_warmup:
+    if selection.skips_warmup or selection.steps is None:
         chosen &= np.arange(number.size) >= steps.warmup
     if not chosen.any():
         held = f"the steps of this job are {number[0]} to {number[-1]}, and {number[steps.warmup]} is the first after"
         raise UsageError(f"there is no such step; {held} the warm-up", parameter=parameter)
-    is_span_chosen = chosen[steps.step]
-    return int(steps.begin[is_span_chosen].min()) - 1, int(steps.end[is_span_chosen].max()) + 1
+    first, last = np.flatnonzero(chosen)[[0, -1]].tolist()
+    return first, last
 
 
 def cut_result(result: Result, windows: Sequence[tuple[int, int]]) -> None:

@@ -21,7 +21,8 @@ from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.job.read_reports import ReadReport, read_each, read_report
 from nsys2prv_ng.records.store import SHELF, FolderStore
-from nsys2prv_ng.report.files import get_report_size, locate_exports
+from nsys2prv_ng.report.export_all import locate_exports
+from nsys2prv_ng.report.files import get_report_size
 from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.runtime.files import lock_beside, remove_abandoned, resolve_links
 from nsys2prv_ng.runtime.parallel import Work

@@ -1,13 +1,16 @@
 """Finds the steps of a program: the iterations that each rank marks with NVTX ranges, or shows by repeating kernels.
 
-Definitions:
+Definitions (job/step_spans.py defines when a step ends):
 
 - Steps are the NVTX push/pop ranges of one name with a number ("step 7") of which every task with numbered ranges has
   equally many, on one thread, one after the other in the order of their numbers. If several names qualify, the name
   that covers most time wins. It must cover a minimum share of the job's time (_LEAST).
 - If the user names the ranges, they need no numbers: each task then counts its ranges from 0.
-- If no ranges mark the steps, they are what a stream repeats (job/repetition.py).
+- If no ranges mark the steps, they are what each task repeats (job/repetition.py).
 - A range that had not ended when the capture ended is not a step. Neither is a step that only some ranks had ended.
+- A step of the job ends when the last task ends it, and starts when the step before it ended: steps tile the time of a
+  capture. The first step of each capture (a report of each task) starts when its first range does. Without GPU
+  operations, a step is as long as its longest range on any task.
 - The first step is warm-up. So are the steps that follow it, up to half of all steps, as long as each is slower than
   the median of all steps by more than three median deviations.
 """
@@ -21,12 +24,15 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.intervals.windows import unite_windows
 from nsys2prv_ng.job.nvtx_ranges import NvtxRanges, load_nvtx_ranges
 from nsys2prv_ng.job.opened_events import ABSENT
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.repetition import find_repetitions
+from nsys2prv_ng.job.step_spans import HostSpans, find_gpu_ends
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
@@ -46,12 +52,19 @@ class Steps(NamedTuple):
     """m steps of a job, made up of n spans: one for each task and step. Times are on the common clock."""
 
     name: str
-    has_ranges: bool
-    """Whether NVTX ranges mark the steps."""
+    delimiter: str
+    """What recurs at the end of each step, if no NVTX ranges mark the steps: `CUDA graph`, or the name of a kernel."""
+    similarity: float
+    """How similar the operations of steps are that no ranges mark, from 0 to 1 (job/step_parts.py); else 1."""
+    on_gpu: bool
+    """Whether steps end with the GPU operations that they launched; else they are ranges on hosts."""
     number: IntArray
     """Number of each step (m), ascending."""
     warmup: int
     """Number of warm-up steps at the start."""
+    start: IntArray
+    """Start and end (ns) of each step of the job (m)."""
+    stop: IntArray
     task: IntArray
     """Task of the whole tree (n). Spans are sorted by task and step."""
     row: IntArray
@@ -59,13 +72,55 @@ class Steps(NamedTuple):
     step: IntArray
     """Index of the step of each span."""
     begin: IntArray
+    """Start and end (ns) of each step on its task (n)."""
     end: IntArray
+    host_begin: IntArray
+    """Start and end (ns) of the range that marks it (n)."""
+    host_end: IntArray
 
-    def find_latest(self, column: IntArray) -> IntArray:
-        """Return the maximum of a column of times (n) in each step (m)."""
-        latest = np.full(self.number.size, np.iinfo(np.int64).min)
-        np.maximum.at(latest, self.step, column)
-        return latest
+    @property
+    def has_ranges(self) -> bool:
+        """Whether NVTX ranges mark the steps."""
+        return not self.delimiter
+
+    @property
+    def length(self) -> IntArray:
+        """Length of each step of the job (m, ns)."""
+        return self.stop - self.start if self.on_gpu else self.host_length
+
+    @property
+    def host_length(self) -> IntArray:
+        """Length of the longest range of each step (m, ns)."""
+        return _find_latest(self.step, self.host_end - self.host_begin, self.number.size)
+
+    @property
+    def host(self) -> HostSpans:
+        """The ranges that mark the steps."""
+        return HostSpans(self.task, self.host_begin, self.host_end)
+
+    def list_windows(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the time of the steps from one index to another (ns): several windows if captures ended between."""
+        if not self.on_gpu:
+            return [(int(self.start[first]), int(self.stop[last]))]
+        return unite_windows(self.start[first : last + 1], self.stop[first : last + 1])
+
+    def take(self, chosen: IntArray) -> Steps:
+        """Return the steps at these indices, which are ascending."""
+        spans = np.isin(self.step, chosen)
+        columns = {name: getattr(self, name)[spans] for name in _OF_SPANS}
+        columns["step"] = np.searchsorted(chosen, columns["step"])
+        return self._replace(**columns, **{name: getattr(self, name)[chosen] for name in _OF_STEPS})
+
+
+_OF_STEPS = ("number", "start", "stop")
+_OF_SPANS = ("task", "row", "step", "begin", "end", "host_begin", "host_end")
+
+
+def _find_latest(step: IntArray, column: IntArray, steps: int) -> IntArray:
+    """Return the maximum of a column (n) in each step (m)."""
+    latest = np.full(steps, np.iinfo(np.int64).min)
+    np.maximum.at(latest, step, column)
+    return latest
 
 
 def find_steps(
@@ -76,6 +131,61 @@ def find_steps(
     Expects reports whose records no window has cut. Each piece of work has the records of one task in memory. `name`:
     the name of the ranges that the user calls steps. Raises UsageError if they cannot be steps.
     """
+    marks = _find_marks(reports, tree, store, length, engine, name)
+    if marks is None:
+        return None
+    table = marks.table.sort_values(["task", "number"])
+    number, step = np.unique(table["number"].to_numpy(np.int64), return_inverse=True)
+    task, row, begin, end, report = (
+        table[column].to_numpy(np.int64) for column in ("task", "row", "begin", "end", "report")
+    )
+    gpu_end = find_gpu_ends(HostSpans(task, begin, end), reports, tree, store, engine, are_ranges=not marks.delimiter)
+    start, stop = -_find_latest(step, -begin, number.size), _find_latest(step, end, number.size)
+    host_begin, host_end = begin, end
+    if gpu_end is not None:
+        begin, end = np.append(begin[:1], gpu_end[:-1]), gpu_end
+        # Each report is a capture: the time between two is of no step.
+        opens = np.isin(np.arange(task.size), find_starts(task, report))
+        begin[opens] = host_begin[opens]
+        stop = _find_latest(step, end, number.size)
+        all_open = -_find_latest(step, -opens.astype(np.int64), number.size) > 0
+        start = np.where(all_open, np.maximum(start, np.append(start[:1], stop[:-1])), np.append(start[:1], stop[:-1]))
+    steps = Steps(
+        name=marks.name,
+        delimiter=marks.delimiter,
+        similarity=marks.similarity,
+        on_gpu=gpu_end is not None,
+        number=number,
+        warmup=0,
+        start=start,
+        stop=stop,
+        task=task,
+        row=row,
+        step=step.astype(np.int64),
+        begin=begin,
+        end=end,
+        host_begin=host_begin,
+        host_end=host_end,
+    )
+    return steps._replace(warmup=_count_warmup(steps.length))
+
+
+class _Marks(NamedTuple):
+    """What marks the steps: a name, and for each task and step the columns task, row, number, report, begin, end (ns).
+
+    `delimiter` and `similarity`: as in Repetitions; "" and 1 for ranges.
+    """
+
+    name: str
+    table: pd.DataFrame
+    delimiter: str = ""
+    similarity: float = 1.0
+
+
+def _find_marks(
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, length: int, engine: Engine, name: str
+) -> _Marks | None:
+    """Return what marks the steps; None if nothing does."""
     if name:
         return _find_named(reports, tree, store, name, engine)
     numbered = list(_list_numbered(reports, tree, store, engine))
@@ -83,22 +193,17 @@ def find_steps(
     candidates = pd.concat([ranges.candidates for ranges in numbered], ignore_index=True)
     best = _choose_ranges(candidates, tasks.size, length // _LEAST, _has_unended(reports))
     if best is not None:
-        return _make_steps(*best, has_ranges=True)
+        return _Marks(*best)
     repeated = find_repetitions(reports, tree, store, FEWEST, engine)
-    return None if repeated is None else _make_steps(REPETITIONS, repeated, has_ranges=False)
-
-
-def _make_steps(name: str, table: pd.DataFrame, *, has_ranges: bool) -> Steps:
-    """Make steps from their spans: task, row, number, begin, end (ns)."""
-    table = table.sort_values(["task", "number"])
-    number, step = np.unique(table["number"].to_numpy(np.int64), return_inverse=True)
-    task, row, begin, end = (table[column].to_numpy(np.int64) for column in ("task", "row", "begin", "end"))
-    steps = Steps(name, has_ranges, number, 0, task, row, step.astype(np.int64), begin, end)
-    return steps._replace(warmup=_count_warmup(steps.find_latest(end - begin)))
+    if repeated is None:
+        return None
+    # What is launched at the end of a range belongs to it, but here that is the first launch of the next step.
+    table = repeated.table.assign(end=repeated.table["end"] - 1, report=0)
+    return _Marks(REPETITIONS, table, repeated.delimiter, repeated.similarity)
 
 
 def _count_warmup(length: IntArray) -> int:
-    """Return the number of warm-up steps at the start. `length`: the longest span of each step (ns)."""
+    """Return the number of warm-up steps at the start. `length`: the length of each step (ns)."""
     median = np.median(length)
     slow = length - median > _DEVIATIONS * np.median(np.abs(length - median))
     return 1 + int(np.argmin(np.append(slow[1 : length.size // 2], False)))
@@ -113,17 +218,20 @@ class _NumberedRanges(NamedTuple):
     tasks: IntArray
     names: list[str]
     candidates: pd.DataFrame
-    """Ranges whose names may be steps: task, row, name, number, begin, end (ns)."""
+    """Ranges whose names may be steps: task, row, name, number, report (index), begin, end (ns)."""
 
 
 def _list_numbered(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, engine: Engine
 ) -> Iterator[_NumberedRanges]:
     """Yield the numbered ranges of each report."""
-    return engine.map(lambda own: _load_numbered(*own, tree, store), zip(reports, tree.rows, strict=True))
+    own = zip(range(len(reports)), reports, tree.rows, strict=True)
+    return engine.map(lambda each: _load_numbered(*each, tree, store), own)
 
 
-def _load_numbered(report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store) -> _NumberedRanges:
+def _load_numbered(
+    index: int, report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store
+) -> _NumberedRanges:
     """Return the numbered ranges of a report.
 
     PyTorch numbers every operation. Only names whose numbers are consecutive in each task may be steps, so only their
@@ -134,7 +242,7 @@ def _load_numbered(report: ReportRecords, rows: IntArray, tree: ObjectTree, stor
     table, key = _tabulate(ranges, numbered, rows, tree), ranges.key[numbered]
     names = [name for _, name in ranges.keys]
     kept = np.flatnonzero(_mark_consecutive(table, key))
-    candidates = table.iloc[kept].assign(name=np.array(names, object)[key[kept]])
+    candidates = table.iloc[kept].assign(name=np.array(names, object)[key[kept]], report=index)
     return _NumberedRanges(table["task"].unique(), [names[number] for number in np.unique(key)], candidates)
 
 
@@ -199,10 +307,10 @@ def _is_in_order(table: pd.DataFrame) -> bool:
     return bool(np.all((task[1:] != task[:-1]) | in_order))
 
 
-def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str, engine: Engine) -> Steps:
-    """Return the steps made of push/pop ranges of a name, in any domain. Raises UsageError if they are not steps."""
-    own = zip(reports, tree.rows, strict=True)
-    tables = list(engine.map(lambda report: _load_named(*report, tree, store, name), own))
+def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str, engine: Engine) -> _Marks:
+    """Return the marks made of push/pop ranges of a name, in any domain. Raises UsageError if they are not steps."""
+    own = zip(range(len(reports)), reports, tree.rows, strict=True)
+    tables = list(engine.map(lambda each: _load_named(*each, tree, store, name), own))
     if not any(map(len, tables)):
         known = sorted({other for own in _list_numbered(reports, tree, store, engine) for other in own.names})
         hint = f"; ranges with numbers are {join_first(known, _MOST_LISTED)}" if known else ""
@@ -220,15 +328,17 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
     elif not _count_same(table, tasks):
         reason = "not every rank has as many of them, with the same numbers"
     else:
-        return _make_steps(name, table, has_ranges=True)
+        return _Marks(name, table)
     raise UsageError(f"these ranges are no steps: {reason}", parameter="step", value=name)
 
 
 _MOST_LISTED = 5
 
 
-def _load_named(report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store, name: str) -> pd.DataFrame:
-    """Return the push/pop ranges of a name in a report: task, row, number (ABSENT without one), begin, end (ns)."""
+def _load_named(
+    index: int, report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store, name: str
+) -> pd.DataFrame:
+    """Return the push/pop ranges of a name in a report: task, row, number (or ABSENT), report, begin, end (ns)."""
     ranges = load_nvtx_ranges(report, store)
     wanted = [key for key, (_, text) in enumerate(ranges.keys) if text == name]
-    return _tabulate(ranges, np.flatnonzero(np.isin(ranges.key, wanted)), rows, tree)
+    return _tabulate(ranges, np.flatnonzero(np.isin(ranges.key, wanted)), rows, tree).assign(report=index)

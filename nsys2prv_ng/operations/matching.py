@@ -87,20 +87,22 @@ def match_collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]])
     order = order[table.kind[order] != LOOSE]
     communicator, member = table.communicator[order], table.member[order]
     starts = find_starts(communicator, member)
-    limits = np.append(starts, order.size)
-    sequences = [_make_sequence(table, order[low:high]) for low, high in pairwise(limits.tolist())]
+    sequences = [
+        lags.Sequence(table.name[rows].astype(np.int64), table.bytes[rows], table.end[rows])
+        for rows in np.split(order, starts)[1:]
+    ]
     taken: list[IntArray] = []
     numbers: list[IntArray] = []
     groups: list[tuple[int, int]] = []  # ranks and parts
     owner = communicator[starts] if starts.size else communicator
     ranks = table.rank_of_member[member[starts]]
-    for low, high in _find_runs(owner):
+    for low, high in pairwise([*find_starts(owner).tolist(), owner.size]):
         for lag_of_rank in _group_ranks(sequences[low:high], ranks[low:high]):
             count = 0
             reference = sequences[low + next(iter(lag_of_rank))]
             for rank, stretches in lag_of_rank.items():
                 part, number = _number_parts(reference, sequences[low + rank], stretches)
-                taken.append(order[limits[low + rank] + part])
+                taken.append(order[starts[low + rank] + part])
                 numbers.append(number)
                 count += part.size
             groups.append((len(lag_of_rank), count))
@@ -187,15 +189,6 @@ _KINDS = (
     *(np.int32, np.int32, np.int64, np.int32, np.int32, np.int32, np.int32),
     *(np.int64, np.int64, np.int8, np.bool_, np.bool_),
 )
-
-
-def _find_runs(values: npt.NDArray[np.int32]) -> list[tuple[int, int]]:
-    """Return (first, last + 1) of each run of equal values."""
-    return list(pairwise([*find_starts(values).tolist(), values.size]))
-
-
-def _make_sequence(table: PartTable, rows: IntArray) -> lags.Sequence:
-    return lags.Sequence(table.name[rows].astype(np.int64), table.bytes[rows], table.end[rows])
 
 
 def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[dict[int, list[lags.Lag]]]:

@@ -129,6 +129,8 @@ CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=T
 # ---- steps: derived over all ranks -----------------------------------------------------------------------------------
 STEP = EventType(63000430, "Step", "steps", interval=True)
 """On main threads and on GPUs as a whole. The value is the number of the step plus one, because 0 ends a step."""
+HOST_STEP = EventType(63000431, "Step on the host", "steps", interval=True)
+"""On main threads, if steps end with the GPUs: the host's range of the step."""
 
 
 # ---- an overview: what GPUs do in steps of equal time ----------------------------------------------------------------

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.paraver.files import list_trace_files
@@ -34,13 +33,12 @@ class TraceOutput:
         check_writable(path, list(reversed(self._final.values())), force=force)  # the typed file first
 
     def __enter__(self) -> TraceOutput:
-        try:
+        with _report_errors(self.path), ExitStack() as undo:
+            undo.callback(self._remove)
             for suffix, final in self._final.items():
                 descriptor, self._temporary[suffix] = create_beside(final)
                 self._files[suffix] = FileIO(descriptor, "wb")
-        except OSError as error:
-            self._remove()
-            raise _make_output_error(self.path, error) from None
+            undo.pop_all()
         return self
 
     def write_header(self, header: str) -> None:
@@ -52,11 +50,9 @@ class TraceOutput:
     def write_prv(self, data: bytes | memoryview) -> None:
         """Append to the .prv: gzip members if it is a .prv.gz, else text."""
         view = memoryview(data).cast("B")
-        try:
+        with _report_errors(self.path):
             while view:
                 view = view[self._files["prv"].write(view) :]
-        except OSError as error:
-            raise _make_output_error(self.path, error) from None
 
     @property
     def temporary(self) -> Path:
@@ -68,27 +64,20 @@ class TraceOutput:
         positions."""
         prv = self._files["prv"]
         places = list(accumulate(sizes, initial=prv.tell()))
-        try:
+        with _report_errors(self.path):
             prv.truncate(places[-1])
-        except OSError as error:
-            raise _make_output_error(self.path, error) from None
         return places[:-1]
 
     def write_text(self, suffix: str, text: str) -> None:
         """Write the whole .pcf or .row (`suffix`)."""
-        try:
+        with _report_errors(self._final[suffix]):
             self._temporary[suffix].write_text(text, "utf-8", "surrogateescape", newline="\n")
-        except OSError as error:
-            raise _make_output_error(self._final[suffix], error) from None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         try:
             if kind is None:
-                self._publish()
-        except OSError as error:
-            raise _make_output_error(self.path, error) from None
+                with _report_errors(self.path):
+                    self._publish()
         finally:
             self._remove()
 
@@ -135,10 +124,14 @@ def refuse_in_the_way(file: Path, *, force: bool) -> None:
         raise TranslationError(f"{file}: exists already; replace it, or choose another name", see=("force",))
 
 
-def _make_output_error(path: Path, error: OSError) -> TranslationError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        smaller = "" if path.suffix == ".gz" else f", or write {path.stem}.prv.gz"
-        return TranslationError(
-            f"{path}: no space left to write the trace; free some or choose another folder{smaller}"
-        )
-    return TranslationError(f"{path}: cannot write the trace: {error.strerror or error}")
+@contextmanager
+def _report_errors(path: Path) -> Iterator[None]:
+    """Raise TranslationError if a file of the trace cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot write the trace: {error.strerror or error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            smaller = "" if path.suffix == ".gz" else f", or write {path.stem}.prv.gz"
+            what = f"no space left to write the trace; free some or choose another folder{smaller}"
+        raise TranslationError(f"{path}: {what}") from None

@@ -70,36 +70,28 @@ WAITING = shade(SYNCHRONISATION, -1)
 PARTS = {0: NOTHING, types.WAITING_PART: WAITING, types.MOVING_PART: COMMUNICATION}
 """Colours of the parts of a kernel or call over ranks."""
 
-GPU_WAITS = {
-    0: NOTHING,
-    1: COMPUTE,
-    2: OVERLAP,
-    3: COMMUNICATION,
-    4: WAITING,
-    5: shade(COMPUTE, 3),
-    6: MEMORY,
-    7: IDLE,
-    8: shade(COMMUNICATION, 3),
-    9: shade(OVERLAP, -2),
-    10: WHOLE_GRAPH,
+_GPU_ACTIVITIES = {
+    "compute": COMPUTE,
+    "compute_over_moving": OVERLAP,
+    "moving": COMMUNICATION,
+    "waiting": WAITING,
+    "waiting_hidden": shade(COMPUTE, 3),
+    "memory": MEMORY,
+    "idle": IDLE,
+    "not_split": shade(COMMUNICATION, 3),
+    "compute_over_not_split": shade(OVERLAP, -2),
+    "whole_graph": WHOLE_GRAPH,
 }
+"""Colours of what a GPU does, in the order of the values of types.GPU_WAITS."""
+
+GPU_WAITS = {0: NOTHING} | dict(enumerate(_GPU_ACTIVITIES.values(), 1))
 """The colours of GPU_ACTIVITY, with a separate one for waiting. Waiting that compute hides costs nothing: pale blue.
 
 With any colour vision, waiting differs from every other colour by at least 29 in CIE Lab, and any two differ by at
 least 16.
 """
 
-ACTIVITIES: Mapping[str, Colour] = {
-    "compute": GPU_WAITS[1],
-    "compute_over_moving": GPU_WAITS[2],
-    "moving": GPU_WAITS[3],
-    "waiting": GPU_WAITS[4],
-    "waiting_hidden": GPU_WAITS[5],
-    "memory": GPU_WAITS[6],
-    "idle": GPU_WAITS[7],
-    "not_split": GPU_WAITS[8],
-    "compute_over_not_split": GPU_WAITS[9],
-    "whole_graph": GPU_WAITS[10],
+ACTIVITIES: Mapping[str, Colour] = _GPU_ACTIVITIES | {
     "own_code": shade(YELLOW, 2),
     "cuda": HOST_API,
     "mpi_waiting": WAITING,

@@ -332,27 +332,15 @@ def move_to_rows(records: Records, rows: IntArray) -> Records:
     return replace(moved, place=rows[moved.place].astype(np.int32), handle=handle)
 
 
+@compiled
 def resolve_maps(
-    records: Records,
-    rows: IntArray,
-    types: IntArray,
-    starts: IntArray,
-    tables: IntArray,
-    low: int = 0,
-    high: int | None = None,
+    columns: ColumnTuple, low: int, high: int, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray
 ) -> None:
     """Replace the ids of a report by the ids of the trace: place -> row, handle -> type number, name id -> value.
 
-    Changes the records low .. high - 1 in place. `rows` is by place; `types`, `starts` and `tables` come from
-    `Numbering.maps`.
+    Changes the records low .. high - 1 in place, given their columns. `rows` is by place; `types`, `starts` and
+    `tables` come from `Numbering.maps`.
     """
-    _resolve(records.columns, low, len(records) if high is None else high, rows, types, starts, tables)
-
-
-@compiled
-def _resolve(
-    columns: ColumnTuple, low: int, high: int, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray
-) -> None:
     _, _, place, kind, first, handle, value = columns
     for i in range(low, high):
         place[i] = rows[place[i]]

@@ -153,7 +153,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
         store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
-            resolve_maps(gathered, *group.resolved_by, begin, record)
+            resolve_maps(gathered.columns, begin, record, *group.resolved_by)
     gathered.first[records] = words
     return gathered
 

@@ -1,4 +1,4 @@
-"""Moves records to another clock, which may run faster or slower: intervals keep their limits, not their length."""
+"""Moves records to another clock, of all rows or of each: intervals keep their limits, not their length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.records.clip import find_limits, move_limits
-from nsys2prv_ng.records.columns import BEGIN, EMPTY, END, STATE, Records, concatenate, pack_tie
+from nsys2prv_ng.records.columns import BEGIN, COMMUNICATION, EMPTY, END, STATE, Records, concatenate, pack_tie
 
 
 def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> Records:
@@ -19,20 +19,48 @@ def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> R
     line that opens and closes, as if it had never had a length. A state without length is dropped.
     """
     begin, end = map(clock, find_limits(records))
-    moved = move_limits(records, begin, end, lambda times, _: clock(times))
+    return _drop_vanished(move_limits(records, begin, end, lambda times, _: clock(times)), begin, end, records.time)
+
+
+def retime_rows(records: Records, rows: IntArray, clock: Callable[[IntArray, IntArray, bool], IntArray]) -> Records:
+    """Return the records with `clock(row, t, is_end)` for each time t (ns) of each row, as `retime_records` does.
+
+    `rows`: row of each place. No communication that was received after it was sent is received before.
+    """
+    row = rows[records.place]
+    low, high = find_limits(records)
+    begin, end = clock(row, low, False), clock(row, high, True)
+    end = np.where(low == high, begin, np.maximum(begin, end))
+    moved = move_limits(records, begin, end, lambda times, at: clock(row[at], times, False))
+    at = np.flatnonzero(records.kind == COMMUNICATION)
+    words = records.first[:-1][at]
+    receiver = rows[records.handle[words]]
+    for word in (1, 2):
+        received = clock(receiver, records.value[words + word], False)
+        is_forward = records.value[words + word] >= records.time[at]
+        moved.value[words + word] = np.where(is_forward, np.maximum(received, moved.time[at]), received)
+    return _drop_vanished(moved, begin, end, records.time)
+
+
+def _drop_vanished(moved: Records, begin: IntArray, end: IntArray, old_time: IntArray) -> Records:
+    """Return records without states and intervals that lost their length; such intervals become one line.
+
+    `begin`, `end`: their limits (ns). `old_time`: of each record before it was moved (ns).
+    """
     is_short = begin >= end
     is_vanished = is_short & np.isin(moved.tie_class, (BEGIN, END))
     is_dropped = is_vanished | (is_short & (moved.kind == STATE))
     if not is_dropped.any():
         return moved
-    vanished = _merge_vanished(moved, records.time, np.flatnonzero(is_vanished))
+    vanished = _merge_vanished(moved, old_time, np.flatnonzero(is_vanished))
     return concatenate([moved.take(np.flatnonzero(~is_dropped)), vanished])
 
 
 def _merge_vanished(records: Records, old_time: IntArray, lines: IntArray) -> Records:
     """Merge the two lines of each interval that lost its length: first the pairs that open, then the pairs that close.
 
-    Only intervals of about a nanosecond can lose their length, and few of them do, so a loop is fast enough.
+    On a clock that drifts, only intervals of about a nanosecond lose their length; in a prediction, those of a range or
+    call that takes no time.
     """
     open_lines: dict[tuple[int, int], list[int]] = {}
     pairs = []

@@ -10,11 +10,10 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -127,23 +126,18 @@ class LocalStore(Store):
         self.shelf = 0
         """Shelf of this process."""
         self._ends = {False: 0, True: 0}
-        self._opened = ExitStack()
-        try:
-            enter = self._opened.enter_context
+        with _report_errors(folder), ExitStack() as opened:
+            enter = opened.enter_context
             self._disk = [enter(_open_nameless(folder)) for _ in range(shelves)]
             # Only Linux has memory that processes share by its descriptor; elsewhere all columns go to the file.
             create = getattr(os, "memfd_create", None)
             self._memory = [enter(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
-        except OSError as error:
-            self._opened.close()
-            raise _make_store_error(folder, error) from None
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> LocalStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._opened.close()
         self._unmap()
 
@@ -158,7 +152,7 @@ class LocalStore(Store):
         }
 
     def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
-        try:
+        with _report_errors(self.folder):
             with self._lock:
                 on_disk = not self._memory or self._count_used() + size > self.memory
                 at = _align(self._ends[on_disk])
@@ -167,8 +161,6 @@ class LocalStore(Store):
                 if not on_disk:  # other processes see the used memory before it is written
                     os.ftruncate(self._get_descriptor(slot), at + size)
             _write(self._get_descriptor(slot), pieces, at)
-        except OSError as error:
-            raise _make_store_error(self.folder, error) from None
         return slot
 
     def get(self, slot: Slot, columns: Sequence[Array]) -> None:
@@ -228,7 +220,7 @@ class FolderStore(Store):
         return partial(FolderStore, is_copy=True), (self.folder, "", self.read_from)
 
     def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
-        try:
+        with _report_errors(self.folder):
             with self._lock:
                 if self._file is None:
                     self._shelf = self._shelf or f"{_TRACE_PREFIX}{secrets.token_hex(8)}"
@@ -241,8 +233,6 @@ class FolderStore(Store):
                     os.fsync(self._file.fileno())
             if not self._is_copy:
                 _write(self._file.fileno(), pieces, at)
-        except OSError as error:
-            raise _make_store_error(self.folder, error) from None
         return Slot(self._shelf, True, at)
 
     def get(self, slot: Slot, columns: Sequence[Array]) -> None:
@@ -278,11 +268,9 @@ class FolderStore(Store):
     def close(self) -> None:
         """Write all columns to the disk, and close the files."""
         if self._file is not None:
-            try:
+            with _report_errors(self.folder):
                 os.fsync(self._file.fileno())
                 self._file.close()
-            except OSError as error:
-                raise _make_store_error(self.folder, error) from None
         while self._reading:
             self._reading.popitem()[1].close()
         self._unmap()
@@ -411,6 +399,15 @@ def _read(descriptor: int, views: list[memoryview], at: int) -> None:
             done -= views.pop(0).nbytes
         if done:
             views[0] = views[0][done:]
+
+
+@contextmanager
+def _report_errors(folder: Path) -> Iterator[None]:
+    """Raise TranslationError with a remedy if columns cannot be kept in a folder."""
+    try:
+        yield
+    except OSError as error:
+        raise _make_store_error(folder, error) from None
 
 
 def _make_store_error(folder: Path, error: OSError) -> TranslationError:

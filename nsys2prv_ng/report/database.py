@@ -6,7 +6,7 @@ another type than declared. So all columns are selected by name, and a value tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -221,12 +221,6 @@ def load_reader(export: Path) -> Callable[[Path], TableReader]:
     from nsys2prv_ng.report.sqlite_file import SqliteFile
 
     return SqliteFile
-
-
-def load_libraries(exports: Iterable[Path]) -> None:
-    """Import what reads these exports, so that processes forked later need not import it again."""
-    for path in exports:
-        load_reader(path)
 
 
 def _choose_integers(table: Table, present: frozenset[str]) -> list[str]:

@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
-from nsys2prv_ng.report.database import load_libraries
-from nsys2prv_ng.report.export_all import export_all
+from nsys2prv_ng.errors import ReportError, UsageError
 from nsys2prv_ng.report.formats import PARQUET, REPORT_ENDINGS, get_report_name, is_report_name
 from nsys2prv_ng.runtime.files import resolve_links
-from nsys2prv_ng.runtime.limits import count_usable_cores
-from nsys2prv_ng.runtime.progress import Progress
 
 _CELL = 8
 """Bytes of a value in memory. In SQLite, a value takes 2.8 (NVTX, mostly NULL) to 5.8 (GPU metrics), and text more."""
@@ -57,66 +53,6 @@ def _compute_unpacked_size(file: Path) -> int:
     except (pa.ArrowException, OSError, ValueError):  # reading it reports what is wrong
         return 0
     return int(metadata.num_rows * metadata.num_columns * _CELL)
-
-
-def locate_exports(
-    reports: Sequence[Path],
-    out_folder: Path,
-    progress: Progress,
-    jobs: int | None = None,
-    skipped: dict[Path, ReportError] | None = None,
-    tmp: Path | None = None,
-) -> list[Path]:
-    """Return the export of each report; export the reports that have no export yet.
-
-    At most `jobs` exports run at once, by default one on each usable core. For `tmp`, see `make_export`. Folders are
-    treated as exports. Reports that are missing or cannot be exported are noted in `skipped`, unless no report would be
-    left. Raises UsageError for a report named twice, TranslationError if the machine is at fault, and ReportError if
-    all reports are at fault or `skipped` is not given. That is the error of the first report; finished exports stay.
-    """
-    returned = (ReportError,) if skipped is not None else ()
-    exports = []
-    for report, export in export_each(reports, out_folder, progress, jobs, returned=returned, tmp=tmp).items():
-        if isinstance(export, Path):
-            exports.append(export)
-        elif skipped is not None:
-            assert isinstance(export, ReportError)
-            skipped[report] = export
-    refuse_no_reports(exports, skipped)
-    return exports
-
-
-def export_each(
-    reports: Sequence[Path],
-    out_folder: Path,
-    progress: Progress,
-    jobs: int | None = None,
-    *,
-    returned: tuple[type[TranslationError], ...],
-    keep: bool = True,
-    tmp: Path | None = None,
-) -> dict[Path, Path | TranslationError]:
-    """Return the export of each report, in the order of the reports, or its error if it has a type in `returned`.
-
-    Without `keep`, new exports are always in `out_folder`. Raises the same errors as `locate_exports`.
-    """
-    refuse_twice(reports)
-    exports: dict[Path, Path | TranslationError] = {report: report for report in reports}
-    for report in reports:
-        if not report.exists():
-            error = miss(report)
-            if not isinstance(error, returned):
-                raise error
-            exports[report] = error
-    to_export = [report for report in reports if needs_export(report)]
-    if to_export:
-        exports |= export_all(
-            to_export, out_folder, progress, jobs or count_usable_cores(), returned=returned, keep=keep, tmp=tmp
-        )
-    made = [export for export in exports.values() if isinstance(export, Path)]
-    refuse_twice(made)
-    load_libraries(made)
-    return exports
 
 
 def refuse_missing(reports: Sequence[Path]) -> None:

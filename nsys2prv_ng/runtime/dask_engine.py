@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.runtime.engine import Engine, LocalEngine
+from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.parallel import Failure, make_failure
 from nsys2prv_ng.runtime.work_folder import remove_folder, take_folder
 
@@ -35,7 +34,7 @@ _MOST_DEATHS = 3
 """Dask does not try a piece again after its workers died this often (`allowed-failures`)."""
 
 
-class DaskEngine(Engine):
+class DaskEngine:
     """Workers of a cluster. The end of this context manager removes the folder, unless it stays after an error.
 
     Another worker replaces a worker that dies, and does its pieces again. If none is left, new ones have some time to
@@ -111,9 +110,7 @@ class DaskEngine(Engine):
     def __enter__(self) -> DaskEngine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._opened.close()
         if kind is None or not self._stays_after_error:
             remove_folder(self._folder)

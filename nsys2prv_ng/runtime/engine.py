@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from nsys2prv_ng.runtime.parallel import run_in_threads
 
@@ -13,38 +13,28 @@ Item = TypeVar("Item")
 T = TypeVar("T")
 
 
-class Engine(ABC):
-    """Base of what does pieces of work. A piece has no effects but its result and the columns that it stores."""
+class Engine(Protocol):
+    """What does pieces of work. A piece has no effects but its result and the columns that it stores."""
 
     @property
-    @abstractmethod
     def workers(self) -> int:
         """Number of pieces that are done at once; each may have the records of one report in memory."""
 
     @property
     def folder(self) -> Path | None:
         """Folder that all workers share; None if they are processes on this machine."""
-        return None
 
-    @abstractmethod
     def map(self, do: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
         """Yield `do(item)` for each item, in the order of the items. Raises the error of the first piece that fails."""
 
 
-class LocalEngine(Engine):
+@dataclass(frozen=True)
+class LocalEngine:
     """Threads of this process."""
 
-    def __init__(self, workers: int, folder: Path | None = None) -> None:
-        """`folder`: where the output of the pieces stays for other processes."""
-        self._workers, self._folder = workers, folder
-
-    @property
-    def workers(self) -> int:
-        return self._workers
-
-    @property
-    def folder(self) -> Path | None:
-        return self._folder
+    workers: int
+    folder: Path | None = None
+    """Where the output of the pieces stays for other processes."""
 
     def map(self, do: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
-        return run_in_threads(do, items, self._workers)
+        return run_in_threads(do, items, self.workers)

@@ -47,9 +47,7 @@ def compiled_uncounted(function: Function) -> Function:
 
 def inlined_uncounted(function: Function) -> Function:
     """Compile a function as a part of each `compiled_uncounted` function that calls it."""
-    dispatcher: Any = nb.njit(nogil=True, forceinline=True, **_UNCOUNTED)(function)
-    part: Function = dispatcher
-    return part
+    return inlined(function, **_UNCOUNTED)
 
 
 def _compile(function: Function, **options: Any) -> Function:
@@ -65,9 +63,9 @@ def _compile(function: Function, **options: Any) -> Function:
     return kept
 
 
-def inlined(function: Function) -> Function:
+def inlined(function: Function, **options: Any) -> Function:
     """Compile a function as a part of each compiled function that calls it."""
-    dispatcher: Any = nb.njit(nogil=True, forceinline=True)(function)
+    dispatcher: Any = nb.njit(nogil=True, forceinline=True, **options)(function)
     part: Function = dispatcher
     return part
 

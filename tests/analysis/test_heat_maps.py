@@ -12,7 +12,7 @@ import pytest
 
 from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
-from nsys2prv_ng.analysis.efficiency.windows import list_steps, make_plan
+from nsys2prv_ng.analysis.efficiency.windows import make_plan
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
 from nsys2prv_ng.analysis.gpus.waiting import WHOLE_GRAPH
@@ -21,10 +21,11 @@ from nsys2prv_ng.analysis.waits.rules import NOBODY, NOT_ALIGNED
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.bins import make_edges
+from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute.job import compute_summary
-from tests.analysis.efficiency.efficiency_reports import DDP, SETS, opened
+from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, SETS, opened
 from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth, unite
 from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels
 from tests.analysis.waits.waits_truth import Kernel, find_truth
@@ -78,7 +79,7 @@ def pairs(edges: IntArray) -> list[tuple[int, int]]:
 @pytest.fixture(scope="module")
 def ddp() -> Iterator[Job]:
     """Reports of two nodes."""
-    with opened(DDP) as job:
+    with opened(DDP, selection=ALL_TIME) as job:
         yield job
 
 
@@ -87,7 +88,7 @@ def ddp() -> Iterator[Job]:
 )
 def test_shares_of_gpus_are_those_of_unions(reports: Sequence[Path]) -> None:
     reports = [unpack(path) for path in reports]
-    with opened(reports) as job:
+    with opened(reports, selection=ALL_TIME) as job:
         check_shares(job, Truth(reports))
 
 
@@ -129,11 +130,12 @@ def check_shares(job: Job, truth: Truth) -> None:
     assert np.nanmin(percent) >= 0 and np.nanmax(percent) <= 100
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("reports", select("exercises/ex1a-slow", "exercises/ex3a-pp1"))
 def test_exposed_waiting_is_that_of_single_kernels(reports: Sequence[Path]) -> None:
     truth = find_truth(reports)
     gpus = Truth(reports).gpus
-    with opened(reports) as job:
+    with opened(reports, selection=ALL_TIME) as job:
         waits = find_waits(job)
         edges = make_edges(*states.find_span(job, find_waits(job), gpus=True), BINS)
         shares = sum_shares(job, waits, edges)
@@ -178,9 +180,9 @@ def test_only_the_chosen_time_counts(ddp: Job) -> None:
 def test_main_threads_without_gpus(reports: Sequence[Path]) -> None:
     reports = [unpack(path) for path in reports]
     truth = Truth(reports)
-    with opened(reports) as job:
+    with opened(reports, selection=ALL_TIME) as job:
         waits = find_waits(job)
-        plan = make_plan(job, list_steps(job))
+        plan = make_plan(job, list_counted_steps(job))
         rows = states.find_host_rows(job)
         low, high = truth.capture
         base = job.alignment.utc_base
@@ -235,7 +237,7 @@ def find_largest_lateness(truth: Sequence[Sequence[Kernel]], edges: IntArray, ba
 @pytest.mark.parametrize("reports", select("exercises/ex1a-slow"))
 def test_lateness_is_that_of_the_last_to_begin(reports: Sequence[Path]) -> None:
     truth = find_truth(reports)
-    with opened(reports) as job:
+    with opened(reports, selection=ALL_TIME) as job:
         edges = make_edges(*states.find_span(job, find_waits(job), gpus=True), BINS)
         found = find_lateness(job, find_waits(job), edges)
         base = job.alignment.utc_base
@@ -255,7 +257,7 @@ def test_a_rank_that_is_late(samples: Path, tmp_path: Path) -> None:
         delay(reports[other], time if other == rank else kernels[other][number][1])
     begins = [own[number][0] + Report(report).utc for own, report in zip(kernels, reports, strict=True)]
     begins[rank] += DELAY
-    with opened(reports) as job:
+    with opened(reports, selection=ALL_TIME) as job:
         edges = make_edges(*states.find_span(job, find_waits(job), gpus=True), 1000)
         found = find_lateness(job, find_waits(job), edges)
         base = job.alignment.utc_base
@@ -310,7 +312,7 @@ def average_samples(report: Report, gpu: int, name: str, edges: IntArray, base: 
 
 @pytest.mark.parametrize("reports", select("samples/single-graph"))
 def test_metrics_of_one_report_are_the_mean_of_samples(reports: Sequence[Path]) -> None:
-    with opened(reports) as job:
+    with opened(reports, selection=ALL_TIME) as job:
         check_metrics(job, reports)
 
 
@@ -346,7 +348,7 @@ def test_one_bin_has_the_means_of_the_summary(ddp: Job) -> None:
 
 
 def test_jobs_without_metrics() -> None:
-    with opened([SAMPLES / "mpi-4.rank0.sqlite"]) as job:
+    with opened([SAMPLES / "mpi-4.rank0.sqlite"], selection=ALL_TIME) as job:
         assert average_metrics(job, METRICS, make_edges(job.first, job.last, 5)) == {}
 
 

@@ -19,6 +19,7 @@ from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.job import kept_objects
 from nsys2prv_ng.job.kept_objects import OpenTypes, load_kept, write_kept
 from nsys2prv_ng.records.store import Slot, StoredColumns
+from tests.examples import examples
 
 
 class Pair(NamedTuple):
@@ -224,30 +225,30 @@ def test_other_files(tmp_path):
 
 @dataclass(frozen=True)
 class Small:
-    array: IntArray = field(default_factory=lambda: np.arange(100))
+    array: IntArray = field(default_factory=lambda: np.arange(20))
     texts: tuple[str, ...] = ("a", "b")
 
 
 @pytest.mark.slow
 def test_every_cut_is_noticed(tmp_path):
     file = tmp_path / "a"
-    write_kept(file, Small())
+    write_kept(file, Small(), OpenTypes())
     whole = file.read_bytes()
     for length in range(len(whole)):
         file.write_bytes(whole[:length])
         with pytest.raises(ReportError):
-            load_kept(file, Small)
+            load_kept(file, Small, OpenTypes())
 
 
 @pytest.mark.slow
 def test_every_changed_byte_is_noticed(tmp_path):
     file = tmp_path / "a"
-    write_kept(file, Small())
+    write_kept(file, Small(), OpenTypes())
     whole = file.read_bytes()
     for at in range(len(whole)):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(ReportError):
-            load_kept(file, Small)
+            load_kept(file, Small, OpenTypes())
 
 
 @pytest.mark.slow
@@ -255,7 +256,7 @@ def test_random_damage_is_an_error_or_another_value_of_the_same_types(tmp_path):
     file = write(tmp_path / "a")
     (header, whole), generator = split(file.read_bytes()), random.Random(7)
     ended = {"error": 0, "value": 0}
-    for _ in range(3_000):
+    for _ in range(examples(3_000)):
         content = bytearray(whole)
         for _ in range(generator.choice((1, 1, 2, 8))):
             content[generator.randrange(len(content))] = generator.randrange(256)
@@ -267,4 +268,4 @@ def test_random_damage_is_an_error_or_another_value_of_the_same_types(tmp_path):
         else:
             ended["value"] += 1
             write_kept(tmp_path / "b", back, OPEN_TYPES)  # only values of the declared types can be written
-    assert min(ended.values()) > 100, ended
+    assert min(ended.values()) > examples(100), ended

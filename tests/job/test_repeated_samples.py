@@ -116,6 +116,7 @@ def test_calls_of_processes_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_every_time_is_covered_as_before(seed: int, tmp_path: Path) -> None:
     """Brute force: of all reports sorted by their begin, a value is kept if none before reaches its time."""
@@ -201,6 +202,7 @@ def test_a_pause_is_filled_by_another_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_values_of_any_times(seed: int, tmp_path: Path) -> None:
     """Reports whose samples are late, have gaps, lack metrics and begin at any time."""

@@ -133,7 +133,8 @@ def gpu_time(reports):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [frozenset({1, 3}), frozenset({2})])
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("ranks", [frozenset({2}), frozenset({1, 3})])
 def test_the_time_of_the_gpus(ddp, tmp_path, ranks):
     chosen = [ddp[rank] for rank in sorted(ranks)]
     low, high = gpu_time(chosen)

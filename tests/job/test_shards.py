@@ -17,7 +17,7 @@ from nsys2prv_ng.job.shards import WhatToRead, load_shards, write_shard
 from nsys2prv_ng.report.files import get_report_size
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLES, push_but
 
 EVERYTHING = WhatToRead(tuple(source.name for source in SOURCES + DERIVED), SourceOptions(), True)
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
@@ -132,22 +132,41 @@ def test_a_folder_of_shards_stands_for_all_reports(tmp_path):
         nsys2prv_ng.translate([tmp_path], tmp_path / "a.prv", nvtx_range="x")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sample", ["ddp-2x2", "mpi-4"])
-def test_the_same_trace_and_summary(tmp_path, sample):
-    reports = sorted(SAMPLES.glob(f"{sample}.*.sqlite"))
-    parts = tmp_path / "parts"
+@pytest.fixture(scope="module", params=["mpi-4", "ddp-2x2"])
+def job_and_parts(request, tmp_path_factory):
+    """The reports of a job, and the folder with their shards."""
+    reports, parts = sorted(SAMPLES.glob(f"{request.param}.*.sqlite")), tmp_path_factory.mktemp("job") / "parts"
     assert len(nsys2prv_ng.shard(reports[:1], parts)) == 1  # as each node does it
     made = nsys2prv_ng.shard(reports[::-1], parts, jobs=2)
     assert sorted(path.name for path in parts.glob("*.shard")) == sorted(path.name for path in made)
-    choices: list[dict[str, object]] = [{}, {"time": (200_000_000, 600_000_000)}, {"ranks": [1]}, {"align": "utc"}]
-    for number, chosen in enumerate(choices):
-        (tmp_path / f"{number}").mkdir()
-        expected = nsys2prv_ng.translate(reports, tmp_path / f"{number}/a.prv", summary=True, **chosen)
-        before = read_trace(tmp_path / f"{number}/a.prv")
-        found = nsys2prv_ng.translate(parts, tmp_path / f"{number}/a.prv", summary=True, force=True, **chosen)
-        assert read_trace(tmp_path / f"{number}/a.prv") == before, chosen
-        assert replace(found, seconds=expected.seconds) == expected
+    return reports, parts
+
+
+CHOICES = {
+    "time and ranks": {"time": (200_000_000, 600_000_000), "ranks": [1, 2]},
+    "time": {"time": (200_000_000, 600_000_000)},
+    "ranks": {"ranks": [1]},
+    "all": {},
+    "utc": {"align": "utc"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chosen", push_but(["all", "utc", "time", "ranks"], CHOICES))
+def test_the_same_trace_and_summary(tmp_path, job_and_parts, chosen):
+    reports, parts = job_and_parts
+    expected = nsys2prv_ng.translate(reports, tmp_path / "a.prv", summary=True, **CHOICES[chosen])
+    before = read_trace(tmp_path / "a.prv")
+    found = nsys2prv_ng.translate(parts, tmp_path / "a.prv", summary=True, force=True, **CHOICES[chosen])
+    assert read_trace(tmp_path / "a.prv") == before
+    assert replace(found, seconds=expected.seconds) == expected
+    assert len(list(parts.iterdir())) == 2 * len(reports), "the folder stays as it was"
+
+
+@pytest.mark.push_cases(1)
+@pytest.mark.slow
+def test_the_same_summary(job_and_parts):
+    reports, parts = job_and_parts
     assert nsys2prv_ng.summarize(parts).to_dict() == nsys2prv_ng.summarize(reports).to_dict()
     assert len(list(parts.iterdir())) == 2 * len(reports), "the folder stays as it was"
 

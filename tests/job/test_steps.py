@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -20,19 +19,16 @@ from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.path.path_reports import Capture
 from tests.analysis.path.test_real_paths import list_sets
 from tests.conftest import Unpacked
+from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import PUSH_POP, Report, split_name
 from tests.sources.small_reports import UTC
 
 Range = tuple[int, int, int, int]
 """Number, begin and end (UTC), thread."""
-Truth = dict[str, tuple[list[int], list[int], list[int]]]
-"""By name of ranges that may be steps: numbers, and the latest begin and end (UTC) of each."""
-Lengths = dict[str, list[int]]
-"""By name of ranges that may be steps: how long each takes on the slowest rank."""
 
 
-def find_truth(reports: Sequence[Report]) -> tuple[Truth, Lengths]:
-    """Return all ranges that may be steps."""
+def find_names(reports: Sequence[Report]) -> list[str]:
+    """Return the names of all ranges that may be steps."""
     by_name: dict[str, dict[object, list[Range]]] = defaultdict(lambda: defaultdict(list))
     tasks = set()
     for index, report in enumerate(reports):
@@ -42,22 +38,7 @@ def find_truth(reports: Sequence[Report]) -> tuple[Truth, Lengths]:
             if number is not None:
                 tasks.add((index, tid >> 24))
                 by_name[name][index, tid >> 24].append((number, begin + report.utc, end + report.utc, tid))
-    sound = {name: list(own.values()) for name, own in by_name.items() if may_be_steps(own, len(tasks))}
-    lengths = {
-        name: [max(ends - begins for _, begins, ends, _ in step) for step in zip(*map(sorted, own), strict=True)]
-        for name, own in sound.items()
-    }
-    return {name: describe(own) for name, own in sound.items()}, lengths
-
-
-def count_warmup(lengths: Sequence[int]) -> int:
-    """Return how many of the first steps warm up, by the definition."""
-    middle = statistics.median(lengths)
-    deviation = statistics.median(abs(length - middle) for length in lengths)
-    warmup = 1
-    while warmup < len(lengths) // 2 and lengths[warmup] > middle + 3 * deviation:
-        warmup += 1
-    return warmup
+    return [name for name, own in by_name.items() if may_be_steps(own, len(tasks))]
 
 
 def may_be_steps(by_task: dict[object, list[Range]], tasks: int) -> bool:
@@ -77,13 +58,6 @@ def may_be_steps(by_task: dict[object, list[Range]], tasks: int) -> bool:
         if any(later[1] < earlier[2] for earlier, later in pairwise(in_time)):
             return False
     return True
-
-
-def describe(by_task: list[list[Range]]) -> tuple[list[int], list[int], list[int]]:
-    numbers = sorted(number for number, *_ in by_task[0])
-    begins = [max(row[1] for own in by_task for row in own if row[0] == number) for number in numbers]
-    ends = [max(row[2] for own in by_task for row in own if row[0] == number) for number in numbers]
-    return numbers, begins, ends
 
 
 NAMES = {
@@ -112,20 +86,24 @@ def test_real_reports(
 ) -> None:
     paths = [unpacked(path) for path in reports]
     own = [Report(path) for path in paths]
-    truth, lengths = find_truth(own)
+    names = find_names(own)
     expected = NAMES.get(request.node.callspec.id)
     with open_job(paths, tmp_path, ReadOptions(align="utc"), Progress()) as job:
         steps = job.steps
         if expected is None:
-            assert not truth and (steps is None or not steps.has_ranges)
+            assert not names and (steps is None or not steps.has_ranges)
             return
-        assert steps is not None and steps.has_ranges and steps.name == expected
+        assert steps is not None and steps.has_ranges and steps.name == expected in names
+        truth = StepTruth(own, list_ranges(own, expected))
         base = job.alignment.utc_base
-        begin, end = (steps.find_latest(column + base).tolist() for column in (steps.begin, steps.end))
-        assert (steps.number.tolist(), begin, end) == truth[expected]
-        assert steps.find_latest(steps.end - steps.begin).tolist() == lengths[expected]
-        assert steps.warmup == count_warmup(lengths[expected])
-        assert steps.row[steps.end.argmax()] in find_threads(job, own, expected, end[-1])
+        assert (steps.number.tolist(), steps.on_gpu) == (truth.numbers, truth.on_gpu)
+        assert (steps.start + base).tolist() == truth.start and (steps.stop + base).tolist() == truth.stop
+        assert (steps.length.tolist(), steps.host_length.tolist()) == (truth.lengths, truth.host_lengths)
+        assert steps.warmup == truth.warmup
+        last = int(steps.host_end.max())
+        assert steps.row[steps.host_end.argmax()] in find_threads(job, own, expected, last + base)
+        if steps.on_gpu:  # they tile the time
+            assert steps.length.sum() == steps.stop[-1] - steps.start[0] and steps.length.min() > 0
 
 
 def find_threads(job: Job, reports: Sequence[Report], name: str, end: int) -> set[int]:
@@ -164,8 +142,11 @@ def find(tmp_path: Path) -> Callable[..., Found | None]:
             if steps is None:
                 return None
             shift = job.alignment.utc_base - UTC
-            times = (steps.find_latest(column + shift).tolist() for column in (steps.begin, steps.end))
-            task = job.whole.model.tasks[job.whole.task_of_row[steps.row[steps.end.argmax()]]].name
+            times = (
+                [int(column[steps.step == n].max()) + shift for n in range(steps.number.size)]
+                for column in (steps.host_begin, steps.host_end)
+            )
+            task = job.whole.model.tasks[job.whole.task_of_row[steps.row[steps.host_end.argmax()]]].name
             return Found(steps.name, steps.number.tolist(), *times, task)
 
     return find_in
@@ -220,17 +201,18 @@ def test_the_ranges_that_cover_most_time(find: Find) -> None:
     assert found is not None and found.name == "step"
 
 
+@pytest.mark.push_cases(4)
 @pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     "others",
     [
         STEPS[1:],  # a rank that starts late
-        STEPS[:3],  # one that stops early
-        [f"step {number}" for number in range(1, 5)],
         STEPS[::-1],
-        [*STEPS[:3], "step 5"],
         [*STEPS, "step 3"],
         ["warm-up 0"],
+        STEPS[:3],  # one that stops early
+        [f"step {number}" for number in range(1, 5)],
+        [*STEPS[:3], "step 5"],
     ],
 )
 def test_ranks_whose_ranges_differ(find: Find, others: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ def take_by_masks(runs, store, low, high):
         records = load_records(placed.run, store)
         rec.shift_times(records, placed.offset)
         if placed.resolved_by is not None:
-            rec.resolve_maps(records, *placed.resolved_by)
+            rec.resolve_maps(records.columns, 0, len(records), *placed.resolved_by)
         parts.append(records.take(np.flatnonzero((records.time >= low) & (records.time < high))))
     return rec.concatenate(parts)
 

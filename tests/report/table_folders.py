@@ -25,6 +25,8 @@ BLOCK = 5000
 """Rows of a group or batch: several of them in each table of some size."""
 
 KINDS = ("parquet", "arrow file", "arrow stream")
+SUFFIXES = {"parquet": ".parquet", "arrow file": ".arrow", "arrow stream": ".arrow"}
+"""What the files of tables end with."""
 ENDINGS = {"parquet": "_pqtdir", "arrow file": "_arwdir", "arrow stream": "_arwdir"}
 """What `nsys export` adds to the name of the report."""
 
@@ -70,7 +72,7 @@ def folder_of(report: Path, parent: Path, kind: str, convert: Convert = lambda t
 def write_folder(folder: Path, tables: dict[str, pa.Table], kind: str) -> Path:
     folder.mkdir(parents=True)
     for name, table in tables.items():
-        write_table(table, folder / f"{name}{'.parquet' if kind == 'parquet' else '.arrow'}", kind)
+        write_table(table, folder / f"{name}{SUFFIXES[kind]}", kind)
     return folder
 
 

@@ -250,6 +250,7 @@ def test_export_of_2022_is_recognised(report: Path, fake: Fake, tmp_path: Path) 
 
 
 @pytest.mark.fast_cases(2)
+@pytest.mark.push_cases(4)
 @pytest.mark.parametrize(
     "made_by", ["2024.2.2.38", "2024.3.3.38", "2023.2.3.38", "2024.2.30.38", "2024.2", "", None, "2025.3.2.0"]
 )

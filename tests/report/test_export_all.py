@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.runtime.progress import Progress, Step
 from tests.report.fake_nsys import Fake, age, hide_nsys, write_export
 
@@ -65,9 +65,10 @@ def _left(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2, 3, 9])
+@pytest.mark.push_cases(2)
+@pytest.mark.parametrize("jobs", [1, 2, 9, 3])
 def test_as_many_at_once_as_was_asked_for(fake: Fake, tmp_path: Path, jobs: int) -> None:
-    fake.behave(sleep=1)
+    fake.behave(sleep=1 if jobs > 1 else 0.2)
     reports = _reports(tmp_path, 4)
     seen = _Seen()
     exports = locate_exports(reports, tmp_path / "out", seen, jobs=jobs)
@@ -107,6 +108,7 @@ def test_good_exports_are_not_counted(fake: Fake, tmp_path: Path) -> None:
     assert again.steps == [] and len(fake.exports()) == 2
 
 
+@pytest.mark.push_cases(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2, 6])
 def test_first_failure_in_the_order_of_the_reports(fake: Fake, tmp_path: Path, jobs: int) -> None:
@@ -139,6 +141,7 @@ def test_no_nsys_names_the_first_report_without_export(tmp_path: Path, monkeypat
     assert len(locate_exports(reports, tmp_path, Progress())) == 3
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_all_exports_and_leaves_nothing(fake: Fake, tmp_path: Path, number: int) -> None:

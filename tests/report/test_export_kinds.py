@@ -390,6 +390,7 @@ def test_real_age_of_a_folder(report: Path, fake: Fake, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(9)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.sqlite")), ids=lambda path: path.stem)
 def test_size_of_a_folder_is_no_less_than_that_of_sqlite(tmp_path: Path, sample: Path, kind: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,9 @@ from tests.translated import bytes_of_trace
 
 pytestmark = pytest.mark.slow
 
-SETS = {name: sorted(SAMPLES.glob(f"{name}*.sqlite")) for name in ("ddp-2x2", "mpi-4", "single-graph")}
+SETS = {
+    name: sorted(SAMPLES.glob(f"{name}*.sqlite")) for name in ("single-graph", "mpi-4.rank[02]", "mpi-4", "ddp-2x2")
+}
 
 
 def assert_same_trace(reports: Sequence[Path], folder: Path, kinds: Sequence[str]) -> None:
@@ -35,20 +37,29 @@ def assert_same_trace(reports: Sequence[Path], folder: Path, kinds: Sequence[str
         shutil.rmtree(folder / kind)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "single-graph" else pytest.mark.slow) for name in SETS]
-)
+@pytest.mark.push_cases(2)
+@pytest.mark.parametrize("name", SETS)
 def test_samples(tmp_path: Path, name: str) -> None:
     assert_same_trace(SETS[name], tmp_path, KINDS)
 
 
-@pytest.mark.parametrize("report", [each for each in list_single_reports() if not each.id.startswith("samples/")])
-def test_large_reports(tmp_path: Path, report: Path, whole_traces: Callable[[Path], tuple[bytes, ...]]) -> None:
-    expected = whole_traces(report)
+REPORTS = [each for each in list_single_reports() if not each.id.startswith("samples/")]
+
+
+def list_pairs() -> Iterator[object]:
+    """Yield each report as a folder of each kind, by name; every push takes the kinds in turn."""
+    for number, report in enumerate(REPORTS):
+        for kind in ("parquet", "arrow file"):
+            marks = [*report.marks, *([pytest.mark.all_sets] if (kind == "parquet") == bool(number % 2) else [])]
+            yield pytest.param(*report.values, kind, id=f"{kind}-{report.id}", marks=marks)
+
+
+@pytest.mark.parametrize(("report", "kind"), list(list_pairs()))
+def test_large_reports(
+    tmp_path: Path, report: Path, kind: str, whole_traces: Callable[[Path], tuple[bytes, ...]]
+) -> None:
     tables = tables_of(report)
-    other = {name: other_types(table) for name, table in tables.items()}
-    parquet = write_folder(tmp_path / f"{report.stem}_pqtdir", other, "parquet")
-    arrow = write_folder(tmp_path / f"{report.stem}_arwdir", tables, "arrow file")
-    for folder in (parquet, arrow):
-        same = bytes_of_trace([folder], tmp_path) == expected
-        assert same, folder
+    if kind == "parquet":
+        tables = {name: other_types(table) for name, table in tables.items()}
+    folder = write_folder(tmp_path / f"{report.stem}{ENDINGS[kind]}", tables, kind)
+    assert bytes_of_trace([folder], tmp_path) == whole_traces(report)

@@ -34,7 +34,7 @@ from tests.report.page_databases import (
 
 MANY = tuple((i, -i * 2**40) for i in range(700))
 SMALL_REPORTS = [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]
-LARGE_REPORTS = [REPORTS / f"bench/{name}.sqlite.xz" for name in ("ddplong-2x2.rank0", "torchrun-one-report")]
+LARGE_REPORTS = [REPORTS / f"bench/{name}.sqlite.xz" for name in ("torchrun-one-report", "ddplong-2x2.rank0")]
 
 
 def assert_equal(path: Path, columns: list[str], table: str = "t") -> bool:
@@ -197,6 +197,7 @@ def test_real_reports(report):
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 @pytest.mark.parametrize("report", LARGE_REPORTS, ids=lambda path: path.stem)
 def test_large_reports(report, shared_reports, unpacked):
     assert tables_read(unpacked(report)) > 20

@@ -22,7 +22,7 @@ import pytest
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import export
-from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.formats import EXPORT_FORMATS
 from nsys2prv_ng.report.nsys import Nsys, find_nsys, read_export_help
 from nsys2prv_ng.runtime.progress import Progress

@@ -19,14 +19,16 @@ import pytest
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.report import sqlite_file, table_folder
 from nsys2prv_ng.report.database import NULL, Database, Table
-from nsys2prv_ng.report.files import get_export_size, locate_exports
+from nsys2prv_ng.report.export_all import locate_exports
+from nsys2prv_ng.report.files import get_export_size
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cli.program_runs import run
 from tests.cli.test_program import SAMPLE, assert_one_line, files
-from tests.report.table_folders import BLOCK, KINDS, folder_of, tables_of, write_folder, write_table
+from tests.examples import examples
+from tests.report.table_folders import BLOCK, KINDS, SUFFIXES, folder_of, tables_of, write_folder, write_table
 from tests.sources.small_reports import MAIN, export
 
 NAMES = pa.table({"id": pa.array([0, 1]), "value": pa.array(["", "x"])})
@@ -261,7 +263,7 @@ def test_damage_is_told_or_harmless(tmp_path, kind, compression):
     table = events(300).drop_columns("unread")
     table = table.append_column("name", table["word"].dictionary_encode())
     folder = write_folder(tmp_path / "r", {"StringIds": NAMES}, kind)
-    path = folder / f"EVENTS{'.parquet' if kind == 'parquet' else '.arrow'}"
+    path = folder / f"EVENTS{SUFFIXES[kind]}"
     if kind == "parquet":
         pq.write_table(table, path, compression=compression, write_page_checksum=compression == "snappy")
     else:
@@ -269,7 +271,7 @@ def test_damage_is_told_or_harmless(tmp_path, kind, compression):
     whole, dice = path.read_bytes(), random.Random(7)
     wanted = Table("EVENTS", ("start", "end"), text=("word", "name"), blob=("name",), real=("end",))
     told = 0
-    for _ in range(400):
+    for _ in range(examples(400)):
         data = bytearray(whole)
         for _ in range(dice.choice([1, 1, 3])):
             data[dice.randrange(len(data))] = dice.choice([0, 1, 0x7F, 0xFF, dice.randrange(256)])
@@ -282,7 +284,7 @@ def test_damage_is_told_or_harmless(tmp_path, kind, compression):
             assert re.match(rf"{re.escape(str(folder))}.*; export the report again", str(error)), error
             assert "\n" not in str(error)
             told += 1
-    assert told > 100
+    assert told > examples(100)
 
 
 # ---- the command line and the names of reports -----------------------------------------------------------------------

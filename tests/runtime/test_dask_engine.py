@@ -244,11 +244,14 @@ def test_no_cluster_there(tmp_path, where):
     assert not (tmp_path / "parts").exists()
 
 
-@pytest.mark.parametrize("killed_in", ["", "read_report", "flatten", "make_slice", "copy_part"])
+@pytest.mark.push_cases(2)
+@pytest.mark.parametrize("killed_in", ["", "copy_part", "read_report", "flatten", "make_slice"])
 def test_the_same_bytes_though_workers_are_killed_in_any_step(scheduler, tmp_path, monkeypatch, killed_in):
     """A worker that reads, that makes states, that writes a part, or that puts it in its place."""
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
-    chosen: dict[str, object] = {} if killed_in else {"time": (200_000_000, 600_000_000), "ranks": [0, 1]}
+    chosen: dict[str, object] = {"time": (200_000_000, 600_000_000), "ranks": [0, 1]}
+    if killed_in:
+        chosen = {"sources": ["kernels", "nccl", "nvtx", "os_runtime"]}
     nsys2prv_ng.translate(reports, tmp_path / "a.prv", **chosen)
     expected = read_trace(tmp_path / "a.prv")
     if killed_in:
@@ -315,9 +318,11 @@ def test_a_cluster_without_workers(tmp_path):
     assert notes == [f"waiting for workers of {cluster.scheduler_address}, 1 s at most"]
 
 
-def test_summary_and_comparison(scheduler, tmp_path, monkeypatch):
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("count", [1, 2])
+def test_summary_and_comparison(scheduler, tmp_path, monkeypatch, count):
     monkeypatch.chdir(tmp_path)
-    reports = sorted(SAMPLES.glob("mpi-4.*.sqlite"))
+    reports = sorted(SAMPLES.glob("mpi-4.*.sqlite"))[:count]
     assert nsys2prv_ng.summarize(reports, dask=scheduler).to_dict() == nsys2prv_ng.summarize(reports).to_dict()
     one, other = (nsys2prv_ng.compare([reports, reports], dask=where).to_dict() for where in ("", scheduler))
     assert one == other

@@ -65,6 +65,7 @@ def test_compiled_once(module):
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(6)
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 @pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "text", "bits", "none"])
 def test_damaged_files_are_as_if_not_there(module, suffix, damage):
@@ -133,22 +134,33 @@ def total(values):
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize(
-    ("file", "old", "new", "total"),
-    [("settings.py", "LIMIT = 3", "LIMIT = 5", 11), ("settings.py", "SHIFT = 1", "SHIFT = 0", 6),
-     ("callee.py", "bonus=0", "bonus=1", 11), ("callee.py", "min(", "max(", 13),
-     ("settings.py", "SHIFT = 1", "SHIFT = 1  # the same", 8)],
-)  # fmt: skip
-def test_a_changed_constant_or_callee_compiles_again(tmp_path, file, old, new, total):
+    "changes",
+    [
+        [
+            ("settings.py", "LIMIT = 3", "LIMIT = 5", 11),
+            ("callee.py", "bonus=0", "bonus=1", 14),
+            ("settings.py", "SHIFT = 1", "SHIFT = 0", 9),
+        ],
+        [("settings.py", "SHIFT = 1", "SHIFT = 0", 6)],
+        [("callee.py", "bonus=0", "bonus=1", 11)],
+        [("callee.py", "min(", "max(", 13)],
+        [("settings.py", "SHIFT = 1", "SHIFT = 1  # the same", 8)],
+    ],
+    ids=["one after the other", "constant of an inlined callee", "default", "callee", "comment"],
+)
+def test_a_changed_constant_or_callee_compiles_again(tmp_path, changes):
     """Numba itself would go on with the machine code of the old constant, which is in another file."""
     for name, text in (("settings.py", CONSTANT), ("callee.py", CALLEE), ("caller.py", CALLER)):
         (tmp_path / name).write_text(text)
     code = "import caller, numpy as np; print(caller.total(np.array([1, 2, 3])))"
     environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8\n"
-    path = tmp_path / file
-    path.write_text(path.read_text().replace(old, new))
-    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == f"{total}\n"
+    for file, old, new, total in changes:
+        path = tmp_path / file
+        path.write_text(path.read_text().replace(old, new))
+        assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == f"{total}\n"
 
 
 @pytest.mark.slow
@@ -313,7 +325,8 @@ def test_processes_that_start_together(module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", ["", "folder", None])
+@pytest.mark.push_cases(2)
+@pytest.mark.parametrize("value", ["folder", None, ""])
 def test_the_current_folder_is_no_cache(module, value):
     """A user's folder that is not absolute is not used: empty, relative, or `~` where the user has no home."""
     (module.parent / "__pycache__").write_text("")

@@ -16,10 +16,15 @@ Each ns of COMPUTE has the class of one kernel. Where kernels overlap, the earli
 A GPU counts if it ran an operation in the capture, in any process. The host is the main thread of each process with
 GPU, MPI or NCCL events, or of any process if none has such events: it is in MPI, else in CUDA, else useful.
 
-Windows are: the chosen time, or else the capture (from its start in the first report to its end in the last one); the
-steps from the first start to the last end, or without steps the time in which GPUs work, if that is at most half of the
-capture; and each task's ranges of one step or one name. For a GPU, the ranges of all tasks that use it are united.
-Such a window is as long as the longest time of any GPU or thread; what others lack to it has no class.
+Windows are:
+
+- The whole: the chosen time, else the steps after the warm-up, else the capture (from its start in the first report to
+  its end in the last one).
+- The steps from the first start to the last end, or without steps the time in which GPUs work, if that is at most half
+  of the capture.
+- Each step, which is the same time for all GPUs and threads.
+- Each task's ranges of one name, and without GPU operations of one step. For a GPU, the ranges of all tasks that use it
+  are united. Such a window is as long as the longest time of any GPU or thread; what others lack to it has no class.
 
 Definitions: POP; TALP of DLB 3.7 (perf_metrics.c); BasicAnalysis 2026.10 (nsys2prvmetrics.py).
 """
@@ -46,12 +51,12 @@ from nsys2prv_ng.analysis.efficiency.windows import (
     FIRST_STEP,
     WHOLE,
     WORK,
-    list_steps,
     make_plan,
 )
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
@@ -72,7 +77,7 @@ class Efficiency(NamedTuple):
     """The times of a job that its efficiencies are computed from."""
 
     windows: list[tuple[int, int]]
-    """The chosen time, or the capture (ns, on the common clock)."""
+    """The chosen time, else the steps after the warm-up, else the capture (ns, on the common clock)."""
     whole: WindowTimes
     steps: Steps | None
     in_steps: WindowTimes | None
@@ -91,7 +96,7 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
 
     Each worker has the records of one report (of its main threads) or of one group of GPUs in memory.
     """
-    plan = make_plan(job, list_steps(job))
+    plan = make_plan(job, list_counted_steps(job))
     nodes = [Totals(3, 1) for _ in job.tree.model.nodes]
     gpus = Totals(len(CLASSES) + len(KERNELS_BY_CLASS), 3)
     keys: dict[RangeKey, int] = {}

@@ -15,7 +15,7 @@ from nsys2prv_ng.analysis.efficiency.windows import (
     sum_in_windows,
 )
 from nsys2prv_ng.analysis.gpus import waiting as gpu
-from nsys2prv_ng.analysis.gpus.activity import NO_GAPS, Devices, Gaps, list_activity_runs, measure_activity
+from nsys2prv_ng.analysis.gpus.activity import NO_GAPS, Devices, Gaps, list_activity_runs, load_gaps
 from nsys2prv_ng.analysis.gpus.idle_causes import IdlePieces, split_gaps
 from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
@@ -65,7 +65,7 @@ def list_groups(job: Job, waits: Waits, devices: Devices) -> Iterator[GpuGroup]:
     for run, changes in zip(list_activity_runs(job), sweep_gpu_waits(job, waits), strict=True):
         rows = np.unique(changes.row)
         others.difference_update(rows.tolist())
-        yield GpuGroup(rows, changes, measure_activity(job, run)[1])
+        yield GpuGroup(rows, changes, load_gaps(job, run))
     for row in sorted(others):
         nothing = GpuWaits(*(np.zeros(0, np.int64) for _ in range(3)))
         yield GpuGroup(np.array([row], np.int64), nothing, NO_GAPS)
@@ -74,7 +74,7 @@ def list_groups(job: Job, waits: Waits, devices: Devices) -> Iterator[GpuGroup]:
 def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) -> GpuPart:
     """Measure the GPUs of a group."""
     reports = devices.find_reports(group.rows)
-    ranges = load_repeated(job, reports, plan)
+    ranges = load_repeated(job, reports)
     size = plan.first_range + len(ranges.keys)
     totals = times.Totals(len(times.CLASSES) + len(times.KERNELS_BY_CLASS), 3, size)
     pieces = split_gaps(job, devices, reports, group.gaps)

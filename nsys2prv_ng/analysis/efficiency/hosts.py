@@ -46,7 +46,7 @@ def list_main_threads(job: Job) -> list[IntArray]:
 
 def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArray], plan: WindowPlan) -> HostPart:
     """Measure the main threads of a group of reports. `main_threads`: their places, for each report of the job."""
-    ranges = load_repeated(job, group, plan)
+    ranges = load_repeated(job, group)
     totals = Totals(3, 1, plan.first_range + len(ranges.keys))
     flat = load_host_calls(job, group, main_threads)
     rows = np.unique(np.concatenate([job.tree.rows[index][main_threads[index]] for index in group]))

@@ -1,12 +1,13 @@
 """Describes one typical step of a program: what each row did in it, and the NVTX ranges of some tasks.
 
-It is the step whose length is nearest to the median of the steps that count (analysis/efficiency/windows.py), on a tie
-the first. If short and long steps take turns, the median of the long steps, in which most time is spent, replaces it. A
-step is as long as its longest span on any task, and reaches from its first start on any task to its last end.
+It is the step whose length is nearest to the median of the steps that count (job/counted.py), on a tie the first. No
+step is typical if short and long steps take turns, or if less than half of the steps have about the median length. Two
+steps then stand for them: those nearest to the medians of the longer and of the shorter half.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ from nsys2prv_ng.text.formatting import shorten_range_name
 MOST_CELLS = 1_000_000
 _BINS = 100, 2_000
 """Fewest and most bins."""
+_NEAR = 0.25
+"""By how much, as a share of the median, a step of about the median length differs from it."""
 MOST_TASKS = 8
 """Most tasks with ranges."""
 MOST_RANGES = 400
@@ -42,22 +45,39 @@ class StepSpan(NamedTuple):
     name: str
     number: int
     length: int
-    """Length (ns) on the task on which the step is longest."""
+    """Length of the step (ns)."""
     begin: int
     end: int
     task: IntArray
     row: IntArray
 
 
-def choose_step(steps: Steps) -> StepSpan:
-    """Return the typical step among the steps that count."""
-    longest = steps.find_latest(steps.end - steps.begin)
-    turns = find_turns(longest)
-    chosen = int(np.argmin(np.abs(longest - (np.median(longest) if turns is None else turns[1]))))
+def choose_steps(steps: Steps) -> list[StepSpan]:
+    """Return the typical step among the steps that count; without one, a long and a short step."""
+    length = steps.length
+    middle = float(np.median(length))
+    is_near = np.abs(length - middle) <= _NEAR * middle
+    turns = find_turns(length)
+    if turns is None and 2 * np.count_nonzero(is_near) >= length.size:
+        return [_describe(steps, middle)]
+    ordered = np.sort(length)
+    half = length.size // 2
+    short, long = turns or (float(np.median(ordered[:half])), float(np.median(ordered[-half:])))
+    return [_describe(steps, long), _describe(steps, short)]
+
+
+def _describe(steps: Steps, length: float) -> StepSpan:
+    """Return the first step whose length is nearest to one (ns)."""
+    chosen = int(np.argmin(np.abs(steps.length - length)))
     spans = np.flatnonzero(steps.step == chosen)
-    begin, end = int(steps.begin[spans].min()), int(steps.end[spans].max())
     return StepSpan(
-        steps.name, int(steps.number[chosen]), int(longest[chosen]), begin, end, steps.task[spans], steps.row[spans]
+        name=steps.name,
+        number=int(steps.number[chosen]),
+        length=int(steps.length[chosen]),
+        begin=int(steps.start[chosen]),
+        end=max(int(steps.stop[chosen]), int(steps.start[chosen]) + 1),  # a step may take no time on the GPUs
+        task=steps.task[spans],
+        row=steps.row[spans],
     )
 
 
@@ -87,21 +107,27 @@ class LongestStates:
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-class StepRanges(NamedTuple):
-    """n ranges of a task in a step, cut to it, ordered by start and depth; outermost ranges have depth 0. Times in ns.
+@dataclass(frozen=True, kw_only=True)
+class RangeBar:
+    """An NVTX push/pop range, cut to a step; depth 0 is the outermost. Times (ns) count from the job's `zero`."""
 
-    `hidden`: number of ranges that are omitted because they are too short, too deep or too many.
-    """
+    depth: int
+    begin_ns: int
+    end_ns: int
+    name: str
 
-    task: int
-    depth: IntArray
-    begin: IntArray
-    end: IntArray
-    names: list[str]
+
+@dataclass(frozen=True, kw_only=True)
+class RangesOfTask:
+    """The ranges of a task in a step, ordered by start and depth."""
+
+    label: str
+    bars: list[RangeBar]
     hidden: int
+    """The number of ranges that are left out because they are too short, too deep or too many."""
 
 
-def list_ranges(job: Job, waits: Waits, step: StepSpan) -> list[StepRanges]:
+def list_ranges(job: Job, waits: Waits, step: StepSpan) -> list[RangesOfTask]:
     """Return the push/pop ranges of some tasks in a step, on the threads of the step's spans.
 
     The tasks are the first ones, and always include the task for which the others waited longest. NCCL calls are not
@@ -125,7 +151,7 @@ def _find_most_awaited(job: Job, waits: Waits) -> int:
 _NO_RANGES = np.zeros((4, 0), np.int64)
 
 
-def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> StepRanges:
+def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> RangesOfTask:
     names: list[str] = []
     parts = []
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
@@ -146,4 +172,9 @@ def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> StepRang
         names[key] if suffix == ABSENT else f"{names[key]} {suffix}"
         for key, suffix in zip(name[seen].tolist(), number[seen].tolist(), strict=True)
     ]
-    return StepRanges(task, depth[seen] - 1, begin[seen], end[seen], texts, int(depth.size - seen.size))
+    columns = (column[seen].tolist() for column in (depth - 1, begin - job.zero, end - job.zero))
+    bars = [
+        RangeBar(depth=level, begin_ns=start, end_ns=stop, name=text)
+        for level, start, stop, text in zip(*columns, texts, strict=True)
+    ]
+    return RangesOfTask(label=job.tree.model.tasks[task].name, bars=bars, hidden=int(depth.size - seen.size))

@@ -1,8 +1,8 @@
 """Finds the windows of time for efficiencies: the whole time, the steps of the program, and ranges that repeat.
 
-Tasks reach the same NVTX range at different times, so each task has its own windows of a step or range. Warm-up steps
-do not count, nor does any range that starts in them. If the user chose the time, that choice decides what counts: then
-there is no warm-up, and only steps and ranges count that no limit of that time cuts.
+Without a choice of the user, the whole time is the steps after the warm-up. The steps of GPUs are the same windows for
+all tasks. Tasks reach the same NVTX range, or step without GPU operations, at different times: each task has its own
+windows of it. Only steps and ranges count that no limit of a chosen time cuts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction
-from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside, unite_windows
+from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
+from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_gpu_time
@@ -49,47 +50,6 @@ class RangeWindows(NamedTuple):
     keys: list[RangeKey]
 
 
-# ---- steps -----------------------------------------------------------------------------------------------------------
-
-
-def list_steps(job: Job) -> Steps | None:
-    """Return the steps of a job that count, on tasks and rows of the trace; None if no step counts.
-
-    The warm-up steps before them are not among them.
-    """
-    steps = job.steps
-    if steps is None:
-        return None
-    is_warm = (steps.step < steps.warmup) & (not job.windows)
-    inside = ~is_warm & mark_inside(steps.begin - 1, steps.end + 1, job.windows)  # no limit of the chosen time cuts it
-    counts = np.bincount(steps.step[inside], minlength=steps.number.size)
-    shown = np.flatnonzero(counts == np.unique(steps.task).size)
-    if not shown.size:
-        return None
-    counted = np.isin(steps.step, shown)
-    return steps._replace(
-        number=steps.number[shown],
-        warmup=0 if job.windows else steps.warmup,
-        task=job.new_task[steps.task[counted]],
-        row=np.append(job.new_row, -1)[steps.row[counted]],
-        step=np.searchsorted(shown, steps.step[counted]),
-        begin=steps.begin[counted],
-        end=steps.end[counted],
-    )
-
-
-def _find_warmup(job: Job) -> tuple[IntArray, IntArray]:
-    """Return begin and end (ns) of the warm-up of each task of the trace: begin > end for a task without one."""
-    limits = np.iinfo(np.int64)
-    begin, end = (np.full(len(job.tree.model.tasks), limit) for limit in (limits.max, limits.min))
-    if job.steps is not None and not job.windows:
-        warm = np.flatnonzero(job.steps.step < job.steps.warmup)
-        task = job.new_task[job.steps.task[warm]]
-        np.minimum.at(begin, task, job.steps.begin[warm])
-        np.maximum.at(end, task, job.steps.end[warm])
-    return begin, end
-
-
 # ---- all windows -----------------------------------------------------------------------------------------------------
 
 
@@ -103,8 +63,6 @@ class WindowPlan:
     steps: Steps | None
     captures: list[tuple[int, int] | None]
     """The captured time of each report."""
-    warmup: tuple[IntArray, IntArray]
-    """The result of `_find_warmup`."""
 
     @property
     def first_range(self) -> int:
@@ -126,9 +84,7 @@ class WindowPlan:
         common = [(number, *window) for number, spans in ((WHOLE, self.whole), (WORK, self.work)) for window in spans]
         parts = [np.array(common, np.int64).reshape(-1, 3)]
         if self.steps is not None:
-            at = list_rows(self.steps.task, np.array(tasks, np.int64))
-            at = at[self.steps.step[at] < MOST_STEPS]
-            parts.append(np.stack([FIRST_STEP + self.steps.step[at], self.steps.begin[at], self.steps.end[at]], axis=1))
+            parts.append(_list_step_windows(self.steps, tasks))
         at = np.flatnonzero(np.isin(ranges.task, tasks))
         parts.append(np.stack([self.first_range + ranges.key[at], ranges.begin[at], ranges.end[at]], axis=1))
         number, begin, end = np.concatenate(parts).T
@@ -136,21 +92,32 @@ class WindowPlan:
 
 
 def make_plan(job: Job, steps: Steps | None) -> WindowPlan:
-    """Return the windows of a job: the chosen time or the capture, and the work in it."""
+    """Return the windows of a job: the chosen time, the steps or the capture, and the work in it."""
     captures = _find_captures(job)
     known = [capture for capture in captures if capture is not None]
     known += [(run.facts.first, run.facts.last) for run in list_activity_runs(job)]
     known = known or [(job.first, job.last)]
-    whole = job.windows or [(min(low for low, _ in known), max(high for _, high in known))]
+    whole = job.measured or [(min(low for low, _ in known), max(high for _, high in known))]
     work: list[tuple[int, int]] = []
     if steps is not None:
-        _, _, begin, end = cut_to_windows(np.array([steps.begin.min()]), np.array([steps.end.max()]), whole)
+        _, _, begin, end = cut_to_windows(steps.start[:1], steps.stop[-1:], whole)
         work = list(zip(begin.tolist(), end.tolist(), strict=True))
-    elif not job.windows and (gpu_time := measure_gpu_time(job.reports, job.tree)) is not None:
+    elif not job.selection.restricts_time and (gpu_time := measure_gpu_time(job.reports, job.tree)) is not None:
         # Much of a capture without steps may be the start-up of the program, whose efficiency is of no interest.
         is_small = 0 < gpu_time[1] - gpu_time[0] <= MOST_WORK * (whole[0][1] - whole[0][0])
         work = [gpu_time] if is_small else []
-    return WindowPlan(whole, work, steps, captures, _find_warmup(job))
+    return WindowPlan(whole, work, steps, captures)
+
+
+def _list_step_windows(steps: Steps, tasks: Sequence[int]) -> IntArray:
+    """Return set, start and end (ns) of the steps of some tasks (n x 3)."""
+    if steps.on_gpu:
+        step, begin, end = np.arange(steps.number.size), steps.start, steps.stop
+    else:
+        at = list_rows(steps.task, np.array(tasks, np.int64))
+        step, begin, end = steps.step[at], steps.begin[at], steps.end[at]
+    windows = np.stack([FIRST_STEP + step, begin, end], axis=1)
+    return windows[step < MOST_STEPS]
 
 
 def _find_captures(job: Job) -> list[tuple[int, int] | None]:
@@ -174,16 +141,15 @@ def _find_captures(job: Job) -> list[tuple[int, int] | None]:
     return captures
 
 
-def load_repeated(job: Job, reports: Sequence[int], plan: WindowPlan) -> RangeWindows:
-    """Return the repeating ranges of some reports, without ranges that start in the warm-up of their task."""
+def load_repeated(job: Job, reports: Sequence[int]) -> RangeWindows:
+    """Return the repeating ranges of some reports that count (job/counted.py)."""
     keys: dict[RangeKey, int] = {}
     parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
     for index in reports:
         ranges, _ = load_repeated_ranges(job.reports[index], job.store, job.windows)
         row = job.tree.rows[index][ranges.place]
         task = job.tree.task_of_row[row]
-        low, high = (limit[task] for limit in plan.warmup)
-        counts = (row >= 0) & ~((low <= ranges.begin) & (ranges.begin < high))
+        counts = (row >= 0) & CountedEvents(job, index).mark_host(ranges.place, ranges.begin)
         number = np.array([keys.setdefault(key, len(keys)) for key in ranges.keys], np.int64)
         columns = (task, number[ranges.key], ranges.begin, ranges.end)
         parts.append(tuple(column[counts] for column in columns))

@@ -14,6 +14,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import find_peaks, measure_durations, sum_parts
+from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Device, Stream
 from nsys2prv_ng.objects.tree import make_gpu_key
@@ -92,6 +93,13 @@ class Gaps(NamedTuple):
         """Return the gaps at these indices."""
         return Gaps(*(column[which] for column in self))
 
+    def cut(self, windows: Sequence[tuple[int, int]]) -> Gaps:
+        """Return the parts of the gaps that are in windows of time (ns); all of them without windows."""
+        if not windows:
+            return self
+        index, _, begin, end = cut_to_windows(self.begin, self.end, windows)
+        return Gaps(self.row[index], begin, end)
+
 
 NO_GAPS = Gaps(*(np.zeros(0, np.int64) for _ in range(3)))
 
@@ -115,13 +123,25 @@ NO_ACTIVITY = Activity(0, 0, 0, 0, 0, 0, 0)
 
 
 def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
-    """Return (activity by row, gaps) of the GPUs of a run from `list_activity_runs`."""
-    records = load_records(run, job.store)
-    row, time, value = get_values(records, types.GPU_ACTIVITY.number)
-    length = measure_durations(row, time)
-    activity = {int(gpu): _sum_activity(value[row == gpu], length[row == gpu]) for gpu in np.unique(row)}
-    row, end, stretch = get_values(records, types.GPU_IDLE_STRETCH.number)
-    return activity, Gaps(row, end - stretch, end)
+    """Return (activity by row, gaps) of the GPUs of a run from `list_activity_runs`, in the time that numbers cover.
+
+    The gaps are whole, if they have a part in that time.
+    """
+    row, time, value = load_activity(job, run)
+    end = time + measure_durations(row, time)
+    gaps, known = load_gaps(job, run), np.unique(row)
+    if job.measured:
+        index, _, time, end = cut_to_windows(time, end, job.measured)
+        row, value = row[index], value[index]
+        gaps = gaps.take(np.unique(cut_to_windows(gaps.begin, gaps.end, job.measured)[0]))
+    length = end - time
+    return {int(gpu): _sum_activity(value[row == gpu], length[row == gpu]) for gpu in known}, gaps
+
+
+def load_gaps(job: Job, run: Run) -> Gaps:
+    """Return all gaps of the GPUs of a run from `list_activity_runs`."""
+    row, end, stretch = get_values(load_records(run, job.store), types.GPU_IDLE_STRETCH.number)
+    return Gaps(row, end - stretch, end)
 
 
 def load_activity(job: Job, run: Run) -> tuple[IntArray, IntArray, IntArray]:
@@ -159,8 +179,14 @@ class PeakMemory(NamedTuple):
 
 
 def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakMemory]:
-    """Return the peak memory of each GPU with known allocations, by row."""
-    return {row: PeakMemory(*peak) for memory in load_memory(job, rows) for row, peak in find_peaks(*memory).items()}
+    """Return the peak memory in the time that numbers cover of each GPU with known allocations, by row."""
+    peaks = {}
+    for row, time, level in load_memory(job, rows):
+        is_last = np.append(row[1:] != row[:-1], True)[: row.size]
+        end = np.where(is_last, job.last, np.roll(time, -1))
+        index, _, time, _ = cut_to_windows(time, end, job.measured or [(job.first, job.last)])
+        peaks.update({gpu: PeakMemory(*peak) for gpu, peak in find_peaks(row[index], time, level[index]).items()})
+    return peaks
 
 
 def load_memory(job: Job, rows: Mapping[int, DeviceRow]) -> Iterator[tuple[IntArray, IntArray, IntArray]]:

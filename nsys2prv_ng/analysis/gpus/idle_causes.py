@@ -20,10 +20,11 @@ import pandas as pd
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices, Gaps
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
-from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
+from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events, load_source_records
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -62,9 +63,14 @@ _Columns = tuple[IntArray, ...]
 def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> pd.DataFrame:
     """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST `range` and `call` ("": none).
 
-    `group`: the indices of all reports of the GPUs. A gap of several pieces counts in each of their rows.
+    Only the time that numbers cover counts. `group`: the indices of all reports of the GPUs. A gap of several pieces
+    counts in each of their rows.
     """
     pieces = split_gaps(job, devices, group, gaps, name_calls=True)
+    if job.measured:
+        index, _, begin, end = cut_to_windows(pieces.begin, pieces.end, job.measured)
+        gap, cause, in_range, call = (column[index] for column in (pieces.gap, pieces.cause, pieces.range, pieces.call))
+        pieces = IdlePieces(gap, begin, end, cause, in_range, call, pieces.names)
     columns = {"row": gaps.row[pieces.gap], "cause": pieces.cause, "range": pieces.range, "call": pieces.call}
     table = pd.DataFrame({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin})
     in_gap = table.groupby([*KEYS, "gap"], as_index=False)["ns"].sum()

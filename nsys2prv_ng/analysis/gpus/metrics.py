@@ -19,6 +19,7 @@ import pandas as pd
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_source_records
 from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, add_to_series, measure_period
@@ -67,6 +68,9 @@ def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
     found: _Sums = {}
     for sampled in _list_samples(job, group):
         handle, begin, end, value = _list_held(sampled.columns, np.arange(len(sampled.types)))
+        if job.measured:
+            index, _, begin, end = cut_to_windows(begin, end, job.measured)
+            handle, value = handle[index], value[index]
         weighted = np.bincount(handle, value.astype(np.float64) * (end - begin))
         values = pd.DataFrame({"handle": handle, "value": value, "ns": end - begin}).groupby("handle")
         totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("value", "size"))

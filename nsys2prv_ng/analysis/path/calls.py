@@ -7,27 +7,28 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.host_activity import HANDS_OVER
 from nsys2prv_ng.analysis.host_activity import load_calls as load_outermost
-from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import NONE, PlaceNumbers
 from nsys2prv_ng.analysis.path.streams import (
     CONTEXT_SYNC,
     EVENT_SYNC,
     STREAM_SYNC,
+    EventSteps,
     Streams,
     follow_events,
+    list_event_steps,
     read_events,
 )
-from nsys2prv_ng.analysis.waits.late_devices import ENDED_BEFORE_NS
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
+from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
 
 _SLEEPS = ("nanosleep", "clock_nanosleep", "usleep", "sched_yield")
 _BLOCKS = ("DeviceSynchronize", "CtxSynchronize", "StreamSynchronize", "EventSynchronize", "cudaFree", "cuMemFree")
@@ -91,9 +92,13 @@ def add_syncs(
     calls: dict[str, IntArray],
     marks: Marks,
     numbers: PlaceNumbers,
-) -> None:
-    """Set what each call waits for, and the producers of operations. `copies`: the result of `find_copies`."""
-    waited = follow_events(syncs, streams, operations, numbers.process)
+) -> tuple[EventSteps, IntArray]:
+    """Set what each call waits for, and the producers of operations. `copies`: the result of `find_copies`.
+
+    Return what calls did with CUDA events, and the call that made each of these records; NONE without one.
+    """
+    steps = list_event_steps(syncs, streams, numbers.process)
+    waited = follow_events(steps, operations, syncs.place.size)
     calls["sync"][marks["blocks"]] = path.SYNC_PROCESS
     calls["sync"][marks["hands_over"]] = path.SYNC_THREAD
     launched = np.flatnonzero(operations["thread"] >= 0)
@@ -127,6 +132,9 @@ def add_syncs(
         which = np.flatnonzero(inside & (value[line] == kind) & (target >= 0))
         calls["sync"][call[which]], calls["target"][call[which]] = sync, target[which]
     _join_queries(calls, marks)
+    call_of_line = np.full(syncs.place.size, NONE, np.int64)
+    call_of_line[line] = np.where(inside, call, NONE)
+    return steps, call_of_line[steps.line]
 
 
 def _add_full_queues(operations: dict[str, IntArray], calls: dict[str, IntArray], launched: IntArray) -> None:
@@ -145,7 +153,7 @@ def _add_full_queues(operations: dict[str, IntArray], calls: dict[str, IntArray]
     first = np.where(before >= 0, before + 1, np.searchsorted(stream, call_stream))  # the first that has not ended
     queued = np.searchsorted(operation, launched[at]) - first
     time = np.where(last >= 0, end[last], path.NEVER)
-    waits = (queued >= _QUEUED) & (time > calls["begin"][at]) & (time >= calls["end"][at] - ENDED_BEFORE_NS)
+    waits = (queued >= _QUEUED) & (time > calls["begin"][at])  # calls return up to 40 us after a place was free
     calls["sync"][at[waits]], calls["target"][at[waits]] = path.SYNC_OPERATION, ended[last[waits]]
 
 

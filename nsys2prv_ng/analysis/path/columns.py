@@ -89,6 +89,20 @@ class PathThreads(NamedTuple):
     """When it was created."""
 
 
+class PathEvents(NamedTuple):
+    """n uses of CUDA events by calls, of all reports: time (ns), kind (streams.RECORDS and its siblings).
+
+    `stream`: its number; from the number of streams on, one that has no operations. `event`: a number that is unique
+    over all reports. `call`: the call that waits; NONE without one.
+    """
+
+    time: IntArray
+    kind: IntArray
+    stream: IntArray
+    event: IntArray
+    call: IntArray
+
+
 class Start(NamedTuple):
     """Where the path ends and the walk starts: an operation or a thread; the other one is NONE."""
 

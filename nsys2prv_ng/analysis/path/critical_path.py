@@ -8,7 +8,6 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL, load_thread_ranges
-from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import NONE, Segments, Start
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
@@ -18,6 +17,8 @@ from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import split_at_steps
+from nsys2prv_ng.job.counted import list_counted_steps
+from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
@@ -33,8 +34,7 @@ class CriticalPath(NamedTuple):
 
     windows: list[tuple[int, int]]
     steps: Steps | None
-    """The steps of the only window, which starts after the warm-up steps; None if the user chose the time, or without
-    steps."""
+    """The steps that make up the only window; None if the user chose another time, or without steps."""
     begin: IntArray
     end: IntArray
     row: IntArray
@@ -62,26 +62,20 @@ class CriticalPath(NamedTuple):
 
 
 def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> CriticalPath | None:
-    """Find the critical path of each window of time that the user chose.
+    """Find the critical path of each window of time that numbers cover (Job.measured).
 
-    Without a choice, find the path of the program's steps after the warm-up, or without steps of all time from the
-    first call or operation to the last. Return None if the reports contain neither calls nor operations, or too many
-    (`check_size`). Without `name_ranges`, the segments have no NVTX ranges: a trace shows only their kinds.
+    Without such a window, find the path of all time from the first call or operation to the last. Return None if the
+    reports contain neither calls nor operations, or too many (`check_size`). Without `name_ranges`, the segments have
+    no NVTX ranges: a trace shows only their kinds.
     """
     if check_size(job):
         return None
     lanes = load_lanes(job, waits)
     if not lanes.operations.begin.size and not lanes.calls.begin.size:
         return None
-    steps = None if job.windows else job.steps
-    if steps is None:
-        windows = [(low, min(high, job.last)) for low, high in job.windows] or [_measure_span(lanes)]
-    else:  # from when the last rank started the first step after the warm-up
-        windows = [(int(steps.find_latest(steps.begin)[steps.warmup]), int(steps.end.max()))]
-    starts = [_find_start(job, lanes, window) for window in windows]
-    if steps is not None and steps.has_ranges:
-        starts[0], end = _find_steps_end(lanes, steps)
-        windows[0] = windows[0][0], end
+    steps = None if job.windows or not job.measured else list_counted_steps(job)
+    windows = [(low, min(high, job.last)) for low, high in job.measured] or [_measure_span(lanes)]
+    starts = [_find_start(job, lanes, window, steps) for window in windows]
     joined = join_lanes(lanes.operations, lanes.calls, lanes.threads)
     walks = [walk(joined, start, window) for start, window in zip(starts, windows, strict=True)]
     segments = Segments(*(np.concatenate([column[::-1] for column in columns]) for columns in zip(*walks, strict=True)))
@@ -105,21 +99,6 @@ def check_size(job: Job) -> list[str]:
     return [f"the critical path was not looked for: {count:,} operations and calls are too many; choose a shorter time"]
 
 
-def _find_steps_end(lanes: Lanes, steps: Steps) -> tuple[Start, int]:
-    """Return (the operation that ended last of those launched within the steps, when it ended in ns).
-
-    If the host's ranges end later, return the thread that finished the last step, if it is a lane, and the step's end.
-    """
-    operations, end = lanes.operations, int(steps.end.max())
-    launched = np.flatnonzero((operations.thread >= 0) & (operations.launched < end) & (operations.end > end))
-    if not launched.size:
-        found = np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])
-        return Start(NONE, int(found[0]) if found.size else NONE), end
-    latest = launched[operations.end[launched] == operations.end[launched].max()]
-    last = int(latest[np.argmin(lanes.operation_row[latest])])
-    return Start(last, NONE), int(operations.end[last])
-
-
 def _measure_span(lanes: Lanes) -> tuple[int, int]:
     """Return (first, last) time (ns) of main threads and operations; without main threads, of calls and operations."""
     begins, ends = lanes.thread_first[lanes.is_main], lanes.thread_last[lanes.is_main]
@@ -129,10 +108,11 @@ def _measure_span(lanes: Lanes) -> tuple[int, int]:
     return int(low.min()), int(high.max())
 
 
-def _find_start(job: Job, lanes: Lanes, window: tuple[int, int]) -> Start:
+def _find_start(job: Job, lanes: Lanes, window: tuple[int, int], steps: Steps | None) -> Start:
     """Return what ended last in a window: an operation, or else a thread that is a main thread or launches kernels.
 
-    Among such threads, it is the one with the last call. If nothing ended in the window, it is a main thread.
+    Among such threads, it is the one that ended the last step, or else the one with the last call. If nothing ended in
+    the window, it is a main thread.
     """
     low, high = window
     waits = lanes.operations.until >= high
@@ -140,7 +120,12 @@ def _find_start(job: Job, lanes: Lanes, window: tuple[int, int]) -> Start:
     ended = int(lanes.operations.end[operation]) if operation >= 0 else low
     if ended == high:
         return Start(operation, NONE)
-    if not job.windows:
+    if steps is not None:
+        row = np.append(job.new_row, -1)[lanes.thread_row]
+        latest = np.flatnonzero((row >= 0) & np.isin(row, steps.row[steps.end == high]))
+        if latest.size:
+            return Start(NONE, int(latest[0]))
+    elif not job.windows:
         has_events = lanes.thread_first <= lanes.thread_last
         latest = np.flatnonzero(lanes.is_main & has_events & (lanes.thread_last == high))
         if latest.size:

@@ -10,18 +10,26 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL, map_main_threads
-from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.calls import add_syncs, load_calls
-from nsys2prv_ng.analysis.path.columns import LOST, NONE, PathCalls, PathOperations, PathThreads, PlaceNumbers
-from nsys2prv_ng.analysis.path.streams import Streams, find_copies, load_operations
-from nsys2prv_ng.analysis.waits.late_devices import number_streams
+from nsys2prv_ng.analysis.path.columns import (
+    LOST,
+    NONE,
+    PathCalls,
+    PathEvents,
+    PathOperations,
+    PathThreads,
+    PlaceNumbers,
+)
+from nsys2prv_ng.analysis.path.streams import EventSteps, Streams, find_copies, load_operations
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
+from nsys2prv_ng.job.device_operations import number_streams
+from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -46,6 +54,7 @@ class Lanes:
     calls: PathCalls
     call_name: IntArray
     call_kind: IntArray
+    events: PathEvents
     threads: PathThreads
     thread_row: IntArray
     thread_place: IntArray
@@ -64,6 +73,8 @@ class _Loaded(NamedTuple):
 
     operations: dict[str, IntArray]
     calls: dict[str, IntArray]
+    steps: EventSteps
+    call_of_step: IntArray
     shortest_wait: int
     names: list[str]
 
@@ -98,6 +109,7 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
         calls=PathCalls(**{name: calls[name] for name in _CALL_COLUMNS}, **call_waits),
         call_name=calls["name"],
         call_kind=calls["kind"],
+        events=_join_events(loaded),
         threads=threads,
         thread_row=row,
         thread_place=np.concatenate(places),
@@ -155,6 +167,23 @@ def _join_reports(loaded: Sequence[_Loaded]) -> tuple[dict[str, IntArray], dict[
         operations[name] = np.where(column == NONE, NONE, column + np.repeat(first, counts))
     calls["target"] += np.where(calls["sync"] == path.SYNC_OPERATION, np.repeat(first, call_counts), 0)
     return operations, calls
+
+
+def _join_events(loaded: Sequence[_Loaded]) -> PathEvents:
+    """Return the uses of CUDA events of all reports."""
+    streams = 1 + max(int(part.operations["stream"].max(initial=NONE)) for part in loaded)
+    streams = max(streams, 1 + max(int(part.steps.stream.max(initial=NONE)) for part in loaded))
+    columns = [tuple(np.zeros(0, np.int64) for _ in PathEvents._fields)]
+    events = calls = 0
+    for part in loaded:
+        steps = part.steps
+        stream = np.where(steps.stream < NONE, streams - steps.stream + NONE - 1, steps.stream)
+        call = np.where(part.call_of_step >= 0, part.call_of_step + calls, NONE)
+        columns.append((steps.time, steps.kind, stream, steps.event + events, call))
+        streams = max(streams, int(stream.max(initial=NONE)) + 1)
+        events += int(steps.event.max(initial=NONE)) + 1
+        calls += part.calls["begin"].size
+    return PathEvents(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
 def _join_threads(
@@ -298,7 +327,7 @@ def _load_report(report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, s
     operations = load_operations(report, store, names, numbers)
     operations["row"] = rows[operations["place"]]
     calls, marks = load_calls(report, store, names, numbers)
-    add_syncs(
+    steps, call_of_step = add_syncs(
         load_opened_events(report, source_names.CUDA_SYNC, store),
         Streams(report, numbers),
         operations,
@@ -307,7 +336,7 @@ def _load_report(report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, s
         marks,
         numbers,
     )
-    return _Loaded(operations, calls, _find_shortest_wait(report, calls), names.texts)
+    return _Loaded(operations, calls, steps, call_of_step, _find_shortest_wait(report, calls), names.texts)
 
 
 def _find_shortest_wait(report: ReportRecords, calls: dict[str, IntArray]) -> int:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path.columns import NEVER, NONE, PlaceNumbers
-from nsys2prv_ng.analysis.waits.late_devices import load_device_operations, load_launches
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_rows, mark_duplicates
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.device_operations import find_launch, load_device_operations, load_launches
+from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
@@ -33,7 +33,7 @@ def load_operations(report: ReportRecords, store: Store, names: Names, numbers: 
     place, begin = operations.place[order], operations.begin[order]
     launches = load_launches(report, store)
     line = launches.find(place, begin)
-    launch = _find_launch(line >= 0, operations.is_node[order], stream[order])
+    launch = find_launch(line >= 0, operations.is_node[order], stream[order])
     kind = operations.kind[order]
     return {
         "begin": begin,
@@ -62,17 +62,6 @@ def find_copies(report: ReportRecords, store: Store, operations: dict[str, IntAr
     pageable = np.logical_or.reduce([events.get_values(side) == _PAGEABLE for side in sides])
     copies = np.flatnonzero(own >= 0)
     return copies, copies[pageable[lines[own[copies]]]]
-
-
-def _find_launch(has_launch: BoolArray, is_node: BoolArray, stream: IntArray) -> IntArray:
-    """Return the operation whose launch counts for each operation: itself, or NONE if no launch is known.
-
-    A CUDA graph has a launch for its first node on a stream only: that counts for the nodes after it, too.
-    """
-    n = stream.size
-    last = np.maximum.accumulate(np.where(has_launch, np.arange(n), NONE)) if n else np.zeros(0, np.int64)
-    same = (last >= 0) & (np.append(stream, NONE)[last] == stream)
-    return np.where(has_launch | (same & is_node), last, NONE)
 
 
 class Streams:
@@ -124,52 +113,67 @@ def read_events(syncs: OpenedEvents, which: IntArray, process_of_place: IntArray
     )
 
 
-_LAUNCHES, _RECORDS, _WAITS, _ASKS, _ASKS_STREAM = range(5)
+LAUNCHES, RECORDS, WAITS, ASKS, ASKS_STREAM = range(5)
+"""What happens to a stream or an event: a launch; a record; a stream waits; a call asks for the event or the stream."""
 
 
-def follow_events(
-    syncs: OpenedEvents, streams: Streams, operations: dict[str, IntArray], process_of_place: IntArray
-) -> IntArray:
-    """Set the producer of each operation; return the operation that each line of `syncs` waits for through an event.
+class EventSteps(NamedTuple):
+    """n records of CUDA events and waits for them: time (ns), kind (RECORDS, WAITS, ASKS or ASKS_STREAM).
 
-    An event completes when everything has ended that was in its stream before it, and whatever the stream had to wait
-    for. A stream synchronization also waits for the latter, if it ends later than the stream's own operations.
+    `stream` is its number, or below -1 for a stream without operations, and `event` a number; both are unique within
+    the report. `line`: index of the record.
     """
+
+    time: IntArray
+    kind: IntArray
+    stream: IntArray
+    event: IntArray
+    line: IntArray
+
+
+def list_event_steps(syncs: OpenedEvents, streams: Streams, process_of_place: IntArray) -> EventSteps:
+    """Return what calls did with the CUDA events and streams of a report."""
     synchronization = syncs.get_values(types.CUDA_SYNCHRONIZATION)
     is_record = syncs.get_values(types.CUDA_EVENT_RECORD) != ABSENT
     lines = np.flatnonzero(is_record | np.isin(synchronization, (_STREAM_WAIT, EVENT_SYNC, STREAM_SYNC)))
     events = read_events(syncs, lines, process_of_place)
     number = streams.find(events.process, events.context, events.stream)
     # A stream without operations passes on what it waits for, whether it has a number (its GPU is not chosen) or not.
-    numbered = max(int(operations["stream"].max(initial=NONE)), int(number.max(initial=NONE))) + 1
     unnumbered, _ = encode_rows(events.process, events.context, events.stream)
-    number = np.where(number >= 0, number, numbered + unnumbered)
-    step_of_synchronization = np.array([NONE, _ASKS, _WAITS, _ASKS_STREAM])
+    kind_of_synchronization = np.array([NONE, ASKS, WAITS, ASKS_STREAM])
     kind = np.where(
-        is_record[lines], _RECORDS, step_of_synchronization[np.where(is_record[lines], 0, synchronization[lines])]
+        is_record[lines], RECORDS, kind_of_synchronization[np.where(is_record[lines], 0, synchronization[lines])]
     )
     key, _ = encode_rows(events.process, events.event)
+    return EventSteps(events.time, kind, np.where(number >= 0, number, NONE - 1 - unnumbered), key, lines)
+
+
+def follow_events(steps: EventSteps, operations: dict[str, IntArray], lines: int) -> IntArray:
+    """Set the producer of each operation; return the operation that each of `lines` records waits for by an event.
+
+    An event completes when everything has ended that was in its stream before it, and whatever the stream had to wait
+    for. A stream synchronization also waits for the latter, if it ends later than the stream's own operations.
+    """
     launched = np.flatnonzero(operations["thread"] >= 0)
     last = np.arange(operations["begin"].size)
     has_launch = np.flatnonzero(operations["launch"] >= 0)
     last[operations["launch"][has_launch]] = has_launch  # for a graph, its last node
-    step = np.concatenate([np.full(launched.size, _LAUNCHES), kind])
-    time = np.concatenate([operations["launched"][launched], events.time])
-    order = np.lexsort((step, time))
+    kind = np.concatenate([np.full(launched.size, LAUNCHES), steps.kind])
+    time = np.concatenate([operations["launched"][launched], steps.time])
+    stream = np.concatenate([operations["stream"][launched], steps.stream])
+    order = np.lexsort((kind, time))
     answer = _follow(
-        step[order],
-        np.concatenate([operations["stream"][launched], number])[order],
-        np.concatenate([launched, key])[order],
+        kind[order],
+        find_distinct(stream)[0][order],
+        np.concatenate([launched, steps.event])[order],
         last,
         operations["end"],
         operations["producer"],
-        numbered + int(unnumbered.max(initial=NONE)) + 1,
-        int(key.max(initial=NONE)) + 1,
     )
     in_order = np.empty(order.size, np.int64)
     in_order[order] = answer
-    waited = np.full(syncs.place.size, NONE, np.int64)
-    waited[lines] = in_order[launched.size :]
+    waited = np.full(lines, NONE, np.int64)
+    waited[steps.line] = in_order[launched.size :]
     return waited
 
 
@@ -181,27 +185,26 @@ def _follow(
     last: IntArray,
     end: IntArray,
     producer: IntArray,
-    streams: int,
-    events: int,
 ) -> IntArray:
     """Replay steps in the order of time: return the operation that each one waits for, and set producers.
 
     `index`: the operation for a launch, else the event.
     """
     answer = np.full(step.size, NONE, np.int64)
+    streams = np.append(stream, 0).max() + 1
     given = np.full(streams, NONE, np.int64)  # the last operation of each stream
     awaited = np.full(streams, NONE, np.int64)  # what each stream waits for before its next operation
-    recorded = np.full(events, NONE, np.int64)
+    recorded = np.full(np.append(index[step != LAUNCHES], 0).max() + 1, NONE, np.int64)
     for i in range(step.size):
         s, n = stream[i], index[i]
-        if step[i] == _LAUNCHES:
+        if step[i] == LAUNCHES:
             producer[n] = awaited[s]
             given[s], awaited[s] = last[n], NONE
-        elif step[i] == _RECORDS:
+        elif step[i] == RECORDS:
             recorded[n] = _choose_later(given[s], awaited[s], end)
-        elif step[i] == _WAITS:
+        elif step[i] == WAITS:
             awaited[s] = _choose_later(awaited[s], recorded[n], end)
-        elif step[i] == _ASKS:
+        elif step[i] == ASKS:
             answer[i] = recorded[n]
         elif _choose_later(given[s], awaited[s], end) != given[s]:
             answer[i] = awaited[s]

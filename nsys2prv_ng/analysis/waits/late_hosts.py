@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.host_activity import HANDS_OVER, find_main_threads, load_calls, load_thread_ranges
+from nsys2prv_ng.analysis.host_activity import find_main_threads, load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps, split_at_steps
@@ -17,6 +17,7 @@ from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
 
 _EVER = np.iinfo(np.int64).min
 

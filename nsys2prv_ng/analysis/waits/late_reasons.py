@@ -31,8 +31,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.names import Names
-from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended, load_device_operations, load_launches
+from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended
 from nsys2prv_ng.analysis.waits.late_hosts import (
     SortedWaits,
     find_main_activity,
@@ -44,6 +43,8 @@ from nsys2prv_ng.analysis.waits.late_origins import Links, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.device_operations import load_device_operations, load_launches
+from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords

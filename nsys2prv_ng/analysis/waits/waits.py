@@ -24,6 +24,7 @@ import pandas as pd
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_parts
+from nsys2prv_ng.analysis.waits.rendezvous import mark_waiting_sends
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
@@ -31,6 +32,7 @@ from nsys2prv_ng.clock.alignment import NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import LOOSE
+from nsys2prv_ng.report.database import NULL
 
 _LEAST_CAUSAL = 0.99
 """Share of a group's operations without payload that must have synchronised for the group to be one communicator."""
@@ -240,6 +242,9 @@ def _split_messages(job: Job, bounds: FloatArray) -> list[Waits]:
                 pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived, pairs.receiver
             )
             is_mpi = source == source_names.MPI
+            if is_mpi:
+                waits = mark_waiting_sends(pairs, node_of_row, bounds)
+                send = send._replace(begin=np.where(waits, send.begin, NULL))
             pieces.append(_split_side(send, receive, node_of_row, bounds, is_mpi=is_mpi, may_leave=is_mpi))
             pieces.append(_split_side(receive, send, node_of_row, bounds, is_mpi=is_mpi, may_leave=False))
     return pieces

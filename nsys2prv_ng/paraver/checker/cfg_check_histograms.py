@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsys2prv_ng.paraver.checker.cfg_check_windows import get_effective_level, get_model, list_parents
 from nsys2prv_ng.paraver.checker.cfg_functions import STATISTICS, WINDOW_LEVELS
-from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgHistogram, CfgWindow, parse_whole
+from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgWindow, Section, parse_whole
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.problems import Findings
 
@@ -19,7 +19,7 @@ _REQUIRED = {
 }
 
 
-def check_histogram(cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, findings: Findings) -> None:
+def check_histogram(cfg: CfgFile, histogram: Section, header: TraceHeader, findings: Findings) -> None:
     """Check a histogram by all rules."""
     for key, consequence in _REQUIRED.items():
         if histogram.get_entry(key) is None:
@@ -33,14 +33,14 @@ def check_histogram(cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, 
     _check_objects(cfg, histogram, header, findings)
 
 
-def _get_window(cfg: CfgFile, histogram: CfgHistogram, key: str) -> CfgWindow | None:
+def _get_window(cfg: CfgFile, histogram: Section, key: str) -> CfgWindow | None:
     """Return the window that a key names; None if there is no such window, or its number cannot be read."""
     value = histogram.get_value(key)
     number = parse_whole(value) if value.isdecimal() else 0
     return cfg.windows[number - 1] if 0 < number <= len(cfg.windows) else None
 
 
-def _check_windows(cfg: CfgFile, histogram: CfgHistogram, findings: Findings) -> None:
+def _check_windows(cfg: CfgFile, histogram: Section, findings: Findings) -> None:
     control = histogram.get_entry(_CONTROL)
     for entry in histogram.entries:
         needs = entry.key == "Analyzer2D.Objects:" or (
@@ -59,7 +59,7 @@ def _check_windows(cfg: CfgFile, histogram: CfgHistogram, findings: Findings) ->
         _check_pair(cfg, histogram, data, larger, findings)
 
 
-def _check_pair(cfg: CfgFile, histogram: CfgHistogram, first: str, second: str, findings: Findings) -> None:
+def _check_pair(cfg: CfgFile, histogram: Section, first: str, second: str, findings: Findings) -> None:
     """Check two windows of a histogram: the first must not have the finer level, and neither may derive from the
     other."""
     data, control = _get_window(cfg, histogram, first), _get_window(cfg, histogram, second)
@@ -88,7 +88,7 @@ def _list_ancestors(cfg: CfgFile, window: CfgWindow) -> set[int]:
     return ancestors
 
 
-def _check_columns(histogram: CfgHistogram, findings: Findings) -> None:
+def _check_columns(histogram: Section, findings: Findings) -> None:
     """Check the number of columns, which Paraver takes from Delta or NumColumns; UseFixedDelta chooses one."""
     fitted = histogram.get_value("Analyzer2D.ComputeYScale:", "True") == "True"
     by_count = histogram.get_entry("Analyzer2D.NumColumns:") is not None or fitted
@@ -117,7 +117,7 @@ def _check_columns(histogram: CfgHistogram, findings: Findings) -> None:
         findings.add(line, f"{columns:.0f} columns: Paraver runs out of memory ({MAX_COLUMNS} are taken for meant)")
 
 
-def _check_planes(histogram: CfgHistogram, findings: Findings) -> None:
+def _check_planes(histogram: Section, findings: Findings) -> None:
     """Check the third dimension, if there is one."""
     planes = histogram.get_entry(_PLANES)
     if planes is None or histogram.get_value("Analyzer3D.ComputeYScale:", "True") == "True":
@@ -129,7 +129,7 @@ def _check_planes(histogram: CfgHistogram, findings: Findings) -> None:
         findings.add(planes.line, f"Analyzer2D.3D_Minimum: {low:g} is above the maximum {high:g}: no value has a plane")
 
 
-def _check_objects(cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, findings: Findings) -> None:
+def _check_objects(cfg: CfgFile, histogram: Section, header: TraceHeader, findings: Findings) -> None:
     """Check the rows, which count from 0 at the level of the control window. Paraver reads beyond the last row."""
     entry, control = histogram.get_entry("Analyzer2D.Objects:"), _get_window(cfg, histogram, _CONTROL)
     if entry is None or control is None or not header.applications:

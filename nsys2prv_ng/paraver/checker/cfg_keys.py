@@ -66,13 +66,8 @@ def _matching(what: str, pattern: str, derived_only: bool = False) -> Key:
     return Key(what, lambda text: expression.fullmatch(text) is not None, numeric=True, single=not derived_only)
 
 
-def _some_numbers(what: str, count: int, derived_only: bool = False) -> Key:
-    return Key(
-        what,
-        lambda text: len(text.split(" ")) == count and all(map(is_number, text.split(" "))),
-        numeric=True,
-        single=not derived_only,
-    )
+def _are_numbers(text: str, count: int) -> bool:
+    return len(text.split(" ")) == count and all(map(is_number, text.split(" ")))
 
 
 def _is_size(text: str) -> bool:
@@ -118,7 +113,9 @@ WINDOW_KEYS: Mapping[str, Key] = {
     **dict.fromkeys(("window_begin_time", "window_stop_time", "window_end_time"), _TIME),
     **dict.fromkeys(("window_drawmode", "window_drawmode_rows"), _DRAW_MODE),
     "window_type": _choice("single or composed", "single", "composed"),
-    "window_factors": _some_numbers("two numbers with a blank between them", 2, derived_only=True),
+    "window_factors": Key(
+        "two numbers with a blank between them", lambda text: _are_numbers(text, 2), numeric=True, single=False
+    ),
     "window_shifts": _matching(
         "two whole numbers with a blank between them", r"-?\d{1,4} -?\d{1,4}", derived_only=True
     ),
@@ -165,7 +162,7 @@ HISTOGRAM_KEYS: Mapping[str, Key] = {
     "Analyzer2D.Zoom:": _choice("Enabled or Disabled", "Enabled", "Disabled", kept="keeps its own"),
     "Analyzer2D.SortCriteria:": _choice("a way to sort columns", *SORT_CRITERIA),
     "Analyzer2D.Parameters:": Key(
-        "4 and four numbers", lambda text: text.startswith("4 ") and _some_numbers("", 5).accepts(text), numeric=True
+        "4 and four numbers", lambda text: text.startswith("4 ") and _are_numbers(text, 5), numeric=True
     ),
     "Analyzer2D.AnalysisLimits:": _choice("Alltrace, Allwindow or Region", "Alltrace", "Allwindow", "Region"),
     "Analyzer2D.NumColumns:": _COUNT,

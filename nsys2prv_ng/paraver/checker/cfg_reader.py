@@ -19,6 +19,7 @@ of a window is its position in the file.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -134,20 +135,11 @@ class CfgWindow(Section):
 
 
 @dataclass
-class CfgHistogram(Section):
-    """A histogram. `name` is its title."""
-
-    @property
-    def name(self) -> str:
-        return self.get_value("Analyzer2D.Name:")
-
-
-@dataclass
 class CfgFile:
     """The content of a .cfg. The entries of windows and histograms keep the order of the file."""
 
     windows: list[CfgWindow] = field(default_factory=list)
-    histograms: list[CfgHistogram] = field(default_factory=list)
+    histograms: list[Section] = field(default_factory=list)
     description: str = ""
     effective_levels: list[str] = field(default_factory=list)
     """The level at which Paraver shows each window, as far as it has been computed."""
@@ -239,7 +231,7 @@ class CfgReader:
         if line == HISTOGRAM_MARK:
             if not self.cfg.windows:
                 self._note_problem("a histogram before the first window: Paraver crashes")
-            self.cfg.histograms.append(CfgHistogram(self._line))
+            self.cfg.histograms.append(Section(self._line))
             self._in_histogram = True
         elif not WINDOW_MARK.fullmatch(line):
             self._note_problem(f"'{line[:40]}' is not '{HISTOGRAM_MARK}': Paraver ignores the line")
@@ -317,7 +309,7 @@ class CfgReader:
             self._add_entry(self.cfg.histograms[-1], key, value, HISTOGRAM_KEYS[key], DROPS)
 
     def _read_alias_line(self, key: str, value: str) -> None:
-        sections: list[CfgWindow] | list[CfgHistogram] = self.cfg.histograms or self.cfg.windows
+        sections: Sequence[Section] = self.cfg.histograms or self.cfg.windows
         if not sections:
             self._note_problem(f"'{key}' comes before the first window: Paraver ignores it")
         else:

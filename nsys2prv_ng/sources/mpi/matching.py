@@ -107,7 +107,7 @@ def match_messages(
     result.drop(_NO_RECEIVE_END, int((send_of_receive >= 0).sum()) - matched.size)
     s, r = sends.iloc[send_of_receive[matched]], receives.iloc[matched]
     size = np.maximum(s["bytes"].to_numpy(), 0)
-    send, receive = (s["row"].to_numpy(), s["time"].to_numpy()), (r["row"].to_numpy(), r["done"].to_numpy())
+    send, receive = (s["posted_at"].to_numpy(), s["time"].to_numpy()), (r["row"].to_numpy(), r["done"].to_numpy())
     result.records.append(make_communications(*send, *receive, size, s["tag"].to_numpy()))
     columns = [t[name].to_numpy() for t in (s, r) for name in ("row", "time", "completing", "done")]
     return result, MessagePairs._make([*columns, size, s["posted_at"].to_numpy(), r["posted_at"].to_numpy()])

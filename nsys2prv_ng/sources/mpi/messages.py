@@ -102,14 +102,16 @@ def read_messages(calls: MpiCalls) -> MpiMessages:
     receives = calls.last[(last_role & RECEIVES != 0) & (last_role & PERSISTENT == 0)]
     started, made = _find_starts(rows)
 
-    def make_ends(posting: IntArray, last: IntArray, flag: int, done_row: IntArray) -> MessageEnds:
+    done_row = _find_completions(rows)
+
+    def make_ends(posting: IntArray, last: IntArray, flag: int) -> MessageEnds:
         """Add the sends or receives that a persistent request started, and make columns of all."""
         is_started = (made >= 0) & (rows.role[made] & flag != 0)
         calls, parameters = np.append(posting, started[is_started]), np.append(posting, made[is_started])
         return _make_ends(rows, calls, parameters, np.append(last, started[is_started]), done_row)
 
-    send_ends = make_ends(sends, send_ends_with, SENDS, np.full(rows.begin.size, -1, np.int64))
-    receive_ends = make_ends(receives, receives, RECEIVES, _find_completions(rows))
+    send_ends = make_ends(sends, send_ends_with, SENDS)
+    receive_ends = make_ends(receives, receives, RECEIVES)
     return MpiMessages(send_ends, receive_ends, int((made < 0).sum()))
 
 

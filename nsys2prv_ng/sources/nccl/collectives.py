@@ -16,6 +16,7 @@ from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
     LOOSE,
+    OTHER,
     SYNCHRONISING,
     TO_ROOT,
     Collectives,
@@ -62,8 +63,19 @@ def collect_evidence(
     counted = np.zeros(kernel.begin.size, np.bool_)
     tables = []
     if usable.any():
-        at = only["kernel"].to_numpy(np.int64)[usable]
-        tables.append(_collect_by_call(kernel, member, names, communicators, table, call[usable], at))
+        at, call = only["kernel"].to_numpy(np.int64)[usable], call[usable]
+        operation, size, root = (call[name].to_numpy(np.int64) for name in ("name", "bytes", "root"))
+        rank, communicator = _find_callers_ranks(table, call), call["communicator"].to_numpy(np.int64)
+        known_size, keys = np.where(size == NULL, ANY_SIZE, size), [f"nccl {name}" for name in communicators]
+        by_call = _make_table(kernel, member, at, keys, communicator, known_size, OTHER)._replace(
+            operations=names,
+            operation=operation,
+            kind=get_kinds(_KINDS, names, operation, size, root, rank),
+            is_root=root == rank,
+            has_communicator=np.ones(at.size, np.bool_),
+            sizes=find_sizes(table, len(communicators)),
+        )
+        tables.append(by_call)
         counted[at] = True
     sizes = _find_call_sizes(kernel, table, only)
     kinds = ("stream", ~in_graph & ~usable.any(), False), ("graph stream", in_graph, True)
@@ -79,35 +91,6 @@ def collect_evidence(
         no_communicator, any_size = np.zeros(loose.size, np.int64), np.full(loose.size, ANY_SIZE, np.int64)
         tables.append(_make_table(kernel, member, loose, ["nccl"], no_communicator, any_size, LOOSE))
     return Evidence([rows._replace(owners=owners) for rows in tables])
-
-
-def _collect_by_call(
-    kernel: NcclKernels,
-    member: IntArray,
-    names: list[str],
-    communicators: list[str],
-    table: pd.DataFrame,
-    call: pd.DataFrame,
-    at: IntArray,
-) -> Collectives:
-    """Return kernels (indices `at`) with the payloads of the calls that they carry out, one for each kernel."""
-    root, rank = call["root"].to_numpy(np.int64), _find_callers_ranks(table, call)
-    operation, size = call["name"].to_numpy(np.int64), call["bytes"].to_numpy(np.int64)
-    return Collectives(
-        communicators=[f"nccl {name}" for name in communicators],
-        operations=names,
-        communicator=call["communicator"].to_numpy(np.int64),
-        operation=operation,
-        bytes=np.where(size == NULL, ANY_SIZE, size),
-        member=member[at],
-        begin=kernel.begin[at],
-        end=kernel.end[at],
-        kind=get_kinds(_KINDS, names, operation, size, root, rank),
-        is_root=root == rank,
-        has_communicator=np.ones(at.size, np.bool_),
-        place=kernel.place[at],
-        sizes=find_sizes(table, len(communicators)),
-    )
 
 
 def _find_callers_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:

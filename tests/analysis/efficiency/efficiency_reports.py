@@ -19,13 +19,13 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, WindowEfficiency
-from tests.analysis.efficiency.efficiency_truth import Times, Truth
+from tests.analysis.efficiency.efficiency_truth import Times, Truth, measure_common, measure_own
 from tests.conftest import REPOSITORY
-from tests.job.repetition_truth import find_repetitions
-from tests.job.test_steps import count_warmup
+from tests.job.step_truth import StepTruth
 from tests.report_truth import PUSH_POP
 
 _RANKS = {
@@ -63,6 +63,21 @@ class Made:
     numbers: EfficiencyNumbers | None
     base: int
     truth: Truth
+    steps: StepTruth | None
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The time that numbers cover."""
+        return self.truth.capture if self.steps is None else self.steps.window
+
+    def measure_step(self, number: int) -> Times:
+        """Measure a step: without GPU operations in the range of each process."""
+        assert self.steps is not None
+        if self.steps.on_gpu:
+            return measure_common(self.truth, [self.steps.get_limits(number)])
+        assert self.found.steps is not None
+        ranges = list_ranges_of_steps(self.truth, self.found.steps, self.base)
+        return measure_own(self.truth, ranges[ranges["number"] == number])
 
 
 @contextmanager
@@ -73,54 +88,38 @@ def opened(reports: Sequence[Path], way: str = "utc", selection: Selection | Non
         yield job
 
 
-def make(reports: Sequence[Path], way: str = "utc") -> Made:
-    with opened(reports, way) as job:
+def make(reports: Sequence[Path], way: str = "utc", selection: Selection | None = None) -> Made:
+    with opened(reports, way, selection) as job:
         found = compute_efficiency(job, find_waits(job))
-        return Made(found, sum_efficiency(job, found), job.alignment.utc_base, Truth(reports))
+        truth, steps = Truth(reports), None
+        if job.steps is not None and selection is None:
+            ranges = list_ranges_of_steps(truth, job.steps, job.alignment.utc_base)
+            steps = StepTruth(truth.reports, ranges, are_ranges=job.steps.has_ranges)
+        return Made(found, sum_efficiency(job, found), job.alignment.utc_base, truth, steps)
 
 
-def list_all_steps(truth: Truth, found: Efficiency) -> pd.DataFrame:
+ALL_TIME = Selection(window=(None, None))
+
+
+def list_ranges_of_steps(truth: Truth, steps: Steps, base: int) -> pd.DataFrame:
     """Return process, number, begin and end of the ranges of steps, or of what the kernels repeat."""
-    assert found.steps is not None
     ranges = truth.ranges
-    named = ranges[(ranges["domain"] == "") & (ranges["name"] == found.steps.name) & (ranges["style"] == PUSH_POP)]
+    named = ranges[(ranges["domain"] == "") & (ranges["name"] == steps.name) & (ranges["style"] == PUSH_POP)]
     if not named.empty:
         return named
-    repeated = find_repetitions(truth.reports)
-    assert repeated is not None and found.steps.name == "repeated kernels"
-    rows = [
-        (process, number, *limits)
-        for process, own in repeated.items()
-        for number, limits in enumerate(zip(own.begin, own.end, strict=True), 1)
-    ]
-    return pd.DataFrame(rows, columns=["process", "number", "begin", "end"])
+    # What recurs without ranges has its truth in tests/job/test_repetition.py: here it is given.
+    assert steps.delimiter and len(truth.reports) == 1
+    [process] = {process for gpu in truth.gpus.values() for process in gpu.processes}
+    columns = {"begin": steps.host_begin + base, "end": steps.host_end + base}
+    return pd.DataFrame({"process": [process] * steps.number.size, "number": steps.number, **columns})
 
 
-def count_warm(steps: pd.DataFrame) -> int:
-    return count_warmup((steps["end"] - steps["begin"]).groupby(steps["number"]).max().sort_index().tolist())
-
-
-def list_steps(truth: Truth, found: Efficiency) -> pd.DataFrame:
-    """Return the steps that count."""
-    steps = list_all_steps(truth, found)
-    return steps[steps["number"] >= steps["number"].min() + count_warm(steps)]
-
-
-def drop_warmup(truth: Truth, found: Efficiency, ranges: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranges that do not begin in the warm-up of their process."""
-    if found.steps is None:
+def select_counted(steps: StepTruth | None, ranges: pd.DataFrame) -> pd.DataFrame:
+    """Return the ranges that begin in steps that count."""
+    if steps is None or ranges.empty:
         return ranges
-    steps = list_all_steps(truth, found)
-    steps = steps[steps["number"] < steps["number"].min() + count_warm(steps)]
-    warm = {process: (own["begin"].min(), own["end"].max()) for process, own in steps.groupby("process")}
-    inside = [
-        process in warm and warm[process][0] <= begin < warm[process][1]
-        for process, begin, _ in zip(*(ranges[c] for c in LIMITS), strict=True)
-    ]
-    return ranges[~np.array(inside, np.bool_)]
-
-
-LIMITS = ("process", "begin", "end")
+    pairs = zip(ranges["process"], ranges["begin"], strict=True)
+    return ranges[np.array([steps.counts(process, int(begin)) for process, begin in pairs], np.bool_)]
 
 
 def add_up(times: WindowTimes) -> dict[str, int]:

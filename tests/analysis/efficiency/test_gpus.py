@@ -14,7 +14,7 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency
 from tests.analysis.efficiency import efficiency_truth as plain
-from tests.analysis.efficiency.efficiency_reports import DDP, SETS, drop_warmup, list_steps, make, opened
+from tests.analysis.efficiency.efficiency_reports import DDP, SETS, make, opened, select_counted
 from tests.analysis.efficiency.efficiency_truth import Truth
 from tests.analysis.gpus.kernel_class_truth import list_pieces, sum_pieces
 from tests.analysis.waits.waits_truth import find_truth
@@ -25,32 +25,34 @@ from tests.translated import changed
 
 IDLE_SETS = (
     "samples/mpi-4 samples/single-graph gpu/single-node gpu/um-1 gpu/oneproc-4gpu gpu/autograd-1 "
-    "exercises/tpgraph-1x4 exercises/ex3a-pp2 public/pipit_cloverleaf"
+    "exercises/tpgraph-1x4 public/pipit_cloverleaf"
 )
+LONG = list_report_sets({"exercises/ex3a-pp2": SETS["exercises/ex3a-pp2"]})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "reports", [pytest.param(DDP, id="ddp-2x2"), *list_report_sets({n: SETS[n] for n in IDLE_SETS.split()})]
+    "reports",
+    [
+        pytest.param(DDP, id="ddp-2x2"),
+        *list_report_sets({n: SETS[n] for n in IDLE_SETS.split()}),
+        *(pytest.param(*own.values, id=own.id, marks=[*own.marks, pytest.mark.all_sets]) for own in LONG),
+    ],
 )
 def test_idle_time_has_its_causes_in_every_window(reports: list[Path]) -> None:
     made = make(reports)
     pieces = plain.list_idle_pieces(made.truth)
-    everywhere = {key: [made.truth.capture] for key in made.truth.gpus}
+    everywhere = {key: [made.window] for key in made.truth.gpus}
     check_idle(made.found.whole, plain.sum_pieces(pieces, everywhere), has_ranges=True)
-    ranges = drop_warmup(made.truth, made.found, made.truth.list_repeated())
+    ranges = select_counted(made.steps, made.truth.list_repeated())
     groups = [
         (row.times, ranges[(ranges["domain"] == row.domain) & (ranges["name"] == row.name)])
         for row in made.found.ranges
     ]
-    if made.found.in_steps is not None and made.found.steps is not None:
-        counted = list_steps(made.truth, made.found)
-        window = int(counted["begin"].min()), int(counted["end"].max())
-        check_idle(
-            made.found.in_steps, plain.sum_pieces(pieces, {key: [window] for key in made.truth.gpus}), has_ranges=True
-        )
-        steps = zip(made.found.by_step, made.found.steps.number.tolist(), strict=True)
-        groups += [(times, counted[counted["number"] == number]) for times, number in steps]
+    if made.steps is not None and made.steps.on_gpu:
+        for times, number in zip(made.found.by_step, made.steps.counted, strict=True):
+            windows = {key: [made.steps.get_limits(number)] for key in made.truth.gpus}
+            check_idle(times, plain.sum_pieces(pieces, windows), has_ranges=False)
     for times, own in groups:
         windows = {key: plain.unite_ranges(own, gpu.processes) for key, gpu in made.truth.gpus.items()}
         check_idle(times, plain.sum_pieces(pieces, windows), has_ranges=False)
@@ -67,21 +69,21 @@ def check_idle(times: WindowTimes, expected: dict[tuple[str, str], int], *, has_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex1a-slow", ("ex1a-slow", "ex1a-fast", "ex3a-pp1")))
+@pytest.mark.parametrize("name", slow_but("ex1a-slow", ("ex1a-slow", "ex1a-fast", "ex3a-pp1"), ("ex1a-fast",)))
 def test_waiting_and_moving_in_every_window(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     """Compared on one node, where times are exact."""
     reports = [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)]
     kernels = find_truth(reports)
     made = make(reports, "auto")
     gpus = {index: gpu for gpu in made.truth.gpus.values() for index, _ in gpu.processes}
-    counted = list_steps(made.truth, made.found)
+    assert made.steps is not None
     groups = [(row.times, made.truth.ranges[made.truth.ranges["name"] == row.name]) for row in made.found.ranges]
-    groups = [(times, drop_warmup(made.truth, made.found, own)) for times, own in groups]
-    groups += [
-        (times, counted[counted["number"] == number])
-        for times, number in zip(made.found.by_step, sorted(set(counted["number"])), strict=True)
+    groups = [(times, select_counted(made.steps, own)) for times, own in groups]
+    windows = [(made.found.whole, {rank: [made.window] for rank in gpus})]
+    windows += [
+        (times, {rank: [made.steps.get_limits(number)] for rank in gpus})
+        for times, number in zip(made.found.by_step, made.steps.counted, strict=True)
     ]
-    windows = [(made.found.whole, {rank: [made.truth.capture] for rank in gpus})]
     windows += [
         (times, {r: plain.unite_ranges(own, gpu.processes) for r, gpu in gpus.items()}) for times, own in groups
     ]

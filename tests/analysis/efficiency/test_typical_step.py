@@ -18,21 +18,23 @@ from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.efficiency.typical_step import (
     LongestStates,
     StepSpan,
-    choose_step,
+    choose_steps,
     list_ranges,
     make_step_edges,
 )
-from nsys2prv_ng.analysis.efficiency.windows import list_steps
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.waiting import WHOLE_GRAPH
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from tests.analysis.efficiency.efficiency_reports import DDP, opened
 from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth
 from tests.analysis.test_heat_maps import cover, select
 from tests.intervals.test_step_functions import columns
+from tests.job.made_steps import make_steps
+from tests.job.step_truth import StepTruth
+from tests.job.step_truth import list_ranges as list_steps_ranges
 from tests.report_truth import PUSH_POP, Report
 
 # ---- which step ------------------------------------------------------------------------------------------------------
@@ -43,24 +45,41 @@ def test_the_step_nearest_to_the_median(lengths: list[list[int]]) -> None:
     """Each step has two spans with these lengths."""
     spans = [(task, n, 1000 * n + task, own[task]) for task in range(2) for n, own in enumerate(lengths)]
     task, step, begin, length = columns(spans, 4)
-    steps = Steps("s", True, 7 + np.arange(len(lengths)), 0, task, task, step, begin, begin + length)
-    found = choose_step(steps)
+    steps = make_steps("s", 7 + np.arange(len(lengths)), task, step, begin, begin + length)
+    found = choose_steps(steps)
     longest = [max(own) for own in lengths]
-    turns = find_turns(np.array(longest, np.int64))
-    off = [abs(ns - (statistics.median(longest) if turns is None else turns[1])) for ns in longest]
-    n = off.index(min(off))
-    end = max(1000 * n + lengths[n][0], 1000 * n + 1 + lengths[n][1])
-    assert (found.number, found.begin, found.end) == (7 + n, 1000 * n, end)
-    assert found.task.tolist() == [0, 1]
+    turns, middle = find_turns(np.array(longest, np.int64)), statistics.median(longest)
+    wanted = [middle]
+    if turns is not None:
+        wanted = [turns[1], turns[0]]
+    elif 2 * sum(abs(ns - middle) <= middle / 4 for ns in longest) < len(longest):
+        in_order = sorted(longest)
+        half = len(longest) // 2
+        wanted = [statistics.median(in_order[-half:]), statistics.median(in_order[:half])]
+    assert len(found) == len(wanted)
+    for span, ns in zip(found, wanted, strict=True):
+        off = [abs(own - ns) for own in longest]
+        n = off.index(min(off))
+        end = max(1000 * n + lengths[n][0], 1000 * n + 1 + lengths[n][1])
+        assert (span.number, span.begin, span.end) == (7 + n, 1000 * n, end)
+        assert span.task.tolist() == [0, 1]
 
 
-def test_of_steps_that_take_turns_a_long_one() -> None:
+def test_steps_that_take_turns_have_a_long_and_a_short_one() -> None:
     """The median of all, 81, is near no step."""
     length = np.array([18, 140, 32, 145, 19, 150, 18, 145], np.int64)
     step = np.arange(8)
     task = np.zeros(8, np.int64)
-    steps = Steps("s", True, step, 0, task, task, step, 1000 * step, 1000 * step + length)
-    assert (choose_step(steps).number, choose_step(steps).length) == (3, 145)
+    steps = make_steps("s", step, task, step, 1000 * step, 1000 * step + length)
+    assert [(span.number, span.length) for span in choose_steps(steps)] == [(3, 145), (0, 18)]
+
+
+def test_falling_lengths_have_a_long_and_a_short_one() -> None:
+    """Only 2 of 8 steps are within 25 % of the median, 60."""
+    length = np.array([220, 180, 110, 65, 55, 40, 30, 20], np.int64)
+    step = np.arange(8)
+    steps = make_steps("s", step, np.zeros(8, np.int64), step, 1000 * step, 1000 * step + length)
+    assert [span.number for span in choose_steps(steps)] == [1, 5]
 
 
 # ---- activities ------------------------------------------------------------------------------------------------------
@@ -96,6 +115,7 @@ def test_ddp(ddp: Job) -> None:
     check_activities(ddp, DDP)
 
 
+@pytest.mark.all_sets
 @pytest.mark.parametrize("reports", select("exercises/ex2b-manual"))
 def test_other_jobs(reports: Sequence[Path]) -> None:
     with opened(reports) as job:
@@ -105,16 +125,16 @@ def test_other_jobs(reports: Sequence[Path]) -> None:
 def check_activities(job: Job, reports: Sequence[Path]) -> None:
     truth = Truth(reports)
     waits, devices, base = find_waits(job), list_devices(job), job.alignment.utc_base
-    steps = list_steps(job)
+    steps = list_counted_steps(job)
     assert steps is not None
-    step = choose_step(steps)
+    step = choose_steps(steps)[0]
     rows = states.find_gpu_rows(job, devices)
     longest = LongestStates(rows, make_step_edges(step, rows.size), WHOLE_GRAPH + 1)
     for flat in states.list_gpu_states(job, waits):
         longest.add(flat)
     check_ranges(job, step, reports)
-    own = truth.ranges[(truth.ranges["name"] == steps.name) & (truth.ranges["number"] == step.number)]
-    assert (step.begin + base, step.end + base) == (own["begin"].min(), own["end"].max())
+    limits = StepTruth(truth.reports, list_steps_ranges(truth.reports, steps.name)).get_limits(step.number)
+    assert (step.begin + base, step.end + base) == limits
     assert longest.state.shape == (4, 2000)
     kinds = {"compute": (1, 2, 5, 9), "communication": (3, 4, 8), "memory": (6,), "idle": (7,)}
     for row, values in zip(rows.tolist(), longest.state, strict=True):
@@ -142,7 +162,8 @@ def check_ranges(job: Job, step: StepSpan, reports: Sequence[Path]) -> None:
     """Compare the ranges in a step, which each rank has a report of, with those of SQL."""
     found = list_ranges(job, find_waits(job), step)
     base, span = job.alignment.utc_base, step.end - step.begin
-    assert [own.task for own in found] == [0, 1, 2, 3]
+    assert [own.label for own in found] == [task.name for task in job.tree.model.tasks[:4]]
+    shift = job.zero + base
     for own, path in zip(found, reports, strict=True):
         report = Report(path)
         nvtx = report.nvtx[(report.nvtx["style"] == PUSH_POP) & (report.nvtx["domain"] != "NCCL")]
@@ -152,10 +173,10 @@ def check_ranges(job: Job, step: StepSpan, reports: Sequence[Path]) -> None:
         low, high = step.begin + base, step.end + base
         inside = nvtx[(nvtx["begin"] < high) & (nvtx["end"] > low)]
         expected = list_seen(inside, low, high, span)
-        bars = zip((own.begin + base).tolist(), (own.end + base).tolist(), own.depth.tolist(), own.names, strict=True)
+        bars = [(bar.begin_ns + shift, bar.end_ns + shift, bar.depth, bar.name) for bar in own.bars]
         assert sorted(bars) == expected and expected
         assert own.hidden == len(inside) - len(expected)
-        assert np.all(np.diff(own.begin) >= 0)
+        assert np.all(np.diff([bar.begin_ns for bar in own.bars]) >= 0)
 
 
 def list_seen(nvtx: pd.DataFrame, low: int, high: int, span: int) -> list[tuple[int, int, int, str]]:
@@ -173,31 +194,33 @@ def list_seen(nvtx: pd.DataFrame, low: int, high: int, span: int) -> list[tuple[
 @pytest.mark.slow
 def test_the_task_that_others_waited_for_most_is_shown(ddp: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     waits = find_waits(ddp)
-    steps = list_steps(ddp)
+    steps = list_counted_steps(ddp)
     assert steps is not None
-    step = choose_step(steps)
+    step = choose_steps(steps)[0]
     task = ddp.whole.task_of_row[waits.culprit]
     caused = [int(waits.wait[(task == number) & (waits.culprit >= 0)].sum()) for number in range(4)]
     most = caused.index(max(caused))
+    names = [task.name for task in ddp.tree.model.tasks]
     shown = {}
     for count in (1, 2, 3, 4):
         monkeypatch.setattr(typical_step, "MOST_TASKS", count)
-        shown[count] = [own.task for own in list_ranges(ddp, waits, step)]
+        shown[count] = [names.index(own.label) for own in list_ranges(ddp, waits, step)]
     monkeypatch.setattr(typical_step, "MOST_RANGES", 3)
     few = list_ranges(ddp, waits, step)
     monkeypatch.undo()
     every = list_ranges(ddp, waits, step)
     monkeypatch.setattr(typical_step, "DEEPEST", 2)
     for flat, whole in zip(list_ranges(ddp, waits, step), every, strict=True):
-        assert flat.depth.tolist() == [depth for depth in whole.depth.tolist() if depth < 2]
-        assert flat.depth.max() == 1 < whole.depth.max()
-        assert flat.hidden + flat.depth.size == whole.hidden + whole.depth.size
+        flat_depth, whole_depth = ([bar.depth for bar in ranges.bars] for ranges in (flat, whole))
+        assert flat_depth == [depth for depth in whole_depth if depth < 2]
+        assert max(flat_depth) == 1 < max(whole_depth)
+        assert flat.hidden + len(flat.bars) == whole.hidden + len(whole.bars)
     others = [number for number in range(4) if number != most]
     first = list(range(4))
     for count, tasks in shown.items():
         expected = first[:count] if most in first[:count] else sorted([*others[: count - 1], most])
         assert tasks == expected
     for own, whole in zip(few, every, strict=False):
-        lengths = sorted((whole.end - whole.begin).tolist(), reverse=True)[:3]
-        assert sorted((own.end - own.begin).tolist(), reverse=True) == lengths
-        assert own.hidden + 3 == whole.hidden + whole.begin.size
+        lengths, longest = ([bar.end_ns - bar.begin_ns for bar in ranges.bars] for ranges in (own, whole))
+        assert sorted(lengths, reverse=True) == sorted(longest, reverse=True)[:3]
+        assert own.hidden + 3 == whole.hidden + len(whole.bars)

@@ -13,7 +13,7 @@ import pytest
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
 from nsys2prv_ng.job.selection import Selection
-from tests.analysis.efficiency.efficiency_reports import opened
+from tests.analysis.efficiency.efficiency_reports import ALL_TIME, opened
 from tests.conftest import NO_REPORTS, SAMPLES, Unpacked, slow_but
 from tests.report_truth import Report
 from tests.sources.node.test_gpu_metrics import GPU_TYPE, SETS
@@ -25,7 +25,7 @@ Numbers = tuple[float, float, float, int]
 
 def measure(reports: Sequence[Path], selection: Selection | None = None) -> dict[tuple[str, int, str], Numbers]:
     """Return what the package finds, by node, GPU and name of the metric."""
-    with opened(reports, selection=selection) as job:
+    with opened(reports, selection=selection or ALL_TIME) as job:
         devices = list_devices(job).rows
         found = measure_gpu_metrics(job)
         keys = [(devices[s.row].node, devices[s.row].gpu.number, s.event_type.member) for s in found]

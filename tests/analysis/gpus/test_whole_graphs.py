@@ -16,6 +16,7 @@ from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.event_types import PATH_COMPUTE, PATH_GRAPH
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute.job import compute_summary
@@ -34,7 +35,9 @@ REMEDY = "--cuda-graph-trace=node"
 
 @contextmanager
 def opened(reports: Sequence[Path], folder: Path) -> Iterator[Job]:
-    with open_job(reports, folder, ReadOptions(align="utc"), Progress()) as job:
+    with open_job(
+        reports, folder, ReadOptions(align="utc", selection=Selection(window=(None, None))), Progress()
+    ) as job:
         yield job
 
 

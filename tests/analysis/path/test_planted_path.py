@@ -16,7 +16,7 @@ from tests.analysis.path.test_critical_path import found_path
 from tests.analysis.path.test_real_paths import locate as locate_set
 from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels, read_utc
 from tests.analysis.waits.test_waits import locate
-from tests.conftest import Unpacked, slow_but
+from tests.conftest import Unpacked, push_but
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,8 @@ def sum_kinds(pieces: Sequence[Piece]) -> Counter[int]:
     return total
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("rank", [0, 3])
 def test_a_host_that_sleeps(samples: Path, tmp_path: Path, rank: int) -> None:
     """Before a launch call of one rank: all others wait for it in the collective."""
     reports = copy_to_one_node([samples / f"ddp-2x2.rank{r}.sqlite" for r in range(4)], tmp_path)
@@ -77,7 +78,7 @@ STRETCHED = (
 )
 
 
-@pytest.mark.parametrize("name", slow_but("samples/single-graph", STRETCHED))
+@pytest.mark.parametrize("name", push_but(("gpu/autograd-1", "exercises/ex3a-pp2", "samples/ddp-2x2"), STRETCHED))
 def test_what_the_path_is_in_takes_longer(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Kernels, host code, calls and moving: the piece is longer, and the rest of the path as it was.
 
@@ -120,9 +121,8 @@ def find_path_through(
     return found
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) for name in ("ex2b-overlap", "ex3a-pp2", "ex2b-manual")]
-)
+@pytest.mark.all_sets
+@pytest.mark.parametrize("name", ["ex3a-pp2", "ex2b-overlap", "ex2b-manual"])
 def test_a_slower_link(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, name: str) -> None:
     """One all-reduce takes longer on all of its ranks: the path moves data for as much longer, and nothing else."""
     check_slower_link(copy_to_one_node(locate(shared_reports, unpacked, name), tmp_path), tmp_path)

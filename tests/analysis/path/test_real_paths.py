@@ -29,7 +29,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from tests.analysis.path.path_reports import Capture
 from tests.analysis.path.test_critical_path import OUTSIDE, check_sums, found_path
-from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked, slow_but
+from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked, push_but
 from tests.report_truth import Report
 
 _MOST = 4_000
@@ -52,7 +52,10 @@ def list_sets() -> Iterator[object]:
     for name, reports in sets.items():
         if name in EMPTY:
             continue
-        yield pytest.param(reports, id=name, marks=() if name in FAST_SETS else pytest.mark.slow)
+        marks = [] if name in FAST_SETS else [pytest.mark.slow]
+        if name == "exercises/ex3a-pp2":  # long, and the pipeline of tests/analysis/path/test_planted_path.py
+            marks.append(pytest.mark.all_sets)
+        yield pytest.param(reports, id=name, marks=marks)
     if not HAS_LARGE_REPORTS:
         yield pytest.param([], id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
 
@@ -233,7 +236,8 @@ def locate(name: str, unpacked: Unpacked) -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", slow_but("samples/single-graph", (*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow"))
+    "name",
+    push_but(("exercises/ex3a-pp2", "samples/ddp-2x2"), (*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow")),
 )
 def test_windows_of_time(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Windows between events, within them, at their limits, and up to the end."""
@@ -254,7 +258,7 @@ RANGES = {"samples/mpi-4": "halo exchange", "samples/ddp-2x2": "backward*", "exe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("samples/mpi-4", RANGES))
+@pytest.mark.parametrize("name", push_but(("exercises/ex3a-pp2",), RANGES))
 def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     paths = locate(name, unpacked)
     with found_path(paths, tmp_path, Selection(nvtx_range=RANGES[name]), shortest=_SHORTEST) as (job, found):
@@ -263,7 +267,7 @@ def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("samples/mpi-4", ("samples/mpi-4", "samples/ddp-2x2", "exercises/ex3a-pp2")))
+@pytest.mark.parametrize("name", push_but(("exercises/ex3a-pp2", "samples/mpi-4"), RANGES))
 def test_chosen_ranks(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """The path stays on the chosen ranks, and leaves them only within what waits for others."""
     paths = locate(name, unpacked)
@@ -278,15 +282,26 @@ def test_chosen_ranks(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
         assert OUTSIDE not in found.kind
 
 
-LEFT_OUT = (
-    *("cuda_sync", "os_runtime", "launch_lines", "cuda_api", "nvtx"),
-    *("kernels", "memory_operations", "mpi", "nccl"),
-)
+def list_pairs(of_push: dict[str, str], names: Sequence[str]) -> list[object]:
+    """Return each key with each name as parameters; of these, every push takes a key with the name that is given."""
+    return [
+        pytest.param(name, key, marks=() if name == own else pytest.mark.all_sets)
+        for key, own in of_push.items()
+        for name in names
+    ]
 
 
-@pytest.mark.parametrize("source", slow_but("launch_lines", LEFT_OUT))
-@pytest.mark.parametrize("name", slow_but("samples/mpi-4", SAMPLE_SETS))
-def test_without_a_source(source: str, name: str, unpacked: Unpacked, tmp_path: Path) -> None:
+DDP, MPI, GRAPH = SAMPLE_SETS
+SET_OF_SOURCE = {
+    **{"cuda_sync": GRAPH, "os_runtime": GRAPH, "launch_lines": MPI, "cuda_api": GRAPH, "nvtx": GRAPH},
+    **{"kernels": GRAPH, "memory_operations": GRAPH, "mpi": MPI, "nccl": DDP},
+}
+"""The set that every push reads without each source; it has events of it."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "source"), list_pairs(SET_OF_SOURCE, SAMPLE_SETS))
+def test_without_a_source(name: str, source: str, unpacked: Unpacked, tmp_path: Path) -> None:
     sources = tuple(own for own in SOURCES + DERIVED if own.name != source)
     with open_job(locate(name, unpacked), tmp_path, ReadOptions(sources=sources), Progress()) as job:
         found = find_critical_path(job, find_waits(job))
@@ -294,21 +309,17 @@ def test_without_a_source(source: str, name: str, unpacked: Unpacked, tmp_path: 
         check_sums(found)
 
 
-TABLES = (
-    *("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY"),
-    *(
-        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-        "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
-        "OSRT_API",
-        "NVTX_EVENTS",
-        "ThreadNames",
-    ),
-)
+SET_OF_TABLE = {
+    **{"CUPTI_ACTIVITY_KIND_RUNTIME": GRAPH, "CUPTI_ACTIVITY_KIND_KERNEL": DDP, "CUPTI_ACTIVITY_KIND_MEMCPY": GRAPH},
+    **{"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": GRAPH, "CUPTI_ACTIVITY_KIND_CUDA_EVENT": GRAPH, "OSRT_API": GRAPH},
+    **{"NVTX_EVENTS": GRAPH, "ThreadNames": GRAPH},
+}
+"""The set of which every push loses rows of each table."""
 
 
-@pytest.mark.parametrize("table", slow_but("CUPTI_ACTIVITY_KIND_RUNTIME", TABLES))
-@pytest.mark.parametrize("name", slow_but("samples/single-graph", ("samples/single-graph", "samples/ddp-2x2")))
-def test_without_the_rows_of_a_table(table: str, name: str, unpacked: Unpacked, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "table"), list_pairs(SET_OF_TABLE, (GRAPH, DDP)))
+def test_without_the_rows_of_a_table(name: str, table: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Rank 1's rows of the table are lost; without one, those of the only report."""
     paths = [Path(shutil.copy(path, tmp_path)) for path in locate(name, unpacked)]
     for statement in (f'DELETE FROM "{table}"', f'DELETE FROM "{table}" WHERE rowid % 3'):

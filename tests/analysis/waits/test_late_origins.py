@@ -270,6 +270,7 @@ def find_real_origins(paths: Sequence[Path]) -> dict[tuple[int, int], tuple[int,
 SETS = {"exercises/ex3a-pp2": 50, "exercises/ex2b-overlap": 0, "exercises/ex3a-pp1": 0, "exercises/ex1a-slow": 0}
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 @pytest.mark.parametrize(("reports", "least"), SETS.items(), ids=SETS)
 def test_each_origin_is_what_loops_over_the_reports_find(reports: str, least: int, tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ PLANTED = [("exercises/tpgraph-1x4", 10), ("exercises/ex3a-pp1", 400), ("exercis
 RANK = 2
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize(("reports", "number"), PLANTED, ids=[name for name, _ in PLANTED])
 def test_a_delay_of_a_host_is_named(reports: str, number: int, tmp_path: Path) -> None:
     """One rank's thread is in a range of its own before it launches; the others' kernels last until it comes."""
@@ -196,6 +197,7 @@ def test_a_delay_of_a_host_is_named(reports: str, number: int, tmp_path: Path) -
         assert waited == sum(late.begin + delay + utc - begin for begin in begins)
 
 
+@pytest.mark.push_cases(2)
 @pytest.mark.parametrize("own_stream", [True, False], ids=["own stream", "other stream"])
 @pytest.mark.parametrize(("reports", "number"), PLANTED, ids=[name for name, _ in PLANTED])
 def test_a_longer_operation_of_a_rank_is_named(reports: str, number: int, *, own_stream: bool, tmp_path: Path) -> None:

@@ -67,13 +67,8 @@ def find_late(kernels: list[tuple[int, int, int]], compute: list[tuple[int, int,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rank", "cause"),
-    [
-        (0, "kernel"),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0, "host"), (3, "host"), (3, "kernel"))),
-    ],
-)
+@pytest.mark.push_cases(2)
+@pytest.mark.parametrize(("rank", "cause"), [(0, "kernel"), (3, "host"), (0, "host"), (3, "kernel")])
 def test_a_rank_that_is_late(samples: Path, tmp_path: Path, rank: int, cause: str) -> None:
     reports = copy_to_one_node([samples / f"ddp-2x2.rank{r}.sqlite" for r in range(4)], tmp_path)
     before = read_waits(reports, tmp_path)
@@ -210,7 +205,8 @@ def test_public_reports(shared_reports: Path, unpacked: Unpacked, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1_000_000, pytest.param(20_000_000, marks=pytest.mark.slow)])
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("size", [1_000_000, 20_000_000])
 def test_a_clock_that_jumps(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, size: int) -> None:
     """A node's clock jumps before the last fifth of a run: no fit follows it, but the uncertainty includes it.
 

@@ -81,7 +81,7 @@ def _expected(path: Path) -> tuple[int, pd.DataFrame]:
 
 
 @pytest.mark.parametrize("path", _with_calls())
-@pytest.mark.parametrize("shortest", [10_000, 0])
+@pytest.mark.parametrize("shortest", [pytest.param(10_000, marks=pytest.mark.all_sets), 0])
 def test_calls_of_a_report_are_all_there(path: Path, shortest: int, tmp_path: Path) -> None:
     utc, calls = _expected(path)
     long = calls[calls["end"] - calls["begin"] >= shortest]

@@ -172,6 +172,7 @@ def test_the_trace_without_nvtx_has_the_same_payloads(ddp: Translated, samples: 
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 def test_every_call_and_kernel_of_the_long_run_has_its_payload(long_ddp: Translated) -> None:
     assert [len(report.kernels) for report in long_ddp.reports] == [1206] * 4
     assert [launched_in_group_end(report) for report in long_ddp.reports] == [2] * 4

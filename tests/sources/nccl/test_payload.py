@@ -126,6 +126,7 @@ def test_the_layout_of_nccls_domain_is_taken_where_processes_share_its_number(tm
         assert sum((truth.OPERATION, "Avg") in pairs for _, _, pairs in in_trace) == 1  # type: ignore[operator]
 
 
+@pytest.mark.push_cases(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "payload",
@@ -139,6 +140,7 @@ def test_bytes_that_are_not_understood_are_counted(tmp_path: Path, payload: obje
     assert dropped == {"call with a payload that is not understood": 1, "kernel whose calls have no payload": 1}
 
 
+@pytest.mark.push_cases(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["{", "[1]", "null", "17", "{}", '{"Colour": 3}', '{"NCCL communicator ID": null}'])
 def test_text_that_is_not_understood_is_counted(tmp_path: Path, text: str) -> None:

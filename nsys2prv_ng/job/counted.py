@@ -1,0 +1,112 @@
+"""Marks the events that numbers count: those that belong to the chosen steps, or without a choice all but the warm-up.
+
+What a host did, and what it launched, belongs to a step by the definitions of job/step_spans.py, whenever it ran. The
+events of tasks that have no steps, and operations without a recorded launch, count by time. If records are cut to a
+chosen time, all that are left count.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.windows import mark_inside
+from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.steps import Steps
+
+
+def list_counted_steps(job: Job) -> Steps | None:
+    """Return the steps that numbers count, on tasks and rows of the trace; None if there are none.
+
+    Of a chosen time, these are the steps within it; of all time, the steps after the warm-up.
+    """
+    if job.steps is None:
+        return None
+    shown = list_counted(job, job.steps)
+    return _place(job, job.steps.take(shown)) if shown.size else None
+
+
+def list_counted(job: Job, steps: Steps) -> IntArray:
+    """Return the indices of the steps of a job that numbers count."""
+    number = np.arange(steps.number.size)
+    if job.counted is not None:
+        return number[job.counted[0] : job.counted[1] + 1]
+    if job.windows:  # a range on a limit of the time that records are cut to does not count as whole
+        return number[mark_inside(steps.start - (not steps.on_gpu), steps.stop + 1, job.windows)]
+    return number[steps.warmup :]
+
+
+def _place(job: Job, steps: Steps) -> Steps:
+    """Return the steps on tasks and rows of the trace."""
+    return steps._replace(task=job.new_task[steps.task], row=np.append(job.new_row, -1)[steps.row])
+
+
+def mark_counted(job: Job, row: IntArray, time: IntArray) -> BoolArray:
+    """Mark the times (n, ns) on hosts that belong to steps that count. `row`: of the trace, or -1."""
+    steps = job.steps
+    if steps is None or job.counted is None:
+        return np.ones(row.size, np.bool_)
+    marks = find_counted_step(job, row, time) >= 0
+    task = np.append(job.tree.task_of_row, -1)[row].astype(np.int64)
+    others = ~np.isin(task, job.new_task[steps.task])
+    marks[others] = mark_inside(time[others], time[others], job.measured)
+    return np.asarray(marks, np.bool_)
+
+
+def find_counted_step(job: Job, row: IntArray, time: IntArray) -> IntArray:
+    """Return the index of the step that counts to which each time (n, ns) on hosts belongs; -1 if it is in none."""
+    if job.steps is None or job.counted is None:
+        return np.full(row.size, -1, np.int64)
+    steps = _place(job, job.steps)
+    counts = (job.counted[0] <= steps.step) & (steps.step <= job.counted[1])
+    task = np.append(job.tree.task_of_row, -1)[row].astype(np.int64)
+    return np.append(np.where(counts, steps.step, -1), -1)[steps.host.find(task, time)]
+
+
+def count_steps(job: Job) -> int:
+    """Return the number of steps that numbers count; 0 if they cover other times."""
+    return 0 if job.counted is None else job.counted[1] - job.counted[0] + 1
+
+
+class CountedEvents:
+    """Marks the events of a report that numbers count."""
+
+    def __init__(self, job: Job, index: int) -> None:
+        self._job, self._report, self._rows = job, job.reports[index], job.tree.rows[index]
+
+    @cached_property
+    def _operations(self) -> LaunchedOperations:
+        """The operations of the report, each start on a place once."""
+        known = load_launched_operations(self._report, self._job.store)
+        once = np.flatnonzero(~mark_duplicates(known.place, known.begin))
+        return LaunchedOperations._make([column[once] for column in known])
+
+    def mark_host(self, place: IntArray, time: IntArray) -> BoolArray:
+        """Mark the times (n, ns) of threads, given by their place, that belong to steps that count."""
+        return mark_counted(self._job, self._rows[place], time)
+
+    def find_step(self, place: IntArray, time: IntArray) -> IntArray:
+        """Return the index of the step that counts of times (n, ns) of threads, given by their place; -1 for none."""
+        return find_counted_step(self._job, self._rows[place], time)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that count."""
+        return count_steps(self._job)
+
+    def mark_operations(self, place: IntArray, begin: IntArray) -> BoolArray:
+        """Mark the GPU operations (n), given by place and start (ns), that were launched in steps that count.
+
+        Operations without a recorded launch count by time.
+        """
+        if self._job.counted is None:
+            return np.ones(place.size, np.bool_)
+        known = self._operations
+        at = find_rows([known.place, known.begin], [place, begin])
+        is_known = np.append(known.is_known, False)[at]
+        launched = self.mark_host(place, np.append(known.launched, 0)[at])
+        return np.where(is_known, launched, mark_inside(begin, begin, self._job.measured))
