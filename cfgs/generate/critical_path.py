@@ -46,7 +46,7 @@ Blue is compute, orange is moving data (pale orange: communication that could no
 operations. Light blue is CUDA calls, pale blue is the latency from a launch call to its operation, light grey is a gap
 between operations of the device. Green is host code outside of calls, yellow is MPI, dark grey is system calls. Rust is
 waiting for a rank that is not selected, nearly black is unknown.
-The path covers the chosen time; else the steps that NVTX ranges of the program mark, without the first; else all time.
+The path covers the chosen time; else the steps of the program after the warm-up; without steps, all time.
 analysis/critical_path_profile adds up the time, views/on_critical_path shows the names of the kernels.
 """,
     _show_path("Critical path"),

@@ -68,7 +68,10 @@ def _by_step(name: str, step: View, data: View) -> Histogram:
 
 
 def _make_step_lengths() -> Histogram:
-    """Return the length of each step on each main thread and GPU; the longest is the window of the step."""
+    """Return the length of each step on each main thread and GPU; the longest is the window of the step.
+
+    With GPU operations, all rows have the same step.
+    """
     step = Window("Step", NAMES, events=only(types.STEP), units=MILLISECONDS)
     return Histogram("Length of each step [ms]", step, "Time", maximum=None, only_totals=True)
 
@@ -105,9 +108,9 @@ communication. If a rank has several GPUs, its row shows the highest of their va
 Parallel efficiency: Average of useful time. Load balance: Avg/Max of useful time. Orchestration: Maximum of active
 time. Communication: Maximum of useful time / Maximum of active time. If kernels of NCCL are to count as useful, as in
 TALP, take the histogram of any kernel for that of useful time.
-The histograms follow the timeline when you zoom. Without --time, --steps or --skip-warmup, the summary counts the time
-of the captures, which differs from that of the trace: load balance and communication are the same, the others are not.
-With the same option for both, all are the same. model/gpu_efficiency_by_step has a column for each step.
+The histograms follow the timeline when you zoom. The summary covers the steps after the warm-up, and the trace has all
+time: zoom to these steps, or translate with --skip-warmup, and all numbers are the same. With --time, --steps or
+--nvtx-range, give both the same. model/gpu_efficiency_by_step has a column for each step.
 """,
     _classes,
     _average("Time in any kernel, NCCL's too [%]", _is_gpu, _kernels),
@@ -126,15 +129,14 @@ MODEL.add(
     "gpu_efficiency_by_step",
     "Efficiencies of GPUs in each step: time useful, active and in any kernel, and length of the step (ms)",
     """
-The efficiencies of GPUs in each step that nsys2prv-ng summary --json lists, with a column for each step: each rank's
-own step counts, and the window T of a step is its greatest length on any thread or GPU. Histograms: one row per GPU
-(Metrics GPUn), and for the lengths one per main thread and GPU. They show the totals; the button with a sigma shows the
-rows too.
+The efficiencies of GPUs in each step that nsys2prv-ng summary --json lists, with a column for each step. A step is the
+same time on all rows, and its length is the window T. Histograms: one row per GPU (Metrics GPUn), and for the lengths
+one per main thread and GPU. They show the totals; the button with a sigma shows the rows too.
 Load balance: Avg/Max of useful time. Communication: Maximum of useful time / Maximum of active time. Orchestration:
 Maximum of active time / T, the Maximum of the lengths. Parallel efficiency: Average of useful time / T.
 Useful is any kernel but NCCL's; active is useful, else communication, else memory operations. If kernels of NCCL are to
-count as useful, as in TALP, take the histogram of any kernel for that of useful time. The first steps are columns too:
-the summary skips those that warm up.
+count as useful, as in TALP, take the histogram of any kernel for that of useful time. The warm-up steps are columns
+too, which the summary does not have.
 """,
     _by_step("Time in any kernel by step, NCCL's too [ms]", _step_of_gpu, _kernels),
     _make_step_lengths(),
@@ -193,9 +195,9 @@ the totals below.
 MPI parallel efficiency: Average of time outside of MPI. MPI load balance: Avg/Max of it. MPI communication: Maximum of
 it. Parallel efficiency: Average of useful time. Offload: Average of useful time / Average of time outside of MPI. The
 offload of each rank is in a histogram of its own.
-The histograms follow the timeline when you zoom. Without --time, --steps or --skip-warmup, the summary counts the time
-of the captures, which differs from that of the trace, and so do its numbers. With the same option for both, they are
-the same. model/host_efficiency_by_step has a column for each step.
+The histograms follow the timeline when you zoom. The summary covers the steps after the warm-up, and the trace has all
+time: zoom to these steps, or translate with --skip-warmup, and the numbers are the same. With --time, --steps or
+--nvtx-range, give both the same. model/host_efficiency_by_step has a column for each step.
 """,
     _useful_host,
     _average("Offload of each rank [%]", _rank_outside_mpi, _useful_host),
@@ -217,13 +219,14 @@ MODEL.add(
     "host_efficiency_by_step",
     "Efficiencies of main threads in each step: time outside of MPI, and of MPI and CUDA, and length of the step (ms)",
     """
-The efficiencies of main threads in each step that nsys2prv-ng summary --json lists, with a column for each step: each
-rank's own step counts, and the window T of a step is its greatest length on any thread or GPU. Histograms: one row per
-rank, and the totals below; of the lengths, which are per main thread and GPU, only the totals.
+The efficiencies of main threads in each step that nsys2prv-ng summary --json lists, with a column for each step. With
+GPU operations, a step is the same time on all rows, and its length is the window T. Without any, each rank's own range
+counts, and T is the greatest length on any thread. Histograms: one row per rank, and the totals below; of the lengths,
+which are per main thread and GPU, only the totals.
 MPI load balance: Avg/Max of time outside of MPI. MPI communication: Maximum of it / T, the Maximum of the lengths. MPI
 parallel efficiency: Average of it / T. Offload: Average of time outside of MPI and CUDA / Average of time outside of
 MPI. Parallel efficiency: Average of time outside of MPI and CUDA / T.
-CUDA within MPI is MPI. The first steps are columns too: the summary skips those that warm up.
+CUDA within MPI is MPI. The warm-up steps are columns too, which the summary does not have.
 """,
     _make_step_lengths(),
     _by_step("Time outside of MPI and CUDA by step [ms]", _step_of_thread, _useful_host),

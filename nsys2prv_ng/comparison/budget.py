@@ -2,7 +2,8 @@
 
 The parts are what all GPUs did in a step (Losses in summary/numbers/efficiency.py): their means over GPUs and steps add
 up to the mean step. One more row, the median less the mean, completes the sum to the median step. Without GPUs, the
-parts are what main threads did. Without steps, the whole captures are divided.
+parts are what main threads did. Without steps, the whole captures are divided. If a side has several captures, each of
+them counts as one step: its median step, and the means of its parts.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MOST = 0.5
 
 
 class Windows(NamedTuple):
-    """Windows of one side: its steps, or all its time as a single window."""
+    """Windows of one side: its steps, all its time as a single window, or for several captures one for each."""
 
     ns: list[int]
     """Time of each (n)."""
@@ -54,6 +55,21 @@ def list_windows(summary: JobSummary, *, by_step: bool) -> Windows:
     if all(window.nccl_as_communication.host is not None for window in windows):
         return Windows(ns, "main thread", 1, [_divide_thread(window) for window in windows])
     return Windows(ns, "", 1, [{} for _ in ns])
+
+
+def list_captures(summaries: Sequence[JobSummary], *, by_step: bool) -> Windows:
+    """Return a window for each capture: its median step with the means of its parts, or all of its time."""
+    captures = [list_windows(summary, by_step=by_step) for summary in summaries]
+    ns = [find_median(capture.ns) for capture in captures]
+    if len({(capture.unit, capture.units) for capture in captures}) > 1:  # captures of different sizes
+        return Windows(ns, "", 1, [{} for _ in ns])
+    return Windows(ns, captures[0].unit, captures[0].units, [_average(capture.parts) for capture in captures])
+
+
+def _average(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return the mean of each part."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: round(sum(part.get(name, 0) for part in parts) / len(parts)) for name in names}
 
 
 def _divide_gpu(losses: Losses) -> dict[str, int]:
@@ -100,9 +116,9 @@ def _list_times(side: Windows, name: str) -> list[int]:
 
 
 def _make_row(name: str, a_ns: list[int], b_ns: list[int], a: Windows, b: Windows, median: int) -> BudgetRow:
-    """Return a row. It differs if a rank test over steps is significant and the difference is worth a row.
+    """Return a row. It differs if a rank test over windows is significant and the difference is worth a row.
 
-    With too few steps for a test, the difference must exceed the noise between two captures of a program.
+    With too few windows for a test, the difference must exceed the noise between two captures of a program.
     """
     mean_a, mean_b = round(sum(a_ns) / (len(a_ns) * a.units)), round(sum(b_ns) / (len(b_ns) * b.units))
     change = mean_b - mean_a

@@ -85,7 +85,8 @@ def check_comparability(sides: Sequence[Side]) -> Comparability:
     hidden = [side for side, numbers in rated if find_most_compute(numbers) is not None]
     older = [side for side in sides if side.summary.facts is None]
     checks = (
-        _find_same_captures(sides),
+        _find_same_captures(list_each_capture(sides)),
+        _find_unlike_captures(sides),
         _find_other_machines(sides),
         _compare("number of GPUs", gpus, WARNING, _BY_PLACE),
         _compare("number of processes", processes, WARNING, _BY_PLACE),
@@ -117,6 +118,15 @@ def format_comparability(comparability: Comparability, width: int) -> list[str]:
     ]
 
 
+def list_each_capture(sides: Sequence[Side]) -> list[Side]:
+    """Return each capture as a side of its own; several of one side are numbered."""
+    return [
+        Side(f"{side.label}, capture {number}" if side.captures else side.label, capture)
+        for side in sides
+        for number, capture in enumerate(side.every, 1)
+    ]
+
+
 # ---- what was captured -----------------------------------------------------------------------------------------------
 
 
@@ -137,6 +147,30 @@ def _find_same_captures(sides: Sequence[Side]) -> Iterator[Finding]:
         is_all = all(count == sides[number].summary.reports for number in group)
         what = "are of the same reports" if is_all else f"have {count_noun(count, 'report')} in common"
         yield Finding(WARNING, f"{labels} {what}: only what was chosen of them can differ", _SCALING)
+
+
+def _find_unlike_captures(sides: Sequence[Side]) -> Iterator[Finding]:
+    """Yield a finding for each side whose captures are not of the same program, size and steps."""
+    for side in sides:
+        facts = [_describe_capture(capture) for capture in side.every]
+        unlike = [name for name in facts[0] if len({each[name] for each in facts}) > 1]
+        if unlike:
+            prevents = frozenset(("steps",)) if "steps" in unlike else frozenset()
+            text = f"the captures of {_shorten(side.label)} differ in {', '.join(unlike)}: they do not repeat one run"
+            yield Finding(WARNING, text, prevents)
+
+
+def _describe_capture(summary: JobSummary) -> dict[str, Any]:
+    """Return what all captures of a side have in common."""
+    facts, steps = summary.facts, summary.steps
+    return {
+        "number of GPUs": count_gpus(summary),
+        "number of processes": count_processes(summary),
+        "GPU model": tuple(sorted({gpu.name for gpu in summary.gpus})),
+        "program": None if facts is None else tuple(facts.programs),
+        "chosen part": tuple(summary.chosen),
+        "steps": None if steps is None else steps.name,
+    }
 
 
 def _list_captures(summary: JobSummary) -> dict[object, int]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.comparison.budget import Windows, find_cause, list_windows, make_budget
+from nsys2prv_ng.comparison.budget import Windows, find_cause, list_captures, list_windows, make_budget
+from nsys2prv_ng.comparison.captures import describe_captures, find_table_capture, has_steps, list_step_times
+from nsys2prv_ng.comparison.changes import find_changes
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.model import Comparison, Kind, Pair, Side, SideNumbers, Table, Verdict
+from nsys2prv_ng.comparison.model import Comparison, Kind, Pair, Prediction, Samples, Side, SideNumbers, Table, Verdict
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, bound_median, compare_ranks, find_median
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.comparison.work_units import find_units
 from nsys2prv_ng.text.formatting import format_time
 
 
@@ -27,14 +29,16 @@ def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparis
 
 def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     """Compare two sides, without the prevented tables."""
-    by_step = _has_steps(a.summary) and _has_steps(b.summary) and "steps" not in prevented
-    before, after = (list_windows(side.summary, by_step=by_step) for side in (a, b))
-    verdict = _decide(before, after, by_step=by_step)
+    by_step = has_steps(a) and has_steps(b) and "steps" not in prevented
+    samples: Samples = "captures" if a.captures or b.captures else "steps"
+    before, after = (_list_samples(side, samples, by_step=by_step) for side in (a, b))
+    verdict = _decide(before, after, samples, by_step=by_step)
     per_step = covers_its_steps(a.summary), covers_its_steps(b.summary)
     if not by_step and any(per_step):  # one side covers its steps, the other all its time or other steps
         before, after = (side._replace(parts=[{} for _ in side.ns]) for side in (before, after))
     rows = make_budget(before, after)
     tables = make_tables(a.summary, b.summary, totals=per_step[0] == per_step[1])
+    explains = by_step and all(per_step)
     return Pair(
         verdict=verdict,
         a=_measure(a),
@@ -44,8 +48,28 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
         rows=rows,
         cause=find_cause(a.summary, b.summary, rows, by_step=by_step),
         tables=[table for table in tables if table.key not in prevented],
-        notes=[*_list_notes(a, b, per_step), *_list_prevented(tables, prevented)],
+        notes=[*_list_notes(a, b, verdict, per_step), *_list_prevented(tables, prevented)],
+        units=find_units(a.summary, b.summary, verdict) if explains and "ranges" not in prevented else None,
+        changes=find_changes(a.summary, b.summary, rows, verdict, prevented) if explains else [],
+        prediction=_predict(a, b, verdict) if explains else None,
     )
+
+
+def _predict(a: Side, b: Side, verdict: Verdict) -> Prediction | None:
+    """Return what the change that saves most in the slower side would save."""
+    if verdict.kind not in ("faster", "slower"):
+        return None
+    slower = a if verdict.kind == "faster" else b
+    numbers = slower.summary.what_if
+    best = None if numbers is None else numbers.best
+    return None if best is None else Prediction(slower.label, best.change, best.saving_ns)
+
+
+def _list_samples(side: Side, samples: Samples, *, by_step: bool) -> Windows:
+    """Return the samples of a side: the steps of its capture, or its captures."""
+    if samples == "captures":
+        return list_captures(side.every, by_step=by_step)
+    return list_windows(side.summary, by_step=by_step)
 
 
 def _list_prevented(tables: Sequence[Table], prevented: frozenset[str]) -> list[str]:
@@ -54,14 +78,12 @@ def _list_prevented(tables: Sequence[Table], prevented: frozenset[str]) -> list[
     return [f"no tables of {', '.join(names)}, as the sides are not traced alike"] if names else []
 
 
-def _has_steps(summary: JobSummary) -> bool:
-    return summary.efficiency is not None and bool(summary.efficiency.steps)
-
-
 def _measure(side: Side) -> SideNumbers:
-    summary = side.summary
-    steps = [] if summary.efficiency is None else [step.window_ns for step in summary.efficiency.steps]
-    low, high = bound_median(steps) or (None, None)
+    summary, captures = side.summary, describe_captures(side)
+    steps = list_step_times(summary)
+    known = [capture.step_median_ns for capture in captures if capture.step_median_ns is not None]
+    samples = known if side.captures else steps
+    low, high = bound_median(samples) or (None, None)
     windows = summary.windows_ns or [(0, summary.duration_ns)]
     return SideNumbers(
         label=side.label,
@@ -70,15 +92,17 @@ def _measure(side: Side) -> SideNumbers:
         gpus=len(summary.gpus),
         step_name=None if summary.steps is None else summary.steps.name,
         step_ns=steps,
-        step_median_ns=find_median(steps) if steps else None,
+        step_median_ns=find_median(samples) if samples else None,
         step_median_low_ns=low,
         step_median_high_ns=high,
         window_ns=sum(until - begin for begin, until in windows),
         per_step=covers_its_steps(summary),
+        captures=captures,
+        table_capture=find_table_capture(side),
     )
 
 
-def _decide(a: Windows, b: Windows, *, by_step: bool) -> Verdict:
+def _decide(a: Windows, b: Windows, samples: Samples, *, by_step: bool) -> Verdict:
     """Return the verdict on the medians of both sides."""
     before, after = find_median(a.ns), find_median(b.ns)
     change = (after - before) / before if before else None
@@ -92,13 +116,14 @@ def _decide(a: Windows, b: Windows, *, by_step: bool) -> Verdict:
             kind = "below noise"
         else:
             kind = "slower" if change > 0 else "faster"
-    return Verdict(kind, "step" if by_step else "capture", before, after, after - before, change, p)
+    return Verdict(kind, "step" if by_step else "capture", samples, before, after, after - before, change, p)
 
 
-def _list_notes(a: Side, b: Side, per_step: tuple[bool, bool]) -> list[str]:
+def _list_notes(a: Side, b: Side, verdict: Verdict, per_step: tuple[bool, bool]) -> list[str]:
     """Return notes on what is missing or means little, and why. They contain no labels, which may be any text."""
-    lacking = [name for name, side in (("A", a), ("B", b)) if not _has_steps(side.summary)]
+    lacking = [name for name, side in (("A", a), ("B", b)) if not has_steps(side)]
     notes = [f"no steps were found in {' and '.join(lacking)}"] if lacking else []
+    notes += _describe_evidence(a, b, verdict)
     for name, side in (("A", a), ("B", b)):
         if side.summary.steps is not None and side.summary.steps.turns_ns is not None:
             short, long = map(format_time, side.summary.steps.turns_ns)
@@ -109,6 +134,23 @@ def _list_notes(a: Side, b: Side, per_step: tuple[bool, bool]) -> list[str]:
     if per_step[0] != per_step[1]:
         one, other = ("B", "A") if per_step[0] else ("A", "B")
         notes.append(f"no tables of totals: {one} is not restricted to its steps without their warm-up, as {other} is")
-    elif not per_step[0] and _has_steps(a.summary) and _has_steps(b.summary):
-        notes.append("the tables are of all the time of both summaries, which are not restricted to their steps")
+    elif not per_step[0] and has_steps(a) and has_steps(b):
+        notes.append("the tables below the first are of all the time of both summaries, not only of their steps")
     return notes
+
+
+def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
+    """Return notes on what the captures can show."""
+    if verdict.samples == "captures":
+        places = ", ".join(
+            f"capture {find_table_capture(side) + 1} of {name}" for name, side in (("A", a), ("B", b)) if side.captures
+        )
+        return [
+            f"the tables below the first are of {places}, whose median step is nearest to the median of all captures"
+        ]
+    if not verdict.is_significant:
+        return []
+    return [
+        "the difference is between two captures: it does not by itself show that the code is the cause. Several"
+        " captures a side can (A1... + A2... -- B1... + B2...)"
+    ]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nsys2prv_ng.comparison.budget import HOST_LATE, LEAST
-from nsys2prv_ng.comparison.model import BudgetRow, Pair, SideNumbers, Table, TableRow
+from nsys2prv_ng.comparison.model import BudgetRow, Change, Pair, SideNumbers, Table, TableRow
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Grid, Name, make_columns
 from nsys2prv_ng.text.layout import MOST_ROWS
-from nsys2prv_ng.text.tables import cut_names
+from nsys2prv_ng.text.tables import cut_middle, cut_names
 
 Quote = Callable[[str], str]
 """A function that makes a name from a report part of a sentence."""
@@ -23,18 +23,32 @@ MOST_NAMES = 3
 """Most names of a list in a sentence."""
 _FACTOR = 10
 """Least change at which a factor is easier to read than a percentage."""
+_NAME = 60
+"""Most characters of the name of what changed."""
 _LABEL = 14
 """Most characters of a label at the head of a column."""
 
 
 def describe_pair(pair: Pair, quote: Quote, *, shows_all: bool) -> tuple[list[str], list[Grid]]:
     """Return the paragraphs and the tables of two sides. `shows_all`: with the rows that differ by noise only."""
-    sentences = [state_verdict(pair, quote), describe_sides(pair, quote), state_causes(pair, quote)]
-    paragraphs = [*sentences, *(f"Note: {note}" for note in pair.notes)]
+    paragraphs = [state_verdict(pair, quote), *list_sentences(pair, quote)]
     labels = cut_names([pair.a.label, pair.b.label], _LABEL)
     grids = [lay_out_parts(pair, labels, shows_all=shows_all)] if pair.rows[:-1] else []
     grids += [_lay_out_some(table, pair, quote, shows_all=shows_all) for table in pair.tables]
-    return [text for text in paragraphs if text], [grid for grid in grids if grid.rows]
+    return paragraphs, [grid for grid in grids if grid.rows]
+
+
+def list_sentences(pair: Pair, quote: Quote, *, with_sides: bool = True) -> list[str]:
+    """Return the sentences that follow the verdict, and the notes. `with_sides`: with the one on what A and B are."""
+    sentences = [
+        state_units(pair, quote),
+        state_changes(pair, quote),
+        describe_sides(pair, quote) if with_sides else "",
+        state_causes(pair, quote),
+        state_prediction(pair, quote),
+        *(f"Note: {note}" for note in pair.notes),
+    ]
+    return [text for text in sentences if text]
 
 
 def has_times(pair: Pair) -> bool:
@@ -73,17 +87,25 @@ def state_verdict(pair: Pair, quote: Quote) -> str:
         return f"Inconclusive, {_explain_doubt(pair)}: no times can be compared"
     if verdict.measure == "step":
         what = quote(pair.a.step_name or "step")
+    within = _describe_samples(pair)
     times = f"{what} takes {format_time(verdict.b_ns)} instead of {format_time(verdict.a_ns)}"
     times += f" ({format_difference(verdict.difference_ns)}, {format_change(verdict.change)}"
     times += ")" if verdict.p is None else f", p {state_p(verdict.p)})"
     if verdict.kind in ("faster", "slower"):
-        return f"{b} is {verdict.kind} than {a}, within these captures: {times}"
+        return f"{b} is {verdict.kind} than {a}, {within}: {times}"
     if verdict.kind == "below noise":
         limit = format_percent(NOISE, 1)
         return f"{b} and {a} hardly differ: {times}, which is below {limit} and may be noise between captures"
     if verdict.kind == "no difference":
-        return f"No significant difference between {a} and {b} within these captures: {times}"
-    return f"Inconclusive, {_explain_doubt(pair)}: {times}"
+        return f"No significant difference between {a} and {b} {within}: {times}"
+    return f"Inconclusive, {_explain_doubt(pair)}: {times}{_state_ranges(pair)}"
+
+
+def _describe_samples(pair: Pair) -> str:
+    """Return within what the verdict holds."""
+    if pair.verdict.samples == "steps":
+        return "within these captures"
+    return f"over {len(pair.a.captures)} and {len(pair.b.captures)} captures"
 
 
 def _explain_doubt(pair: Pair) -> str:
@@ -92,7 +114,49 @@ def _explain_doubt(pair: Pair) -> str:
     if pair.verdict.measure == "capture":
         lacking = "on both sides" if not (pair.a.step_ns or pair.b.step_ns) else "on one side"
         return f"as no steps were found {lacking}, and a capture is one value"
+    if pair.verdict.samples == "captures":
+        counts = f"{len(pair.a.captures)} and {count_noun(len(pair.b.captures), 'capture')}"
+        return f"with {counts}, where p < {LEVEL} needs at least {FEWEST} a side (Mann-Whitney)"
     return f"with {len(pair.a.step_ns)} and {len(pair.b.step_ns)} steps, where at least {FEWEST} a side are needed"
+
+
+def _state_ranges(pair: Pair) -> str:
+    """Return whether the captures of the sides overlap, if there are several."""
+    a, b = (
+        [each.step_median_ns for each in side.captures if each.step_median_ns is not None] for side in (pair.a, pair.b)
+    )
+    if pair.verdict.samples == "steps" or pair.verdict.measure == "capture" or not a or not b:
+        return ""
+    if max(b) < min(a) or max(a) < min(b):
+        return f". Every capture of B is {'faster' if max(b) < min(a) else 'slower'} than all of A"
+    return ". The captures of A and B overlap"
+
+
+def state_units(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on the time of a unit of work; "" if a step has equally many on both sides."""
+    units, verdict = pair.units, pair.verdict
+    if units is None:
+        return ""
+    name = quote(units.range)
+    return (
+        f"A step of {quote(pair.b.label)} has {units.count_b:,} {name}, of {quote(pair.a.label)} {units.count_a:,}:"
+        f" {format_change(verdict.change)} a step, {format_change(units.change)} per {name}"
+        f" ({format_time(units.b_ns)} instead of {format_time(units.a_ns)})"
+    )
+
+
+def state_changes(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on the ranges, calls, kernels and transfers that changed most; "" if nothing exceeds noise."""
+    if not pair.changes:
+        return ""
+    return f"What changed most: {'; '.join(_describe_change(change, pair, quote) for change in pair.changes)}"
+
+
+def _describe_change(change: Change, pair: Pair, quote: Quote) -> str:
+    name = quote(cut_middle(change.name, _NAME))
+    where = f"on rank {change.rank}" if change.rank is not None else f"and {change.per}"
+    only = f", only in {quote((pair.a if change.only == 'A' else pair.b).label)}" if change.only else ""
+    return f"{change.kind} {name} {format_difference(change.difference_ns)} a step {where}{only}"
 
 
 def describe_sides(pair: Pair, quote: Quote) -> str:
@@ -100,13 +164,19 @@ def describe_sides(pair: Pair, quote: Quote) -> str:
     sides = ", ".join(
         f"{letter} is {_describe_side(side, quote)}" for letter, side in zip("AB", (pair.a, pair.b), strict=True)
     )
-    test = "" if pair.verdict.p is None else "; p of a rank test (Mann-Whitney). Steps count as independent"
-    return f"{sides}{test}"
+    if pair.verdict.p is None:
+        return sides
+    independent = "Steps count as independent" if pair.verdict.samples == "steps" else "Captures are the samples"
+    return f"{sides}; p of a rank test (Mann-Whitney). {independent}"
 
 
 def _describe_side(side: SideNumbers, quote: Quote) -> str:
     text = f"{quote(side.label)} ({count_noun(side.gpus, 'GPU')}, {count_noun(side.ranks, 'rank')}"
-    if side.step_median_ns is not None:
+    medians = [each.step_median_ns for each in side.captures if each.step_median_ns is not None]
+    if side.step_median_ns is not None and len(side.captures) > 1:
+        text += f", median of {count_noun(len(medians), 'capture')} {format_time(side.step_median_ns)}"
+        text += f", from {format_time(min(medians))} to {format_time(max(medians))}"
+    elif side.step_median_ns is not None:
         text += f", median of {count_noun(len(side.step_ns), 'step')} {format_time(side.step_median_ns)}"
     if side.step_median_low_ns is not None and side.step_median_high_ns is not None:
         text += f", within {format_time(side.step_median_low_ns)} to {format_time(side.step_median_high_ns)} at 95%"
@@ -134,6 +204,17 @@ def state_causes(pair: Pair, quote: Quote) -> str:
     others = [row for row in pair.rows[:-1] if row.differs and row not in rows]
     against = ", ".join(_describe_part(row, pair, quote) for row in others[:_MOST_CAUSES])
     return f"{text}: {', '.join(clauses)}" + (f"; against it: {against}" if against else "")
+
+
+def state_prediction(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on what a replay of the slower side predicts, beside how much faster the other one is."""
+    if pair.prediction is None:
+        return ""
+    slower, change = quote(pair.prediction.label), quote(pair.prediction.change)
+    saving = format_time(pair.prediction.saving_ns)
+    faster = quote(pair.b.label if pair.prediction.label == pair.a.label else pair.a.label)
+    difference = format_time(abs(pair.verdict.difference_ns))
+    return f"In {slower}, {change} would save about {saving} a step; {faster} takes {difference} less"
 
 
 def _describe_part(row: BudgetRow, pair: Pair, quote: Quote) -> str:

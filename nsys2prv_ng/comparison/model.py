@@ -12,21 +12,40 @@ from typing import Any, Literal, NamedTuple
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
 
-COMPARISON_VERSION = 1
+COMPARISON_VERSION = 2
 STRONG, WEAK = "strong", "weak"
 """Kinds of scaling."""
 
 
 class Side(NamedTuple):
-    """A side of a comparison: a run and its label."""
+    """A side of a comparison: a program, captured once or several times, and its label."""
 
     label: str
     summary: JobSummary
+    """The numbers of the tables: of the only capture, or of the typical one of several (captures.py)."""
+    captures: tuple[JobSummary, ...] = ()
+    """All captures, if there are several."""
+
+    @property
+    def every(self) -> tuple[JobSummary, ...]:
+        """All captures, also if there is one."""
+        return self.captures or (self.summary,)
+
+
+@dataclass(frozen=True)
+class CaptureNumbers:
+    """Measurements of a capture."""
+
+    reports: int
+    step_ns: list[int]
+    """Length of each step after the warm-up."""
+    step_median_ns: int | None
+    """None if no steps were found."""
 
 
 @dataclass(frozen=True)
 class SideNumbers:
-    """Measurements of a side. A step takes as long as its longest range on any rank."""
+    """Measurements of a side. If it has several captures, its numbers are those of one, unless described otherwise."""
 
     label: str
     reports: int
@@ -35,39 +54,46 @@ class SideNumbers:
     step_name: str | None
     """None if no steps were found."""
     step_ns: list[int]
-    """Time of each step after the warm-up."""
+    """Length of each step after the warm-up (summary: `efficiency.steps`)."""
     step_median_ns: int | None
+    """Median of the steps; with several captures, the median of their medians."""
     step_median_low_ns: int | None
-    """Lower limit of the median with 95 % confidence; None for less than six steps."""
+    """Lower limit of the median with 95 % confidence; None for less than six steps, or less than six captures."""
     step_median_high_ns: int | None
-    """Upper limit of the median with 95 % confidence; None for less than six steps."""
+    """Upper limit of the median with 95 % confidence; None for less than six steps, or less than six captures."""
     window_ns: int
     """Time that the tables of this side cover."""
     per_step: bool
     """Whether the window is the time of the steps, so that totals can be divided by the number of steps."""
+    captures: list[CaptureNumbers]
+    table_capture: int
+    """Index of the capture that the tables are of: its median step is nearest to the median of all captures."""
 
 
 Kind = Literal["faster", "slower", "no difference", "below noise", "inconclusive"]
+Samples = Literal["steps", "captures"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether b is faster than a, within these captures.
+    """Whether b is faster than a: within two captures, or over several captures a side.
 
     `kind`: "faster" and "slower" are significant (p < 0.05) and at least 2 %. "below noise" is significant, but less.
-    "no difference" is not significant. "inconclusive": too few steps to decide, or none.
+    "no difference" is not significant. "inconclusive": too few steps, or captures, to decide, or no steps.
     """
 
     kind: Kind
     measure: Literal["step", "capture"]
     """What the times are: the medians of the steps, or the captures if there are no steps."""
+    samples: Samples
+    """What is tested, and has parts: the steps of two captures, or the captures if a side has several."""
     a_ns: int
     b_ns: int
     difference_ns: int
     change: float | None
     """difference_ns / a_ns; None if a took no time."""
     p: float | None
-    """p of the rank test over steps; None for less than four steps a side."""
+    """p of the rank test over the samples; None for less than four a side."""
 
     @property
     def is_significant(self) -> bool:
@@ -79,6 +105,16 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """What the change that saves most in the slower side would save, a step, by a replay of that side."""
+
+    label: str
+    """The slower side."""
+    change: str
+    saving_ns: int
+
+
+@dataclass(frozen=True)
 class BudgetRow:
     """A part of the step, or of the capture: its mean over steps and over GPUs."""
 
@@ -87,7 +123,7 @@ class BudgetRow:
     b_ns: int
     difference_ns: int
     p: float | None
-    """p of the rank test over steps; None for less than four steps a side, and for rows that single steps lack."""
+    """p of the rank test over the samples; None for less than four a side, and for rows that single samples lack."""
     differs: bool
     """Whether the part differs by more than noise."""
 
@@ -122,6 +158,38 @@ class Table:
 
 
 @dataclass(frozen=True)
+class WorkUnits:
+    """An NVTX range of which a step has more on one side: a unit of work, such as a micro-batch."""
+
+    range: str
+    count_a: int
+    """How often each rank that has the range opens it in each step."""
+    count_b: int
+    a_ns: int
+    """Time of a step / its number of units."""
+    b_ns: int
+    change: float
+    """(b_ns - a_ns) / a_ns."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A range, call, class of kernels, kernel or transfer whose time changed: means over the steps."""
+
+    kind: Literal["range", "call", "kernel", "transfer"]
+    name: str
+    a_ns: int
+    b_ns: int
+    difference_ns: int
+    per: Literal["rank", "GPU"]
+    """What the times are means over."""
+    rank: int | None
+    """The rank with nearly all of the change, of which the times are then; None for the mean."""
+    only: Literal["", "A", "B"]
+    """The only side that has it."""
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two sides compared."""
 
@@ -139,6 +207,12 @@ class Pair:
     tables: list[Table]
     notes: list[str]
     """What is missing, and why."""
+    units: WorkUnits | None
+    """None unless a step has more units of work on one side."""
+    changes: list[Change]
+    """What explains most of the difference, the largest change first; empty if nothing exceeds noise."""
+    prediction: Prediction | None
+    """None unless one side is slower, and a change of it would save something measurable."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +298,8 @@ class SideTraces:
     """First and last step in the traces; None for all time, if the sides have no steps in common."""
     presets: list[str]
     """The presets that show what differs."""
+    is_first_capture: bool = False
+    """Whether a run has several captures: the traces are of the first of each run."""
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ def describe_traces(traces: SideTraces) -> str:
     """Return a text on the steps of the traces and the presets to open; the caller lists the files after it."""
     first, last = traces.steps or (None, None)
     steps = f"step {first}" if first == last else f"steps {first} to {last}"
-    span = "all time, as the runs have no steps in common" if traces.steps is None else f"{steps} of each run"
+    run = "the first capture of each run" if traces.is_first_capture else "each run"
+    span = f"all time of {run}, as they have no steps in common" if traces.steps is None else f"{steps} of {run}"
     presets = ", ".join(f"{preset}.cfg" for preset in traces.presets)
     return f"Traces of {span}, with the same numbers for names; open {presets} on each:"

@@ -67,7 +67,7 @@ def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:
 
 def _scale(summary: JobSummary) -> Scaled:
     if covers_its_steps(summary) and summary.steps is not None:
-        return Scaled(summary, summary.steps.count, summary.steps.median_ns)
+        return Scaled(summary, max(1, summary.steps.count), summary.steps.median_ns)
     return Scaled(summary, 1, summary.duration_ns)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import MapFigure, Swatch
 from nsys2prv_ng.html.charts.plots import Shape
 from nsys2prv_ng.html.tables import Table
-from nsys2prv_ng.summary.numbers.pictures import RangesOfTask
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,7 @@ class Chart:
     kind = "chart"
 
 
-@dataclass(frozen=True)
-class Folded:
-    """A table that is folded until the reader opens it."""
-
-    title: str
-    table: Table
-
-    kind = "folded"
-
-
-Block = Table | Paragraph | Map | Chart | Folded
+Block = Table | Paragraph | Map | Chart
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.comparability import WARNING
-from nsys2prv_ng.comparison.content import state_causes, state_verdict
+from nsys2prv_ng.comparison.content import list_sentences, state_verdict
 from nsys2prv_ng.comparison.model import Comparison, Finding, Side, SideTraces
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
 from nsys2prv_ng.comparison.side_traces import choose_common_steps, describe_traces
@@ -34,7 +34,6 @@ def render_comparison(comparison: Comparison, sides: Sequence[Side], pictures: S
     `pictures`: what `summary/compute/pictures.py` collected for each side; None for a side that is a saved summary.
     """
     return render_page(
-        "page.html.j2",
         title=_make_title(comparison),
         subtitle=_describe_sizes(comparison),
         lines=list_lines(comparison),
@@ -68,9 +67,7 @@ def list_lines(comparison: Comparison) -> list[Line]:
     lines = [_state(finding) for finding in findings if finding.severity == WARNING]
     count = len(comparison.pairs)
     for number, pair in enumerate(comparison.pairs, 1):
-        details = [
-            f"{text}." for text in (state_causes(pair, quote), *(f"Note: {note}" for note in pair.notes)) if text
-        ]
+        details = [f"{text}." for text in list_sentences(pair, quote, with_sides=False)]
         lines.append(Line(f"{state_verdict(pair, quote)}.", details, make_key(_DIFFERENCE, number, count)))
     if comparison.scaling is not None:
         lines.append(Line(f"{describe_scaling(comparison.scaling, quote)}.", [], SCALING))

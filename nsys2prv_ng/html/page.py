@@ -17,8 +17,8 @@ from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.version import __version__
 
 
-def render_page(template: str, **values: Any) -> str:
-    """Return a template with values, none of which can become markup or script.
+def render_page(**values: Any) -> str:
+    """Return a page with values, none of which can become markup or script.
 
     The policy of the page forbids all requests, and all scripts except its own.
     """
@@ -26,7 +26,7 @@ def render_page(template: str, **values: Any) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     policy += "; base-uri 'none'; form-action 'none'"
-    page = _load_templates().get_template(template)
+    page = _load_templates().get_template("page.html.j2")
     return page.render(policy=policy, script=Markup(script), style=Markup(style), version=__version__, **values)
 
 

@@ -12,6 +12,7 @@ from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, jo
 
 _SECTIONS: dict[About, str] = {
     "payload": "quality",
+    "window": "pace",
     "graphs": "efficiency",
     "efficiency": "efficiency",
     "waits": "waits",
@@ -35,7 +36,6 @@ def render_summary(summary: JobSummary, pictures: Pictures) -> str:
     """Return the page of a summary. `pictures`: what `summary/compute/pictures.py` collected for the same job."""
     sections = list_sections(summary, pictures)
     return render_page(
-        "page.html.j2",
         title=_make_title(summary),
         subtitle=_describe_job(summary),
         lines=list_lines(summary, sections),

@@ -8,14 +8,13 @@ from itertools import pairwise
 import numpy as np
 
 from nsys2prv_ng.html.charts.maps import Swatch
-from nsys2prv_ng.html.charts.plots import draw_histogram
+from nsys2prv_ng.html.charts.plots import Shape, draw_histogram
 from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.grid import Bar, Cell, Grid, Histogram, Interval, Score, Term
 
 MOST_ROWS, MOST_RANKS = 12, 24
 """Most rows of a table, and of a table with a row for each rank or GPU."""
-WHOLE = "Of all the time that was read, warm-up included."
 """The time that the numbers of a section cover."""
 _LEAST = 1e-4
 """Least share of a bar at which a segment is drawn."""
@@ -35,22 +34,6 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class DrawnBar:
-    """A cell with a bar."""
-
-    segments: list[Segment]
-
-
-@dataclass(frozen=True)
-class DrawnHistogram:
-    """A cell with a histogram: an SVG path (charts/plots.draw_histogram), and its meaning in words."""
-
-    path: str
-    css: str
-    text: str
-
-
-@dataclass(frozen=True)
 class ShadedCell:
     """A number on a coloured ground, which is the stronger the worse the number is (0: good, 1: bad)."""
 
@@ -58,7 +41,8 @@ class ShadedCell:
     badness: float
 
 
-DrawnCell = str | DrawnBar | DrawnHistogram | Term | ShadedCell
+DrawnCell = str | list[Segment] | Shape | Term | ShadedCell
+"""A list of segments is a bar, a shape is a histogram."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +57,8 @@ class Table:
     """The number of rows at the end that are sums."""
     below: str
     legend: list[Swatch]
+    folded: str = ""
+    """The title of a table that is folded until the reader opens it; empty for other tables."""
 
     kind = "table"
 
@@ -106,11 +92,12 @@ def _show_cell(cell: Cell) -> DrawnCell:
     if isinstance(cell, Histogram):
         return _draw_histogram(cell)
     if isinstance(cell, Score) and cell.value is not None:
-        return ShadedCell(str(cell), _find_badness(cell.value))
+        # An efficiency may exceed 1 if it is relative to another run.
+        return ShadedCell(str(cell), next((bad for least, bad in _LIMITS if cell.value >= least), 1.0))
     return cell if isinstance(cell, Term) else str(cell)
 
 
-def _draw_bar(bar: Bar) -> DrawnBar:
+def _draw_bar(bar: Bar) -> list[Segment]:
     """Return the parts of a bar one after the other, without parts that are too small to be seen."""
     segments, left = [], 0.0
     for part in bar.parts:
@@ -119,15 +106,15 @@ def _draw_bar(bar: Bar) -> DrawnBar:
             text = f"{part.text}: {format_time(part.amount)}"
             segments.append(Segment(100 * left, 100 * share, get_cell_css(part.hue), text))
         left += share
-    return DrawnBar(segments)
+    return segments
 
 
-def _draw_interval(cell: Interval) -> DrawnBar:
+def _draw_interval(cell: Interval) -> list[Segment]:
     """Return a bar between two values; it is striped if it goes backwards."""
     ends = sorted((cell.begin, cell.end))
     left, right = (100 * (max(value, cell.low) - cell.low) / (cell.high - cell.low) for value in ends)
     css = get_cell_css(cell.hue)
-    return DrawnBar([Segment(left, right - left, stripe(css) if cell.end < cell.begin else css, cell.text)])
+    return [Segment(left, right - left, stripe(css) if cell.end < cell.begin else css, cell.text)]
 
 
 def stripe(css: str) -> str:
@@ -135,18 +122,13 @@ def stripe(css: str) -> str:
     return f"repeating-linear-gradient(135deg, {css} 0 4px, color-mix(in srgb, {css} 35%, transparent) 4px 8px)"
 
 
-def _draw_histogram(cell: Histogram) -> DrawnHistogram:
+def _draw_histogram(cell: Histogram) -> Shape:
     fullest = int(np.argmax(cell.counts))
     text = f"most take {format_time(cell.edges_ns[fullest])} to {format_time(cell.edges_ns[fullest + 1])}"
-    return DrawnHistogram(draw_histogram(cell.counts), get_cell_css("compute_ns"), text)
+    return Shape("histogram", get_cell_css("compute_ns"), text, draw_histogram(cell.counts))
 
 
 # ---- shades ----------------------------------------------------------------------------------------------------------
-
-
-def _find_badness(efficiency: float) -> float:
-    """Return the badness (0: good, 1: bad) of an efficiency, which may exceed 1 if it is relative to another run."""
-    return next((bad for least, bad in _LIMITS if efficiency >= least), 1.0)
 
 
 def _list_shades() -> list[Swatch]:

@@ -6,11 +6,12 @@ from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumber
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.tables import calls
-from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency
+from nsys2prv_ng.summary.tables.efficiency import name_time, tabulate_efficiency
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
+    tabulate_excess,
     tabulate_mpi_waits,
     tabulate_nccl_waits,
     tabulate_reasons,
@@ -64,8 +65,7 @@ def _title(summary: JobSummary) -> str:
 def _absent(summary: JobSummary, width: int) -> list[str]:
     if not summary.absent:
         return []
-    where = f"the chosen {' and '.join(summary.chosen)}" if summary.chosen else "these reports"
-    return wrap(f"Not in {where}: {', '.join(summary.absent)}", width)
+    return wrap(f"Not in {name_time(summary)}: {', '.join(summary.absent)}", width)
 
 
 def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
@@ -77,6 +77,7 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         tabulate_nccl_waits(waits),
         tabulate_mpi_waits(waits),
         tabulate_reasons(waits),
+        tabulate_excess(summary),
         tabulate_bandwidth(waits.bandwidth),
     ]
     return [*(format_grid(grid, width) for grid in grids), *(wrap(text, width) for text in describe_limits(waits))]

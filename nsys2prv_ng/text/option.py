@@ -220,3 +220,17 @@ def list_elements(value: Any) -> list[Any]:
     if len(elements) > MOST_ELEMENTS:
         raise UsageError("is longer than any job")
     return elements
+
+
+def parse_number_ranges(text: str) -> list[int]:
+    """Return the integers of a text like 0-3,8, in ascending order. Raises UsageError."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(rf"\s*({DIGITS})(?:-({DIGITS}))?\s*", part)
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise UsageError(f"'{part}' is not a number or range such as 0-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= MOST_ELEMENTS:
+            raise UsageError(f"'{part}' is longer than any job")
+        numbers.update(range(first, last + 1))
+    return sorted(numbers)

@@ -134,6 +134,11 @@ def make_run(
     window["threads"] = whole["threads"] = count
     numbers = StepNumbers(
         name=step_name,
+        delimiter="",
+        similarity=1.0,
+        ends_on="gpu",
+        window_ns=(0, step * steps * MS),
+        host_median_ns=step * MS,
         count=steps,
         warmup=1,
         first=1,

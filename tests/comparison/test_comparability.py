@@ -345,6 +345,7 @@ def test_findings_are_those_of_plain_sql(name: str, samples: Path, shared_report
         assert has(f"{_TRACED[source][0]}: in ") == (one_has != other_has), source
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_graphs_by_node_and_as_a_whole(samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
     """Rank 0 of tpgraph was traced by node, the others as a whole, as their tables show."""

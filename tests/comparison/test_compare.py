@@ -131,7 +131,7 @@ def test_totals_of_summaries_that_are_not_restricted_to_steps() -> None:
     assert [table.title for table in pair.tables if table.key == "kernels"] == [
         "Kernels, in all of the time, for each GPU"
     ]
-    assert pair.notes == ["the tables are of all the time of both summaries, which are not restricted to their steps"]
+    assert pair.notes == ["the tables below the first are of all the time of both summaries, not only of their steps"]
     mixed = pair_of(chosen, whole)
     assert not rows_of(mixed, "kernels") and rows_of(mixed, "efficiencies")
     assert mixed.notes[0].startswith("no tables of totals: B is not restricted")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import statistics
 from bisect import bisect_right
 from contextlib import closing
-from itertools import accumulate
+from itertools import accumulate, combinations
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,13 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.analysis.waits.test_planted_waits import copy_to_one_node, delay, read_kernels, read_utc
 from tests.comparison.made import GPUS, make_summary
 from tests.conftest import Unpacked
+from tests.job.step_truth import StepTruth, list_ranges
+from tests.report_truth import Report
 from tests.spans import sum_common, sum_lengths, unite
 
 MS = 10**6
+_ON_TWO_NODES = 20_000
+"""By how much (ns) the ends of steps may move as the clocks of two nodes are aligned, which are one clock in truth."""
 _STEPS = """SELECT e.start, e."end" FROM NVTX_EVENTS e LEFT JOIN StringIds s ON s.id = e.textId
     WHERE coalesce(e.text, s.value) GLOB 'step [0-9]*' AND e.eventType = 59 ORDER BY e.start"""
 
@@ -45,19 +50,44 @@ def of_exercise(folder: Path, unpacked: Unpacked, name: str) -> list[Path]:
     return [unpacked(folder / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)]
 
 
+def find_steps(reports: list[Path], name: str = "step") -> StepTruth:
+    """The steps of a job, by plain loops over its reports."""
+    own = [Report(path) for path in reports]
+    return StepTruth(own, list_ranges(own, name))
+
+
 @pytest.mark.slow
+@pytest.mark.push_cases(2)
 @pytest.mark.parametrize(
-    ("a", "b", "kind", "causes"),
+    ("a", "b", "kind", "change", "causes"),
     [
-        ("ex1a-slow", "ex1a-fast", "faster", ["host late", "waiting for other ranks"]),
-        ("ex1b-fp32", "ex1a-fast", "no difference", ["compute", "waiting for other ranks"]),
-        ("ex2b-manual", "ex2b-overlap", "faster", ["moving data", "waiting for other ranks"]),
-        ("ex3a-pp1", "ex3a-pp2", "inconclusive", ["moving data", "host late"]),
+        ("ex1a-slow", "ex1a-fast", "faster", -0.986, ["host late", "waiting for other ranks"]),
+        ("ex3a-pp1", "ex3a-pp2", "inconclusive", 0.034, ["moving data", "host late"]),
+        ("ex1b-fp32", "ex1a-fast", "faster", -0.066, ["compute", "waiting for other ranks"]),
+        ("ex1a-fast", "ex1b-fp32", "slower", 0.071, ["compute", "waiting for other ranks"]),
+        ("ex2b-manual", "ex2b-overlap", "faster", -0.166, ["moving data", "waiting for other ranks"]),
+        ("ex2a-zero2", "ex2a-zero3", "inconclusive", 0.362, ["moving data", "compute"]),
+        ("ex1a-fast", "ex1c-accum", "inconclusive", 2.267, ["waiting for other ranks", "host late"]),
     ],
 )
-def test_exercises(shared_reports: Path, unpacked: Unpacked, a: str, b: str, kind: str, causes: list[str]) -> None:
-    pair = compare(*(of_exercise(shared_reports, unpacked, name) for name in (a, b)))
+def test_exercises(
+    shared_reports: Path, unpacked: Unpacked, a: str, b: str, kind: str, change: float, causes: list[str]
+) -> None:
+    """The steps, their medians and p are those of loops over the reports, and the p of all ways to divide the steps."""
+    sides = [of_exercise(shared_reports, unpacked, name) for name in (a, b)]
+    pair = compare(*sides)
+    truths = [find_steps(side, "iteration" if "ex3a" in a else "step") for side in sides]
+    lengths = [truth.lengths[truth.warmup :] for truth in truths]
+    before, after = map(statistics.median, lengths)
+    apart = _ON_TWO_NODES if a == "ex2a-zero2" else 0.5
+    for found, true in zip((pair.a.step_ns, pair.b.step_ns), lengths, strict=True):
+        assert found == pytest.approx(true, abs=apart, rel=0)
+    assert (pair.verdict.a_ns, pair.verdict.b_ns) == pytest.approx((before, after), abs=apart, rel=0)
     assert pair.verdict.kind == kind
+    assert pair.verdict.change == pytest.approx(after / before - 1, abs=1e-4) == pytest.approx(change, abs=1e-3)
+    if min(map(len, lengths)) >= 4:
+        assert pair.verdict.p == pytest.approx(find_share(*lengths))
+    assert pair.verdict.is_slower_by(0.05) is (kind == "slower")
     assert sum_compute(pair)[:2] == causes
     for side, ns in ((pair.a, sum(row.a_ns for row in pair.rows)), (pair.b, sum(row.b_ns for row in pair.rows))):
         assert ns == side.step_median_ns
@@ -67,10 +97,17 @@ def test_exercises(shared_reports: Path, unpacked: Unpacked, a: str, b: str, kin
     if a == "ex1b-fp32":
         gemms = kernels["other GEMM kernels"]
         assert gemms.a > 5 * gemms.b and gemms.only_a and gemms.only_b
-    if a == "ex2b-manual":
-        assert [row.b_ns < row.a_ns for row in pair.rows[:2]] == [True, True]
     if a == "ex3a-pp1":
         assert kernels["ncclDevKernel_SendRecv"].a is None
+
+
+def find_share(a: list[int], b: list[int]) -> float:
+    """Return the share of all ways to divide the steps in which ranks are as far apart."""
+    ordered = sorted(a + b)
+    assert len(set(ordered)) == len(ordered)
+    away = abs(2 * sum(map(ordered.index, a)) - len(a) * (len(ordered) - 1))
+    ways = [abs(2 * sum(way) - len(a) * (len(ordered) - 1)) for way in combinations(range(len(ordered)), len(a))]
+    return sum(other >= away for other in ways) / len(ways)
 
 
 @pytest.mark.slow
@@ -80,11 +117,12 @@ def test_hidden_communication(shared_reports: Path, unpacked: Unpacked) -> None:
     pair = compare(*([report] for report in reports))
     rows = {row.name: row for table in pair.tables if table.key == "activity" for row in table.rows}
     for report, side, letter in zip(reports, (pair.a, pair.b), "ab", strict=True):
-        steps = read_steps(report)[-len(side.step_ns) :]
-        compute, nccl = split_kernels(report, steps[0][0], steps[-1][1])
+        truth = find_steps([report])
+        compute, nccl = split_kernels(report, *(limit - read_utc(report) for limit in truth.window))
         hidden = sum_common(unite(compute), unite(nccl))
         exposed = sum_lengths(unite(nccl)) - hidden
-        count = len(steps)
+        count = len(truth.counted)
+        assert count == len(side.step_ns)
         found = [getattr(rows[f"{name} communication"], letter) for name in ("hidden", "exposed")]
         assert found == pytest.approx([hidden / count, exposed / count], abs=1)
     assert rows["hidden communication"].b > 20 * rows["hidden communication"].a
@@ -157,11 +195,14 @@ def test_kernels_that_take_ten_percent_longer(shared_reports: Path, unpacked: Un
     times = Stretched(sorted(set(read_kernels(report, "%")) - set(read_kernels(report, "ncclDevKernel%"))), 0.1)
     slower = stretch(report, tmp_path / "slower.sqlite", times)
     pair = compare([report], [slower])
-    before, after = read_steps(report), read_steps(slower)
+    before, after = find_steps([report]), find_steps([slower])
     used = len(pair.a.step_ns)
-    assert pair.a.step_ns == [end - begin for begin, end in before[-used:]]
-    assert pair.b.step_ns == [end - begin for begin, end in after[-used:]]
-    growth = [times.covered(end) - times.covered(begin) for begin, end in before[-used:]]
+    assert pair.a.step_ns == before.lengths[-used:] and pair.b.step_ns == after.lengths[-used:]
+    utc = read_utc(report)
+    growth = [
+        times.covered(stop - utc) - times.covered(start - utc)
+        for start, stop in zip(before.start[-used:], before.stop[-used:], strict=True)
+    ]
     rows = {row.name: row for row in pair.rows[:-1]}
     compute = sum(row.difference_ns for name, row in rows.items() if name.startswith("compute"))
     assert compute == pytest.approx(0.1 * np.mean(growth), rel=0.01)
@@ -240,12 +281,14 @@ def test_reports_without_steps_are_compared_as_a_whole(shared_reports: Path) -> 
         nsys2prv_ng.compare([reports, reports], skip_warmup=True, jobs=1)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_random_halves_of_one_run_rarely_differ(shared_reports: Path, unpacked: Unpacked) -> None:
-    """58 steps of a real run, split by chance two thousand times: a difference is found in less than one of twenty."""
+    """The steps of a real run, split by chance two thousand times: a difference is found in less than one of twenty."""
     reports = [unpacked(shared_reports / f"bench/ddplong-2x2.rank{rank}.sqlite.xz") for rank in range(4)]
-    lengths = [[end - begin for begin, end in read_steps(report)] for report in reports]
-    steps = np.array(lengths).max(axis=0)[2:]
+    truth = find_steps(reports)
+    steps = np.array(truth.lengths[truth.warmup :])
+    assert steps.size >= 57
     random = np.random.default_rng(11)
     found = faster = 0
     for _ in range(2000):

@@ -342,6 +342,7 @@ def test_some_ranks_of_a_run_are_no_smaller_run(samples: Path) -> None:
         assert "scaling" in found.prevents
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_other_parallelism_on_as_many_gpus_is_no_scaling(shared_reports: Path, unpacked: Unpacked) -> None:
     names = ("ex3a-pp1", "ex3a-pp2")

@@ -21,7 +21,8 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.summary.tables.efficiency import PARTS
 from tests.comparison.made import MS, make_summary
 from tests.conftest import SAMPLES
-from tests.report_truth import Report, split_name
+from tests.job.step_truth import StepTruth, list_ranges
+from tests.report_truth import Report
 from tests.trace_reader import pair_intervals, read_trace
 
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
@@ -46,24 +47,21 @@ def test_presets_are_shipped_and_parts_are_known() -> None:
 
 @pytest.mark.slow
 def test_traces_of_the_same_steps_and_numbers(tmp_path: Path) -> None:
-    """Two ranks against all four: the steps of both are 2 to 5."""
+    """Two ranks against all four: the steps of both are 1 to 5."""
     folder = tmp_path / "new" / "traces"
     comparison = nsys2prv_ng.compare([DDP[:2], DDP], labels=["two", "four"], traces=folder)
     made = comparison.traces
     assert (
-        made is not None and made.steps == (2, 5) and made.files == [str(folder / n) for n in ("two.prv", "four.prv")]
+        made is not None and made.steps == (1, 5) and made.files == [str(folder / n) for n in ("two.prv", "four.prv")]
     )
-    assert comparison.to_dict()["traces"]["steps"] == (2, 5)
+    assert comparison.to_dict()["traces"]["steps"] == (1, 5)
     two, four = (read_trace(Path(file)) for file in made.files)
     for reports, trace in ((DDP[:2], two), (DDP, four)):
-        ranges = [
-            (begin + report.utc, end + report.utc)
-            for report in map(Report, reports)
-            for begin, end, text in zip(report.nvtx["begin"], report.nvtx["end"], report.nvtx["text"], strict=True)
-            if split_name(text) in [("step", number) for number in range(2, 6)]
-        ]
-        assert trace.duration == max(end for _, end in ranges) - min(begin for begin, _ in ranges) + 3
-        assert set(pair_intervals(trace, STEP)["value"]) == {3, 4, 5, 6}
+        own = [Report(path) for path in reports]
+        truth = StepTruth(own, list_ranges(own, "step"))
+        (start, _), (_, stop) = truth.get_limits(1), truth.get_limits(5)
+        assert trace.duration == stop - start + 2
+        assert set(pair_intervals(trace, STEP)["value"]) == {2, 3, 4, 5, 6}
     checked = 0
     for number, values in two.values.items():
         numbers = {label: value for value, label in four.values.get(number, {}).items()}

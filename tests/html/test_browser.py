@@ -63,8 +63,15 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(job_of("ddp-2x2"), tmp_path_factory.mktemp("pages"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        pytest.param(WIDE, "light", id="wide-light"),
+        pytest.param(NARROW, "dark", id="narrow-dark"),
+        pytest.param(WIDE, "dark", id="wide-dark", marks=pytest.mark.all_sets),
+        pytest.param(NARROW, "light", id="narrow-light", marks=pytest.mark.all_sets),
+    ],
+)
 def test_a_page_opens_without_complaints(browser: Browser, file: Path, scheme: str, size: dict[str, int]) -> None:
     opened = Opened(browser, file, color_scheme=scheme, viewport=size)
     page = opened.page
@@ -76,13 +83,14 @@ def test_a_page_opens_without_complaints(browser: Browser, file: Path, scheme: s
     assert opened.faults == []
 
 
-def test_readers_with_other_means_find_no_barrier(browser: Browser, file: Path) -> None:
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_readers_with_other_means_find_no_barrier(browser: Browser, file: Path, scheme: str) -> None:
     """The rules of axe-core on contrast, names and structure hold."""
     from axe_playwright_python.sync_playwright import Axe
 
-    for scheme in ("light", "dark"):
-        found = Axe().run(Opened(browser, file, color_scheme=scheme, viewport=WIDE).page)
-        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found.response["violations"]] == []
+    found = Axe().run(Opened(browser, file, color_scheme=scheme, viewport=WIDE).page)
+    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found.response["violations"]] == []
 
 
 def test_a_page_without_scripts_shows_its_pictures(browser: Browser, file: Path) -> None:

@@ -81,9 +81,11 @@ def test_rows_that_differ_are_there() -> None:
 
 
 @pytest.mark.slow
-def test_real_runs(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_real_runs(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, ranks: int) -> None:
     sides = [
-        [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)]
+        [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(ranks)]
         for name in ("ex2b-manual", "ex2b-overlap")
     ]
     comparison = nsys2prv_ng.compare(sides, html=tmp_path / "cmp.html", jobs=1)
@@ -255,14 +257,16 @@ def test_same_runs_same_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_a_page_of_large_runs_is_small() -> None:
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize(("rows", "count"), [(256, 1000), (1024, 4000)])
+def test_a_page_of_large_runs_is_small(rows: int, count: int) -> None:
     """1,024 rows that change all the time, thousands of kernels with long names, many ranges."""
     kernel = "void kernel<" + "float, " * 60
-    sides = [make_side("before", kernels=4000, name=kernel), make_side("after", 3.0, kernels=4000, name=kernel)]
+    sides = [make_side("before", kernels=count, name=kernel), make_side("after", 3.0, kernels=count, name=kernel)]
     noise = np.random.default_rng(1)
     drawn: list[Pictures | None] = []
     for length in (40 * MS, 47 * MS):
-        pictures = make_pictures(length, rows=1024, bins=976, name=kernel, tasks=8)
+        pictures = make_pictures(length, rows=rows, bins=976, name=kernel, tasks=8)
         assert pictures.step is not None
         pictures.step.values[:] = noise.integers(1, 4, pictures.step.values.shape)
         for ranges in pictures.step.ranges:

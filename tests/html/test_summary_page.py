@@ -114,8 +114,8 @@ def test_bars_of_a_rank_add_up_to_its_path() -> None:
     *bars, whole = [row[-1] for row in section.blocks[0].rows]
     scale = max(rank.ns for rank in path.ranks)
     for bar, rank in zip(bars, path.ranks, strict=True):
-        assert sum(segment.width for segment in bar.segments) == pytest.approx(100 * rank.ns / scale, abs=0.2)
-    assert sum(segment.width for segment in whole.segments) == pytest.approx(100, abs=0.2)
+        assert sum(segment.width for segment in bar) == pytest.approx(100 * rank.ns / scale, abs=0.2)
+    assert sum(segment.width for segment in whole) == pytest.approx(100, abs=0.2)
 
 
 def test_tasks_of_one_rank_have_bars_of_their_own() -> None:

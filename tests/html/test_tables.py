@@ -15,7 +15,7 @@ from nsys2prv_ng.text.grid import Bar, BarPart, Grid, make_columns
 def test_parts_follow_each_other_and_add_up(amounts: list[int]) -> None:
     whole = sum(amounts)
     bar = Bar([BarPart(f"part {n}", "host_ns", amount) for n, amount in enumerate(amounts)], whole)
-    segments = show_grid(Grid(columns=make_columns(""), rows=[[bar]])).rows[0][0].segments
+    segments = show_grid(Grid(columns=make_columns(""), rows=[[bar]])).rows[0][0]
     seen = [amount for amount in amounts if whole and amount >= 1e-4 * whole]
     assert [segment.width for segment in segments] == pytest.approx([100 * amount / whole for amount in seen])
     lefts = {f"part {n}": 100 * sum(amounts[:n]) / whole for n in range(len(amounts)) if whole}

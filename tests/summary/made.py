@@ -41,11 +41,15 @@ def summary_and_reports(*reports: Path) -> tuple[JobSummary, Objects]:
     return summarize_reports(reports), Objects([Report(path) for path in reports])
 
 
+IN_STEPS = Selection(cuts_steps=False)
+"""What users see: numbers of the steps after the warm-up."""
+
+
 def summarize_reports(
     reports: Sequence[Path], selection: Selection | None = None, **source_options: object
 ) -> JobSummary:
-    """Return the numbers of some reports."""
-    selection = selection or Selection()
+    """Return the numbers of some reports: of all time, unless a time is chosen or IN_STEPS."""
+    selection = selection or Selection(window=(None, None))
     stats = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in reports]
     key = repr((stats, selection, source_options))
     summary = _made.pop(key, None) or _compute(reports, selection, source_options)

@@ -22,6 +22,11 @@ WINDOW = 100 * MS
 """Time of each window."""
 STEPS = StepNumbers(
     name="step",
+    delimiter="",
+    similarity=1.0,
+    ends_on="gpu",
+    window_ns=(1000 * MS, 1100 * MS),
+    host_median_ns=15 * MS,
     count=5,
     warmup=1,
     first=1,

@@ -15,7 +15,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, push_but
 from tests.summary.made import summarize_reports
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
@@ -24,10 +24,10 @@ pytestmark = pytest.mark.slow  # compiles the evaluator of presets
 KERNEL, NCCL_KERNEL, GRAPH, MEMORY, BYTES, ACTIVITY = 63000006, 63000007, 63000008, 63000001, 63000002, 63000400
 MEMORY_KINDS = 63000210, 63000211
 CHOICES = {
-    "all": Selection(),
+    "all": Selection(window=(None, None)),
     "time": Selection(window=parse_window("1.3s:1.8s")),
     "ranges": Selection(nvtx_range="step 4"),
-    "ranks": Selection(ranks=frozenset({1, 2})),
+    "ranks": Selection(window=(None, None), ranks=frozenset({1, 2})),
 }
 
 
@@ -45,7 +45,7 @@ class Both:
         return [self.trace.names["TASK"].index(gpu.tasks[0]) for gpu in self.found.gpus]
 
 
-@pytest.fixture(scope="module", params=CHOICES)
+@pytest.fixture(scope="module", params=push_but(["ranks"], CHOICES))
 def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Both:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
     output = tmp_path_factory.mktemp("trace") / "trace.prv"

@@ -100,10 +100,14 @@ def make_large(numbers: T) -> T:
 def test_what_is_absent_is_so_in_what_was_chosen(found: JobSummary) -> None:
     for chosen, where in (
         ([], "these reports"),
+        (["ranks"], "these reports and the chosen ranks"),
         (["time"], "the chosen time"),
-        (["time", "ranks"], "the chosen time and ranks"),
+        (["time", "ranks"], "the chosen time and the chosen ranks"),
     ):
-        assert format_summary(replace(found, chosen=chosen)).endswith(f"\nNot in {where}: MPI")
+        assert found.efficiency is not None
+        efficiency = replace(found.efficiency, is_chosen="time" in chosen)
+        text = format_summary(replace(found, chosen=chosen, efficiency=efficiency))
+        assert text.endswith(f"\nNot in {where}: MPI")
 
 
 def test_memory_stands_with_the_gpu_and_not_with_its_gaps(found: JobSummary) -> None:

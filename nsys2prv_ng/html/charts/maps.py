@@ -13,7 +13,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray
 from nsys2prv_ng.html.charts.axes import Tick, make_time_ticks
-from nsys2prv_ng.html.charts.png import Colour, encode_png, make_data_url
+from nsys2prv_ng.html.charts.png import Colour, encode_png
 from nsys2prv_ng.html.names import clean
 from nsys2prv_ng.paraver.palette import GREY
 from nsys2prv_ng.paraver.palette import Colour as Hue
@@ -121,7 +121,7 @@ def _make_figure(
     every = max(1, -(-len(rows) // _MOST_LABELS))
     labels = [(100 * (n + 0.5) / len(rows), row) for n, row in enumerate(rows) if n % every == 0]
     return MapFigure(
-        image=make_data_url(encode_png(indexes, palette)),
+        image=encode_png(indexes, palette),
         height=height,
         smooth=len(rows) > height,
         labels=labels,

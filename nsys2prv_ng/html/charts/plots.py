@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +21,12 @@ _MOST_POINTS = 1500
 _FEW_POWERS = 3
 
 
-class Shape(NamedTuple):
-    """A part of a plot: its kind ("line", "area", "points"), its colour as CSS, its name, and its SVG path."""
+@dataclass(frozen=True)
+class Shape:
+    """A part of a plot: its colour as CSS, its name, its SVG path, and its kind.
+
+    The kind is "line", "area", "points" or "histogram".
+    """
 
     kind: str
     css: str

@@ -20,8 +20,8 @@ _HEADER = 8, 3, 0, 0, 0
 """Bits of an index, colour type (palette), compression, filter method, interlacing (none)."""
 
 
-def encode_png(indexes: npt.NDArray[np.uint8], palette: Sequence[Colour]) -> bytes:
-    """Return an image of (rows, columns) indexes into a palette of at most 256 colours."""
+def encode_png(indexes: npt.NDArray[np.uint8], palette: Sequence[Colour]) -> str:
+    """Return an image of (rows, columns) indexes into a palette of at most 256 colours, as a data URL."""
     rows, columns = indexes.shape
     lines = np.zeros((rows, columns + 1), np.uint8)  # each starts with its filter: none
     lines[:, 1:] = indexes
@@ -32,11 +32,7 @@ def encode_png(indexes: npt.NDArray[np.uint8], palette: Sequence[Colour]) -> byt
         (b"IDAT", zlib.compress(lines.tobytes(), 9)),
         (b"IEND", b""),
     ]
-    return _SIGNATURE + b"".join(_make_chunk(*part) for part in parts)
-
-
-def make_data_url(png: bytes) -> str:
-    """Return an image as a data URL."""
+    png = _SIGNATURE + b"".join(_make_chunk(*part) for part in parts)
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 

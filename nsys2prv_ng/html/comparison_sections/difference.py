@@ -20,7 +20,7 @@ from nsys2prv_ng.comparison.content import (
 from nsys2prv_ng.comparison.model import BudgetRow, Pair, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.side_traces import list_presets
-from nsys2prv_ng.html.blocks import Block, Folded, Paragraph, Section
+from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
@@ -80,7 +80,7 @@ def make_difference_section(pair: Pair, key: str, *, names_run: bool, traces: st
     if not has_times(pair):
         return Section(key, title, lead, [Paragraph(f"{state_verdict(pair, quote)}.")])
     some, every = (draw_waterfall(pair, shows_all=shows_all) for shows_all in (False, True))
-    blocks: list[Block] = [some, *([Folded("All parts", every)] if len(every.rows) > len(some.rows) else [])]
+    blocks: list[Block] = [some, *([replace(every, folded="All parts")] if len(every.rows) > len(some.rows) else [])]
     return Section(key, title, lead, blocks, list_presets([pair]), traces=traces)
 
 
@@ -161,7 +161,7 @@ def _show_table(table: Quantities, pair: Pair, most: int) -> list[Block]:
     ]
     if len(differing) < len(table.rows):
         whole = _lay_out(table, table.rows[:most], pair, _ALL_NAMES, len(table.rows))
-        blocks.append(Folded(f"All rows: {len(table.rows):,}", whole))
+        blocks.append(replace(whole, folded=f"All rows: {len(table.rows):,}"))
     return blocks
 
 

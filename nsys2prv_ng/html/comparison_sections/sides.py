@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.comparison.model import Comparison, Scaling, Side, SideNumbers
 from nsys2prv_ng.comparison.scaling_text import describe_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.tables import choose_windows
@@ -18,7 +19,7 @@ from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.html.tables import Table, show_grid
-from nsys2prv_ng.summary.numbers.pictures import Pictures, RangesOfTask
+from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, list_scores
 from nsys2prv_ng.text.formatting import count_noun, format_time, format_window
 from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, make_columns
@@ -90,7 +91,11 @@ def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
     models = sorted({clean(gpu.name) for gpu in summary.gpus if gpu.name})
     low, high = numbers.step_median_low_ns, numbers.step_median_high_ns
     steps = numbers.step_ns
+    medians = [each.step_median_ns for each in numbers.captures if each.step_median_ns is not None]
+    is_repeated = len(numbers.captures) > 1
     return {
+        "captures": f"{len(numbers.captures):,}, shown: {numbers.table_capture + 1}" if is_repeated else "",
+        "median steps of captures": ", ".join(map(format_time, medians)) if is_repeated else "",
         "captured (UTC)": summary.start_utc[:19].replace("T", " "),
         "reports": f"{numbers.reports:,}",
         "nodes": f"{summary.nodes:,}",
@@ -141,7 +146,10 @@ def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
 def _describe_side(side: SideNumbers) -> str:
     if side.step_median_ns is None:
         return f"{side.label}: no steps"
-    return f"{side.label}: {count_noun(len(side.step_ns), 'step')}, median {format_time(side.step_median_ns)}"
+    steps = count_noun(len(side.step_ns), "step")
+    if len(side.captures) > 1:
+        steps += f" of capture {side.table_capture + 1} of {len(side.captures):,}"
+    return f"{side.label}: {steps}, median {format_time(side.step_median_ns)}"
 
 
 def _draw_side(side: SideNumbers, place: int, count: int, height: Axis) -> list[Shape]:

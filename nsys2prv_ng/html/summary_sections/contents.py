@@ -6,11 +6,12 @@ from collections import Counter
 
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.names import drop_quotes
-from nsys2prv_ng.html.tables import MOST_RANKS, WHOLE, Table, show_grid
+from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables import calls
+from nsys2prv_ng.summary.tables.efficiency import name_time
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
@@ -25,8 +26,10 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     if not summary.kernels:
         return None
     table = show_grid(calls.tabulate_kernels(summary, pictures.kernels), MOST_NAMES)
-    lead = f"{WHOLE} The durations of each kernel reach from its shortest to its longest; its bars count kernels, and"
-    lead += " each is as wide as the same ratio of durations."
+    lead = (
+        f"Of {name_time(summary)}. The durations of each kernel reach from its shortest to its longest; its bars count"
+    )
+    lead += " kernels, and each is as wide as the same ratio of durations."
     return Section("kernels", "Kernels", lead, [table], ["basics/kernels", "analysis/kernel_classes"])
 
 
@@ -43,7 +46,7 @@ def make_operation_section(summary: JobSummary) -> Section | None:
         return None
     presets = ["basics/nvtx", "basics/memory_operations", "basics/nccl", "basics/mpi"]
     used = [preset for preset, table in zip(presets, tables, strict=True) if table.rows]
-    return Section("operations", "Ranges, copies and calls", WHOLE, blocks, used)
+    return Section("operations", "Ranges, copies and calls", f"Of {name_time(summary)}.", blocks, used)
 
 
 def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
@@ -59,7 +62,7 @@ def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
         "size": count_nouns(sizes),
         "GPUs": ", ".join(f"{number:,} x {name}" for name, number in models.items()),
         "time": f"{format_time(summary.duration_ns)} from {summary.start_utc}",
-        "chosen time": f"{chosen}: {join_first(windows, _MOST_WINDOWS)}" if windows else "",
+        "time of the numbers": f"{chosen}: {join_first(windows, _MOST_WINDOWS)}" if windows else "",
         "also restricted": " and ".join(what for what in summary.chosen if what != "time"),
     }
     if steps is not None:
@@ -95,7 +98,7 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
     if len(summary.warnings) > _MOST_LINES:
         blocks.append(Paragraph(f"And {count_noun(len(summary.warnings) - _MOST_LINES, 'more warning')}."))
     if summary.absent:
-        blocks.append(Paragraph(drop_quotes(f"Not in the reports: {', '.join(summary.absent)}.")))
+        blocks.append(Paragraph(drop_quotes(f"Not in {name_time(summary)}: {', '.join(summary.absent)}.")))
     lead = "What is derived over ranks depends on the clocks of their nodes. A wait below their uncertainty is moving."
     return Section("quality", "Clocks, warnings, and what is missing", lead, blocks, ["basics/diagnostics"])
 

@@ -72,7 +72,7 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
         lead += f" The warm-up before them ({warmup}) is not drawn."
     if summary.steps is not None:
         lead += f" {describe_steps(summary.steps)}."
-    if summary.windows_ns:
+    if "time" in summary.chosen:
         lead += " The plot shows all steps, whatever time was chosen."
     if pace.every > 1:
         lead += f" Of {pace.every:,} consecutive steps, only the slowest is drawn."
@@ -81,19 +81,24 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
 
 
 def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None:
-    """Return the section on one typical step with all rows; None if no steps were found."""
-    step = pictures.step
+    """Return the section on one typical step with all rows, or on two; None if no steps were found."""
+    step, other = pictures.step, pictures.other_step
     if step is None:
         return None
-    whole = format_time(step.end_ns - step.begin_ns)
-    has_turns = summary.steps is not None and summary.steps.turns_ns is not None
-    whose = " of the long ones, which take turns with short ones" if has_turns else ""
-    lead = f"{quote(step.name)}, the one whose length is nearest to the median{whose}: {format_time(step.ns)} on its"
-    lead += " slowest rank."
-    if step.end_ns - step.begin_ns > step.ns:
-        lead += f" From the first begin of any rank to the last end it is {whole}."
+    drawn = [step] if other is None else [step, other]
+    lead = f"{quote(step.name)}, the step whose length is nearest to the median: {format_time(step.ns)}."
+    if other is not None:
+        has_turns = summary.steps is not None and summary.steps.turns_ns is not None
+        why = "short and long steps take turns" if has_turns else "their lengths differ too much"
+        names = " and ".join(f"{quote(each.name)} ({format_time(each.ns)})" for each in drawn)
+        lead = f"No step is typical, because {why}: {names} stand for the longer and the shorter half."
+    if any(each.end_ns - each.begin_ns > each.ns for each in drawn):
+        lead += " It is drawn from the first start on any rank to the last end."
+    longest = max(each.end_ns - each.begin_ns for each in drawn)
+    maps = [draw_step(each, longest if other is not None else 0) for each in drawn]
+    title = "A typical step" if other is None else "Two steps"
     window = format_window(step.begin_ns, step.end_ns)
-    return Section("step", "A typical step", lead, [draw_step(step)], ["views/per_gpu_waits", "basics/nvtx"], window)
+    return Section("step", title, lead, maps, ["views/per_gpu_waits", "basics/nvtx"], window)
 
 
 def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: str = "") -> Map:

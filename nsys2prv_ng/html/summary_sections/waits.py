@@ -10,15 +10,17 @@ from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_points, make_log_ticks
 from nsys2prv_ng.html.colours import LINES
-from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, show_grid
+from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import list_stragglers
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
+from nsys2prv_ng.summary.tables.efficiency import name_time
 from nsys2prv_ng.summary.tables.gpus import tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.tables.waits import (
     list_bandwidth,
     tabulate_bandwidth,
+    tabulate_excess,
     tabulate_mpi_waits,
     tabulate_nccl_waits,
     tabulate_reasons,
@@ -37,10 +39,12 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     if waits is None or not waits.operations:
         return None
     grids = [(tabulate_nccl_waits(waits), MOST_RANKS), (tabulate_mpi_waits(waits), MOST_RANKS)]
-    grids += [(tabulate_reasons(waits), MOST_ROWS)] if waits.split else []
+    grids += [(tabulate_reasons(waits), MOST_ROWS), (tabulate_excess(summary), MOST_ROWS)] if waits.split else []
     blocks: list[Block] = [show_grid(grid, most) for grid, most in grids if grid.rows]
     blocks += [Paragraph(text) for text in describe_limits(waits)]
-    lead = f"{WHOLE} A rank waits in a collective or message until the last rank that it needs has begun."
+    lead = (
+        f"Of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs has begun."
+    )
     lead += " The rest moves data."
     for rank, _ in list_stragglers(waits)[:1]:
         if rank.longest_wait is not None:
@@ -62,7 +66,7 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     blocks = [show_grid(tabulate_gpus(gpus), MOST_RANKS)]
     blocks += [show_grid(gaps, MOST_RANKS)] if gaps.rows else []
     blocks += [show_grid(causes)] if causes.rows else []
-    lead = f"{WHOLE} A gap is a stretch in which nothing runs on a GPU, between two operations."
+    lead = f"Of {name_time(summary)}. A gap is a stretch in which nothing runs on a GPU, between two operations."
     return Section("gaps", "Idle GPUs", lead, blocks, ["analysis/gpu-gaps", "analysis/gap_histogram"])
 
 
@@ -75,7 +79,7 @@ def make_bandwidth_section(summary: JobSummary) -> Section | None:
     bandwidth = [part for part in rated if part.bytes and part.ns and part.bus_bytes_per_s]
     if not bandwidth:
         return None
-    lead = f"{WHOLE} It counts from the begin of the last rank on, so that no waiting is in it."
+    lead = f"Of {name_time(summary)}. It counts from the begin of the last rank on, so that no waiting is in it."
     return Section("bandwidth", "Bandwidth of NCCL", lead, [_draw_bandwidth(bandwidth)], ["analysis/nccl_calls_2dh"])
 
 
@@ -84,13 +88,13 @@ def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
     rows = list_bandwidth(bandwidth)
     sizes, rates = [row.bytes / row.operations for row in rows], [row.bus_bytes_per_s for row in rows]
     x, y = _make_axis(sizes), _make_axis(rates)
-    shapes, legend = [], []
+    shapes = []
     for n, function in enumerate(sorted({row.function for row in rows})):
         points = [k for k, row in enumerate(rows) if row.function == function]
         css = format_colour(LINES[n % len(LINES)])
         path = draw_points(x.place(np.array(sizes)[points]), y.place(np.array(rates)[points]))
         shapes.append(Shape("points", css, function, path))
-        legend.append(Swatch(css, function))
+    legend = [Swatch(shape.css, shape.name) for shape in shapes]
     sizes, rates = make_log_ticks(x), make_log_ticks(y)
     x_ticks = x.mark(sizes, map(format_bytes, sizes))
     y_ticks = y.mark(rates, [str(Rate(rate)) for rate in rates])

@@ -16,6 +16,7 @@ import pandas as pd
 from nsys2prv_ng.analysis.waits.placed_parts import Parts
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
@@ -25,11 +26,11 @@ _ALL_TO_ALL = "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"
 _TO_OR_FROM_ROOT = "ncclBroadcast", "ncclBcast", "ncclReduce"
 
 
-def measure_bandwidth(job: Job, waits: Waits, parts: Parts) -> list[Bandwidth]:
+def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> list[Bandwidth]:
     """Return the bandwidth of collectives by function, communicator and size, most bytes first.
 
-    An operation counts if all its kernels are in the chosen time, are split, and carry out no other operation.
-    `parts`: the parts of all operations of the job.
+    An operation counts if all its kernels count and are in the chosen time, are split, and carry out no other
+    operation. `parts`: the parts of all operations of the job. `shown`: the kernels that count, as indices in `waits`.
     """
     operations, table = job.operations, job.operations.table
     if not len(operations):
@@ -37,7 +38,7 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts) -> list[Bandwidth]:
     at = find_rows([waits.row, waits.begin, waits.end], [parts.row, parts.begin, parts.end])
     code, _ = encode_rows(parts.row, parts.begin, parts.end)
     is_chosen = (np.append(job.new_row, -1)[parts.row] >= 0) & mark_inside(parts.begin, parts.end, job.windows)
-    usable = (at >= 0) & (np.bincount(code)[code] == 1) & is_chosen
+    usable = np.isin(at, shown) & (np.bincount(code)[code] == 1) & is_chosen
     moving = np.zeros(at.size, np.int64)
     usable[usable] = waits.is_split[at[usable]] & ~waits.is_mpi[at[usable]]
     moving[usable] = (waits.end - waits.until)[at[usable]]

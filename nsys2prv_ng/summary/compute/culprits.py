@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.analysis.waits.late_devices import load_launches
 from nsys2prv_ng.analysis.waits.late_reasons import NEEDED, NONE, WHY, LateReasons
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
+from nsys2prv_ng.job.device_operations import load_launches
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.summary.compute.host_costs import measure_host_costs

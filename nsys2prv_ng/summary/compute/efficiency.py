@@ -41,18 +41,18 @@ def sum_efficiency(job: Job, efficiency: Efficiency) -> EfficiencyNumbers | None
         return None
     steps, work = efficiency.steps, efficiency.at_work
     in_steps = None if efficiency.in_steps is None else WindowEfficiency(**_rate(efficiency.in_steps))
-    numbers = [] if steps is None else steps.number[: len(efficiency.by_step)].tolist()
+    by_step = [] if steps is None else list(zip(steps.number.tolist(), steps.host_length.tolist(), strict=True))
     return EfficiencyNumbers(
         **_rate(whole),
         windows_ns=[(low - job.origin, high - job.origin) for low, high in efficiency.windows],
         is_chosen=bool(job.windows),
         in_steps=in_steps,
-        steps_ns=None if steps is None else (int(steps.begin.min()) - job.origin, int(steps.end.max()) - job.origin),
+        steps_ns=None if steps is None else _find_window(job, steps),
         in_work=None if efficiency.in_work is None else WindowEfficiency(**_rate(efficiency.in_work)),
         work_ns=None if work is None else (work[0] - job.origin, work[1] - job.origin),
         steps=[
-            StepEfficiency(**_rate(times), number=number)
-            for number, times in zip(numbers, efficiency.by_step, strict=True)
+            StepEfficiency(**_rate(times), number=number, host_ns=host_ns)
+            for times, (number, host_ns) in zip(efficiency.by_step, by_step, strict=False)
         ],
         ranges=[_rate_range(times) for times in efficiency.ranges[:_MOST_RANGES]],
     )
@@ -136,55 +136,68 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> Ste
     steps = efficiency.steps
     if steps is None:
         return None
-    length = steps.end - steps.begin
-    longest = steps.find_latest(length)
-    low, median, high = int(longest.min()), _find_median(longest), int(longest.max())
-    waits = waiting.measure_threads(steps.row, steps.begin, steps.end)
-    waits[steps.row < 0] = 0  # no thread is known
+    length = steps.length
+    low, median, high = int(length.min()), _find_median(length), int(length.max())
     return StepNumbers(
         name=steps.name,
-        count=longest.size,
-        warmup=steps.warmup,
+        delimiter=steps.delimiter,
+        similarity=steps.similarity,
+        ends_on="gpu" if steps.on_gpu else "host",
+        window_ns=_find_window(job, steps),
+        host_median_ns=_find_median(steps.host_length),
+        count=length.size,
+        warmup=0 if job.selection.restricts_time else steps.warmup,
         first=int(steps.number[0]),
         last=int(steps.number[-1]),
         median_ns=median,
         min_ns=low,
         max_ns=high,
         spread=_divide(high - low, median),
-        slowest=int(steps.number[np.argmax(longest)]),
-        drift=_measure_drift(longest),
-        turns_ns=find_turns(longest),
-        ranks=_list_ranks(job, steps, length, waits),
+        slowest=int(steps.number[np.argmax(length)]),
+        drift=_measure_drift(length),
+        turns_ns=find_turns(length),
+        ranks=_list_ranks(job, steps, waiting),
     )
+
+
+def _find_window(job: Job, steps: Steps) -> tuple[int, int]:
+    """Return the start of the first step and the end of the last (ns), from time 0 of the trace."""
+    return int(steps.start[0]) - job.origin, int(steps.stop[-1]) - job.origin
 
 
 def _find_median(ns: IntArray) -> int:
     return round(float(np.median(ns)))
 
 
-def _measure_drift(longest: IntArray) -> float | None:
+def _measure_drift(length: IntArray) -> float | None:
     """Return by how much later steps are longer, as a part of the median step: the Hodges-Lehmann shift.
 
     It is 0 if short and long steps alternate, while the medians of the two halves may then be far apart.
     """
-    half = longest.size // 2
+    half = length.size // 2
     if not half:
         return None
     every = -(-half // _MOST_COMPARED)
     # Samples are taken from sorted lengths. If steps take turns, every second step could be all the short ones of one
     # half and all the long ones of the other.
-    earlier, later = (np.sort(lengths)[every // 2 :: every] for lengths in (longest[:half], longest[-half:]))
+    earlier, later = (np.sort(lengths)[every // 2 :: every] for lengths in (length[:half], length[-half:]))
     shifts = later[:, None] - earlier
-    return _divide(_find_median(shifts), _find_median(longest))
+    return _divide(_find_median(shifts), _find_median(length))
 
 
-def _list_ranks(job: Job, steps: Steps, length: IntArray, waits: IntArray) -> list[StepOfRank]:
-    lengths = pd.DataFrame({"task": steps.task, "whole": length, "needed": length - waits})
+def _list_ranks(job: Job, steps: Steps, waiting: WaitingInRanges) -> list[StepOfRank]:
+    # While a GPU waits, its rank does not need the time, whatever its host does.
+    measure = waiting.measure_all if steps.on_gpu else waiting.measure_threads
+    waits = measure(steps.row, steps.begin, steps.end)
+    waits[steps.row < 0] = 0  # no thread is known
+    whole, host = steps.end - steps.begin, steps.host_end - steps.host_begin
+    lengths = pd.DataFrame({"task": steps.task, "whole": whole, "needed": whole - waits, "host": host})
     return [
         StepOfRank(
             rank=job.tree.ranks[row.Index],
             task=job.tree.model.tasks[row.Index].name,
             median_ns=round(row.whole),
+            host_median_ns=round(row.host),
             median_without_waiting_ns=round(row.needed),
         )
         for row in lengths.groupby("task").median().itertuples()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,17 +28,22 @@ from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size, fi
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
+from nsys2prv_ng.arrays.row_keys import find_rows
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
+from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
 from nsys2prv_ng.summary.compute.waits import compute_waits
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.job import (
+    CallNumbers,
     Cause,
     GpuNumbers,
     JobSummary,
@@ -48,9 +54,10 @@ from nsys2prv_ng.summary.numbers.job import (
     NcclNumbers,
     RangeOfTask,
     RepeatedRange,
+    StartUp,
 )
 from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
-from nsys2prv_ng.summary.numbers.waits import WaitNumbers
+from nsys2prv_ng.summary.numbers.waits import Excess, WaitNumbers
 
 
 def compute_summary(
@@ -66,12 +73,15 @@ def compute_summary(
         path = find_critical_path(job, waits)
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
-    parts = job.engine.map(lambda index: _sum_report(job, index, waiting), range(len(job.reports)))
-    kernel_sums, memory_sums, nccl_sums, mpi_sums, range_sums = zip(*parts, strict=True)
+    parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
+    kernel_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*parts, strict=True)
     gpus = _sum_gpus(job, devices)
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     ranges = _collect_ranges(job, range_sums, wait_numbers)
+    calls = totals.add_up(call_sums, ["name", "source", "task"])
+    if wait_numbers is not None:
+        wait_numbers = replace(wait_numbers, excess=_find_excess(job, wait_numbers, ranges, calls))
     kernels = _list_kernels(kernel_sums, [task.name for task in job.tree.model.tasks])
     memory_operations = _list_memory_operations(memory_sums)
     nccl = [_make_nccl(row) for row in _list_rows(totals.add_up(nccl_sums, ["function"]), "kernel_ns")]
@@ -90,7 +100,7 @@ def compute_summary(
         tasks=len(job.tree.model.tasks),
         start_utc_ns=job.start_utc,
         duration_ns=job.duration,
-        windows_ns=[(low - job.origin, min(high, job.last) - job.origin) for low, high in job.windows],
+        windows_ns=[(low - job.origin, min(high, job.last) - job.origin) for low, high in job.measured],
         gpus=gpus,
         ranges=ranges,
         kernels=kernels,
@@ -102,10 +112,12 @@ def compute_summary(
         waits=wait_numbers,
         efficiency=sum_efficiency(job, efficiency),
         steps=sum_steps(job, efficiency, waiting),
+        start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices),
         critical_path=None if path is None else sum_critical_path(job, path),
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
+        calls=_list_calls(calls),
         skipped=job.skipped,
         warnings=[
             *job.warnings,
@@ -113,6 +125,21 @@ def compute_summary(
             *describe_missing_payload(wait_numbers, len(job.reports)),
             *(check_size(job) if job.finds_waits else ()),
         ],
+    )
+
+
+def _measure_start_up(job: Job, waits: Waits) -> StartUp | None:
+    """Return what numbers do not cover because it is start-up, or after the last step; None without a step."""
+    if job.steps is None or job.selection.restricts_time or not job.measured:
+        return None
+    begin, end = job.measured[0][0], job.measured[-1][1]
+    shown = job.new_row[waits.row] >= 0
+    wait = np.minimum(waits.until, begin) - waits.begin
+    return StartUp(
+        before_ns=begin - job.first,
+        warmup=job.steps.warmup,
+        wait_ns=int(wait[shown & (wait > 0)].sum()),
+        after_ns=max(job.last - end, 0),
     )
 
 
@@ -145,6 +172,11 @@ def _list_memory_operations(parts: Sequence[pd.DataFrame]) -> list[MemoryOperati
     return [MemoryOperationNumbers(**row, by_memory=kinds[row["operation"]]) for row in _list_rows(table, "bytes")]
 
 
+def _list_calls(by_task: pd.DataFrame) -> list[CallNumbers]:
+    table = totals.add_up([by_task.drop(columns="task")], ["name", "source"])
+    return [CallNumbers(**row) for row in _list_rows(table, "total_ns")]
+
+
 def _make_nccl(row: dict[str, Any]) -> NcclNumbers:
     if not row.pop("sized"):
         row["bytes"] = None
@@ -164,21 +196,30 @@ def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
     return [row._asdict() for row in ordered.itertuples(index=False)]
 
 
-def _sum_report(job: Job, index: int, waiting: WaitingInRanges) -> tuple[pd.DataFrame, ...]:
-    """Return the sums over one report: kernels, copies and sets, NCCL, MPI, and NVTX ranges."""
+def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> tuple[pd.DataFrame, ...]:
+    """Return the sums over one report: kernels, copies and sets, NCCL, MPI, NVTX ranges, calls."""
     report, rows = job.reports[index], job.tree.rows[index]
     measures: dict[str, totals.Measure] = {
         "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
         "gpu_waiting_ns": lambda place, begin, end: waiting.measure_all(rows[place], begin, end),
         "unsplit_ns": lambda place, begin, end: waiting.measure_unknown(rows[place], begin, end),
     }
+    here = np.isin(waits.row, job.whole.rows[index])  # only these are sorted, for each report
+    shown = waits.take(here & ~waits.is_mpi & (job.new_row[waits.row] >= 0))
+
+    def find_kernel_waits(place: IntArray, begin: IntArray) -> IntArray:
+        at = find_rows([job.new_row[shown.row], shown.begin], [rows[place], begin])
+        return np.append(shown.wait, 0)[at]
+
+    counted = CountedEvents(job, index)
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
     return (
-        totals.sum_kernels(report, job.store, task=lambda events: task_of_place[events.place]),
-        totals.sum_memory_operations(report, job.store, job.windows),
-        totals.sum_nccl(report, job.store, job.windows),
-        totals.sum_mpi(report, job.store, job.windows),
-        totals.sum_repeated_ranges(report, task_of_place, job.store, job.windows, measures),
+        totals.sum_kernels(report, job.store, counted, task=lambda events: task_of_place[events.place]),
+        totals.sum_memory_operations(report, job.store, counted, job.windows),
+        totals.sum_nccl(report, job.store, counted, job.windows, find_kernel_waits),
+        totals.sum_mpi(report, job.store, counted, job.windows),
+        totals.sum_repeated_ranges(report, task_of_place, job.store, counted, job.windows, measures),
+        totals.sum_calls(report, task_of_place, job.store, counted),
     )
 
 
@@ -200,8 +241,10 @@ def _sum_run(job: Job, devices: Devices, run: Run, memory: Mapping[int, PeakMemo
     if all(source in job.reports[0].results for source in idle_causes.NEEDED):
         group = devices.find_reports(np.array(list(activity_of_row), np.int64))
         causes = idle_causes.find_causes(job, devices, group, gaps)
+    shown = gaps.cut(job.measured)
+    gaps_of_row = {row: shown.take(np.flatnonzero(shown.row == row)) for row in activity_of_row}
     return {
-        row: _make_gpu(job, devices, row, activity, gaps.take(np.flatnonzero(gaps.row == row)), causes, memory.get(row))
+        row: _make_gpu(job, devices, row, activity, gaps_of_row[row], causes, memory.get(row))
         for row, activity in activity_of_row.items()
     }
 
@@ -257,6 +300,14 @@ def _sort_causes(table: pd.DataFrame) -> list[Cause]:
     return [Cause(cause=r.cause, range=r.range, call=r.call, ns=r.ns, gaps=r.gaps) for r in ordered.itertuples()]
 
 
+def _find_excess(job: Job, waits: WaitNumbers, ranges: Sequence[RepeatedRange], calls: pd.DataFrame) -> list[Excess]:
+    """Return what the task that others waited for longest takes longer for than the others."""
+    names = [task.name for task in job.tree.model.tasks]
+    columns = (calls[column].tolist() for column in ("name", "task", "main_ns"))
+    by_task = [(name, names[task], ns) for name, task, ns in zip(*columns, strict=True)]
+    return find_excess(waits, ranges, by_task, "" if job.steps is None else job.steps.name)
+
+
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
@@ -264,9 +315,11 @@ def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame], waits: WaitNumbers 
     """Return the repeated ranges of all tasks, the ranges with most time first."""
     caused = {} if waits is None else {rank.task: rank.all_caused_ns for rank in waits.ranks}
     table = totals.add_up(parts, ["domain", "name", "task"])
-    ranges = []
+    ranges, steps = [], count_steps(job)
     for (domain, name), rows in table.groupby(["domain", "name"]):
         sums = rows.drop(columns=["domain", "name", "depth"]).set_index("task").to_dict("index")
+        for own in sums.values():  # ranges of two reports of a task are not counted step by step
+            own["per_step"] = own["per_step"] if own["count"] == own["per_step"] * steps else 0
         tasks = [
             RangeOfTask(rank=job.tree.ranks[task], task=job.tree.model.tasks[task].name, **times)
             for task, times in sums.items()

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import OpenedEvents
 from nsys2prv_ng.summary.compute.totals import add_up, sum_kernels
@@ -23,7 +24,11 @@ def count_durations(job: Job) -> list[KernelDurations]:
 
     A kernel that takes no time counts as 1 ns long. The records of one report are in memory for each worker.
     """
-    parts = list(job.engine.map(lambda report: sum_kernels(report, job.store, bin=_find_bins), job.reports))
+
+    def count(index: int) -> pd.DataFrame:
+        return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=_find_bins)
+
+    parts = list(job.engine.map(count, range(len(job.reports))))
     table = add_up(parts, [*_NAME, "bin"])
     bins = {(str(name), str(kernel_class)): rows for (name, kernel_class), rows in table.groupby(_NAME)}
     most = sorted(bins, key=lambda names: (-int(bins[names]["total_ns"].sum()), names))[:MOST_NAMES]

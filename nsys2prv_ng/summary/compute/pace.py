@@ -29,10 +29,6 @@ def make_pace(job: Job) -> Pace | None:
     step, begin, end = steps.step[chosen], steps.begin[chosen], steps.end[chosen]
     ns = np.zeros((tasks.size, steps.number.size), np.int64)
     ns[row, step] = end - begin
-    first, last = np.full((2, steps.number.size), np.iinfo(np.int64).max)
-    last = -last
-    np.minimum.at(first, step, begin)
-    np.maximum.at(last, step, end)
     every = -(-steps.number.size // max(_FEWEST_STEPS, MOST_CELLS // tasks.size))
     warmup, counts = steps.warmup, ns[:, steps.warmup :]
     # Blocks do not mix warm-up steps and others.
@@ -48,8 +44,8 @@ def make_pace(job: Job) -> Pace | None:
         median_ns=np.median(counts, axis=1),
         least_ns=counts.min(axis=1),
         most_ns=counts.max(axis=1),
-        begin_ns=first[shown] - job.zero,
-        end_ns=last[shown] - job.zero,
+        begin_ns=steps.start[shown] - job.zero,
+        end_ns=steps.stop[shown] - job.zero,
         every=every,
     )
 

@@ -126,10 +126,9 @@ def _sum_steps(path: CriticalPath) -> list[PathStep]:
     """Return the time by class from the start of each step to the start of the next; [] without steps."""
     if path.steps is None:
         return []
-    warmup = path.steps.warmup
-    begin = path.steps.find_latest(path.steps.begin)[warmup:]
+    begin = path.steps.start
     pieces = split_at_steps(path.begin, path.end, StepFunction(begin, np.arange(begin.size)))
-    numbers = path.steps.number[warmup:].tolist()
+    numbers = path.steps.number.tolist()
     classes: list[dict[str, int]] = [{} for _ in numbers]
     for (step, kind), ns in _add_up(
         pieces.end - pieces.begin, pieces.value, path.kind[pieces.interval].astype(np.int64)

@@ -12,30 +12,24 @@ from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis.efficiency.typical_step import (
     LongestStates,
     StepSpan,
-    choose_step,
+    choose_steps,
     list_ranges,
     make_step_edges,
 )
-from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, list_steps, make_plan
+from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, make_plan
 from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
 from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.bins import make_edges
+from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.palette import ACTIVITIES
 from nsys2prv_ng.summary.compute.kernel_durations import count_durations
 from nsys2prv_ng.summary.compute.pace import make_pace
-from nsys2prv_ng.summary.numbers.pictures import (
-    HeatMap,
-    MapKind,
-    Pictures,
-    RangeBar,
-    RangesOfTask,
-    TypicalStep,
-)
+from nsys2prv_ng.summary.numbers.pictures import HeatMap, MapKind, Pictures, TypicalStep
 from nsys2prv_ng.text.formatting import format_ranks
 
 _MOST_CELLS = 1_100_000
@@ -51,16 +45,19 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
     over ranks, to the last; without GPUs, from the first MPI call to the last. Each worker loads the records of one
     report, or of one group of GPUs, at once.
     """
-    devices, plan = list_devices(job), make_plan(job, list_steps(job))
+    devices, plan = list_devices(job), make_plan(job, list_counted_steps(job))
     groups = _find_rows(job, devices)
     count = sum(rows.row.size for rows in groups)
     begin, end = states.find_span(job, waits, gpus=groups[0].are_gpus)
     fewest, most = _BINS
     bins = max(fewest, min(most, _MOST_CELLS // (_MOST_MAPS * max(count, 1))))
     edges = make_edges(begin, max(begin + 1, end), bins)
-    step = None if plan.steps is None or not count else choose_step(plan.steps)
-    step_edges = None if step is None else make_step_edges(step, count)
+    chosen = [] if plan.steps is None or not count else choose_steps(plan.steps)
+    step_edges = [make_step_edges(step, count) for step in chosen]
     swept = [_sweep(job, waits, plan, rows, edges, step_edges) for rows in groups]
+    steps = [
+        _draw_step(job, waits, step, [(part.longest[n], part.rows) for part in swept]) for n, step in enumerate(chosen)
+    ]
     return Pictures(
         begin_ns=int(edges[0]) - job.zero,
         end_ns=int(edges[-1]) - job.zero,
@@ -68,7 +65,8 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
             *(heat for shares, _, rows in swept for heat in _draw_shares(shares, rows)),
             *_draw_others(job, waits, devices, plan, edges),
         ],
-        step=None if step is None else _draw_step(job, waits, step, swept),
+        step=steps[0] if steps else None,
+        other_step=steps[1] if len(steps) > 1 else None,
         pace=make_pace(job),
         kernels=count_durations(job),
         shift_ns=job.origin - job.zero,
@@ -78,24 +76,24 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
 
 
 class _Swept(NamedTuple):
-    """What the rows of a group did: over all time, and in the typical step, if there is one."""
+    """What the rows of a group did: over all time, and in each chosen step."""
 
     shares: Shares
-    longest: LongestStates | None
+    longest: list[LongestStates]
     rows: _Rows
 
 
-def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArray, step: IntArray | None) -> _Swept:
+def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArray, steps: Sequence[IntArray]) -> _Swept:
     """Sweep once over the states of the rows of a group."""
     count = len(rows.activities) + 1
     shares = Shares(rows.row, edges, {key: kind.states for key, kind in rows.kinds.items()}, count)
-    longest = None if step is None else LongestStates(rows.row, step, count)
-    if rows.kinds or longest is not None:
+    longest = [LongestStates(rows.row, step, count) for step in steps]
+    if rows.kinds or longest:
         swept = states.list_gpu_states(job, waits) if rows.are_gpus else states.list_host_states(job, waits, plan)
         for flat in swept:
             shares.add(flat)
-            if longest is not None:
-                longest.add(flat)
+            for states_in_step in longest:
+                states_in_step.add(flat)
     return _Swept(shares, longest, rows)
 
 
@@ -285,20 +283,11 @@ def _draw_others(job: Job, waits: Waits, devices: Devices, plan: WindowPlan, edg
 # ---- the typical step ------------------------------------------------------------------------------------------------
 
 
-def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) -> TypicalStep:
+def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[tuple[LongestStates, _Rows]]) -> TypicalStep:
     """Return the step with the rows and activities of all groups, one group after the other."""
-    ranges = []
-    for drawn in list_ranges(job, waits, step):
-        columns = (column.tolist() for column in (drawn.depth, drawn.begin - job.zero, drawn.end - job.zero))
-        bars = [
-            RangeBar(depth=depth, begin_ns=begin, end_ns=end, name=name)
-            for depth, begin, end, name in zip(*columns, drawn.names, strict=True)
-        ]
-        ranges.append(RangesOfTask(label=job.tree.model.tasks[drawn.task].name, bars=bars, hidden=drawn.hidden))
     activities: dict[str, str] = {}
     values = []
-    for _, longest, rows in swept:
-        assert longest is not None
+    for longest, rows in swept:
         values.append(np.where(longest.state > 0, longest.state + len(activities), 0).astype(np.uint8))
         activities |= rows.activities
     return TypicalStep(
@@ -306,8 +295,8 @@ def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) 
         begin_ns=step.begin - job.zero,
         end_ns=step.end - job.zero,
         ns=step.length,
-        rows=[name for _, _, rows in swept for name in rows.names],
+        rows=[name for _, rows in swept for name in rows.names],
         activities=activities,
         values=np.concatenate(values),
-        ranges=ranges,
+        ranges=list_ranges(job, waits, step),
     )

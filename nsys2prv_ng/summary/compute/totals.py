@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.host_activity import load_outermost_calls, map_main_threads
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.nvtx_ranges import load_nvtx_ranges, load_repeated_ranges
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -28,7 +30,7 @@ _NONBLOCKING = re.compile(r"MPI_(I[a-z]|File_i|Rget|Rput)")
 """MPI calls that start an operation and return before anything has moved."""
 Windows = Sequence[tuple[int, int]]
 
-_AGGREGATES = {"min_ns": "min", "max_ns": "max", "depth": "min"}
+_AGGREGATES = {"min_ns": "min", "max_ns": "max", "depth": "min", "per_step": "max"}
 """How columns are added up whose values are not summed."""
 
 
@@ -67,7 +69,9 @@ def _name_values(table: pd.DataFrame, column: str, names: dict[int, str]) -> pd.
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def sum_kernels(report: ReportRecords, store: Store, **more_keys: Callable[[OpenedEvents], IntArray]) -> pd.DataFrame:
+def sum_kernels(
+    report: ReportRecords, store: Store, counted: CountedEvents, **more_keys: Callable[[OpenedEvents], IntArray]
+) -> pd.DataFrame:
     """Return kernels, and graphs that were traced as a whole, by `name`, `kernel_class` and more keys.
 
     `more_keys`: functions that return a key of each event, by the name of their column.
@@ -78,7 +82,7 @@ def sum_kernels(report: ReportRecords, store: Store, **more_keys: Callable[[Open
     for events, event_type in ((kernels, types.KERNEL), (kernels, types.NCCL_KERNEL), (graphs, types.GRAPH_LAUNCH)):
         values = {"name": events.get_values(event_type), "kernel_class": events.get_values(types.KERNEL_CLASS)}
         values |= {name: find_key(events) for name, find_key in more_keys.items()}
-        lines = np.flatnonzero(values["name"] != ABSENT)
+        lines = np.flatnonzero((values["name"] != ABSENT) & counted.mark_operations(events.place, events.begin))
         table = _group({name: column[lines] for name, column in values.items()}, events.length[lines])
         table = _name_values(table, "name", events.get_names(event_type))
         parts.append(_name_values(table, "kernel_class", events.get_names(types.KERNEL_CLASS)))
@@ -86,7 +90,9 @@ def sum_kernels(report: ReportRecords, store: Store, **more_keys: Callable[[Open
     return add_up(parts, ["name", "kernel_class", *more_keys])
 
 
-def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
+def sum_memory_operations(
+    report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows
+) -> pd.DataFrame:
     """Return copies and sets by `operation` and by kind of memory, `source` and `destination` (empty if not known).
 
     `bytes` and the time `rated_ns` cover the operations that no window cut.
@@ -100,7 +106,9 @@ def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows)
         "destination": types.MEMORY_DESTINATION_KIND,
     }
     keys = {name: events.get_values(event_type) for name, event_type in named.items()}
-    table = _group(keys, events.length, bytes=moved, rated_ns=events.length * whole)
+    lines = np.flatnonzero(counted.mark_operations(events.place, events.begin))
+    keys = {name: column[lines] for name, column in keys.items()}
+    table = _group(keys, events.length[lines], bytes=moved[lines], rated_ns=(events.length * whole)[lines])
     for name, event_type in named.items():
         table = _name_values(table, name, {ABSENT: "", **events.get_names(event_type)})
     return table
@@ -109,9 +117,15 @@ def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows)
 # ---- communication ---------------------------------------------------------------------------------------------------
 
 
-def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
+FindWaits = Callable[[IntArray, IntArray], IntArray]
+"""Finds how long (ns) kernels, given by place and start, waited for other ranks."""
+
+
+def sum_nccl(
+    report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows, find_waits: FindWaits
+) -> pd.DataFrame:
     """Return NCCL by `function`: the host's `calls`, the number `sized` with a recorded size and their `bytes`; the
-    `kernels` and their time `kernel_ns`.
+    `kernels`, their time `kernel_ns`, and the part `wait_ns` of it.
 
     `carried_ns` and `carried_bytes` cover the kernels with a recorded size that no window cut.
     """
@@ -129,6 +143,7 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
         return np.where(at >= 0, np.append(size[rows], 0)[at], -1)
 
     calls = load_nvtx_ranges(report, store, lambda domain: domain == families.NCCL_DOMAIN)
+    calls = calls.select(np.flatnonzero(counted.mark_host(calls.place, calls.begin)))
     functions = np.array([parse_function(name) for _, name in calls.keys], np.int64)[calls.key]
     whole = calls.events.mark_whole(windows)[calls.line]
     called = np.where(whole, find_sizes(calls.events, calls.line, ~on_stream), -1)
@@ -138,9 +153,12 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
 
     kernel = load_opened_events(report, source_names.KERNELS, store)
     line, functions = _find_functions(kernel)
+    counts = counted.mark_operations(kernel.place[line], kernel.begin[line])
+    line, functions = line[counts], functions[counts]
     carried, length = find_sizes(kernel, line, on_stream), kernel.length[line]
     carried = np.where(kernel.mark_whole(windows)[line], carried, 0)
     rated = {"carried_ns": np.where(carried > 0, length, 0), "carried_bytes": np.maximum(carried, 0)}
+    rated["wait_ns"] = find_waits(kernel.place[line], kernel.begin[line])
     ran = pd.DataFrame({"function": functions, "kernels": 1, "kernel_ns": length, **rated})
     table = add_up([pd.concat([made, ran], ignore_index=True).fillna(0).astype(np.int64)], ["function"])
     return _name_values(table, "function", {NO_FUNCTION: OTHER_FUNCTION, **dict(enumerate(FUNCTIONS))})
@@ -157,7 +175,7 @@ def _find_functions(kernels: OpenedEvents) -> tuple[IntArray, IntArray]:
     return lines, function_of_value[value[lines]]
 
 
-def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
+def sum_mpi(report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows) -> pd.DataFrame:
     """Return MPI calls by `name`: the number `sized` with a recorded size, `sent_bytes`, `received_bytes`, and
     `rated_ns`, the time of the sized calls.
 
@@ -171,10 +189,11 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
     size, sent, *both_received = (_fill_absent(value) * whole for value in values)
     sums = {"size": size, "sent_bytes": sent, "received_bytes": both_received[0] + both_received[1]}
     sums |= {"sized": sized, "rated_ns": sized * events.length}
+    counts = counted.mark_host(events.place, events.begin)
     parts = []
     for event_type in types.MPI_CALLS.values():
         value = events.get_values(event_type)
-        lines = np.flatnonzero(value != ABSENT)
+        lines = np.flatnonzero((value != ABSENT) & counts)
         table = _group({"name": value[lines]}, events.length[lines], **{key: sum_[lines] for key, sum_ in sums.items()})
         parts.append(_name_values(table, "name", events.get_names(event_type)))
     table = add_up(parts, ["name"])
@@ -187,6 +206,23 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
     return table.drop(columns="size")
 
 
+# ---- calls -----------------------------------------------------------------------------------------------------------
+
+
+def sum_calls(report: ReportRecords, task_of_place: IntArray, store: Store, counted: CountedEvents) -> pd.DataFrame:
+    """Return outermost CUDA API and OS runtime calls by `name`, `source`, `task`; `main_ns`: time on main threads."""
+    calls = load_outermost_calls(report, store)
+    counts = (calls.source != calls.sources.index(source_names.MPI)) & counted.mark_host(calls.place, calls.begin)
+    calls = calls.take(np.flatnonzero(counts))
+    length = calls.end - calls.begin
+    on_main = np.isin(calls.place, list(map_main_threads(report).values()))
+    keys = {"name": calls.name, "source": calls.source, "task": task_of_place[calls.place]}
+    table = _group(keys, length, main_ns=np.where(on_main, length, 0))
+    table = table.drop(columns=["min_ns", "max_ns"])
+    table["source"] = [calls.sources[number] for number in table["source"].tolist()]
+    return _name_values(table, "name", dict(enumerate(calls.names)))
+
+
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
@@ -195,16 +231,37 @@ Measure = Callable[[IntArray, IntArray, IntArray], IntArray]
 
 
 def sum_repeated_ranges(
-    report: ReportRecords, task_of_place: IntArray, store: Store, windows: Windows, measures: Mapping[str, Measure]
+    report: ReportRecords,
+    task_of_place: IntArray,
+    store: Store,
+    counted: CountedEvents,
+    windows: Windows,
+    measures: Mapping[str, Measure],
 ) -> pd.DataFrame:
     """Return NVTX ranges that repeat (job/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the smallest.
 
-    `measures`: parts of the time of a range to add up, by the name of their column.
+    `measures`: parts of the time of a range to add up, by the name of their column. `per_step`: how often the range
+    occurs in each step that counts; 0 if not equally often in all of them.
     """
     ranges, depth = load_repeated_ranges(report, store, windows)
+    counts = np.flatnonzero(counted.mark_host(ranges.place, ranges.begin))
+    ranges, depth = ranges.select(counts), depth[counts]
     parts = {name: measure(ranges.place, ranges.begin, ranges.end) for name, measure in measures.items()}
-    keys = {"task": task_of_place[ranges.place], "key": ranges.key, "depth": depth}
+    task = task_of_place[ranges.place]
+    keys = {"task": task, "key": ranges.key, "depth": depth}
     table = _group(keys, ranges.end - ranges.begin, **parts)
+    per_step = _count_per_step(task, ranges.key, counted.find_step(ranges.place, ranges.begin), counted.steps)
+    table = table.merge(per_step, on=["task", "key"], how="left")
+    table["per_step"] = table["per_step"].fillna(0).astype(np.int64)  # of tasks without steps
     names = pd.DataFrame(ranges.keys, columns=["domain", "name"]).loc[table.pop("key")]
     names.index = table.index
     return add_up([pd.concat([table, names], axis=1)], ["task", "domain", "name"])
+
+
+def _count_per_step(task: IntArray, key: IntArray, step: IntArray, steps: int) -> pd.DataFrame:
+    """Return how often each key of a task occurs in each step: `per_step`; 0 if not equally often in all `steps`."""
+    table = pd.DataFrame({"task": task, "key": key, "step": step})
+    counts = table[step >= 0].groupby(["task", "key", "step"]).size().groupby(["task", "key"])
+    found = counts.agg(["min", "max", "size"])
+    is_even = (found["min"] == found["max"]) & (found["size"] == steps)
+    return found["min"].where(is_even, 0).rename("per_step").reset_index()

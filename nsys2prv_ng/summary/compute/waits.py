@@ -13,10 +13,11 @@ from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.counted import CountedEvents, mark_counted
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
@@ -33,7 +34,7 @@ _MATCHING = source_names.NCCL
 
 
 class ShownWaits(NamedTuple):
-    """n pieces of kernels and calls in the chosen time: index in `Waits`, row of the trace, times (ns)."""
+    """n kernels and calls that count, or their pieces in a chosen time: index in `Waits`, row of the trace, ns."""
 
     at: IntArray
     row: IntArray
@@ -62,7 +63,7 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
     parts = place_parts(job, job.operations.part)
     at = np.unique(shown.at)
     return WaitNumbers(
-        operations=int(_mark_collectives(job, waits, shown).sum()) + _count_messages(job),
+        operations=int(_mark_collectives(job, waits, shown).sum()) + _count_messages(job, waits, kernels.pieces),
         nccl_collectives=int(_mark_collectives(job, waits, kernels.pieces).sum()),
         mpi_collectives=int(_mark_collectives(job, waits, calls).sum()),
         split=int(waits.is_split[at].sum()),
@@ -72,7 +73,7 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
         ranks=_list_ranks(job, waits, kernels, calls, parts.row, why),
         culprits=why.culprits,
         costs=why.costs,
-        bandwidth=measure_bandwidth(job, waits, parts),
+        bandwidth=measure_bandwidth(job, waits, parts, kernels.pieces.at),
         payload_remedy=find_payload_remedy(job),
     )
 
@@ -104,22 +105,31 @@ def _mark_collectives(job: Job, waits: Waits, pieces: ShownWaits) -> BoolArray:
     return marks
 
 
-def _count_messages(job: Job) -> int:
-    """Return the number of messages that were sent or received on a row of the trace and in the chosen time."""
+def _count_messages(job: Job, waits: Waits, kernels: ShownWaits) -> int:
+    """Return the number of messages that a shown kernel, or a call that counts on a row of the trace, carries."""
     count = 0
     for joined in job.joined:
-        for pairs in joined.messages.values():
-            sent = _mark_shown(job, pairs.send_row, pairs.send_begin, pairs.send_end)
-            received = _mark_shown(job, pairs.receive_row, pairs.receive_begin, pairs.receive_end)
+        for source, pairs in joined.messages.items():
+            sides = [
+                (pairs.send_row, pairs.send_begin, pairs.send_end),
+                (pairs.receive_row, pairs.receive_begin, pairs.receive_end),
+            ]
+            if source == source_names.MPI:
+                sent, received = (_mark_shown(job, *side) for side in sides)
+            else:
+                shown = [waits.row[kernels.at], waits.begin[kernels.at]]
+                once = np.flatnonzero(~mark_duplicates(*shown))
+                shown = [column[once] for column in shown]
+                sent, received = (find_rows(shown, [row, begin]) >= 0 for row, begin, _ in sides)
             count += int((sent | received).sum())
     return count
 
 
 def _mark_shown(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
-    """Mark the kernels and calls on rows of the trace that have a part in the chosen time."""
-    shown = np.asarray(job.new_row[row] >= 0, np.bool_)
+    """Mark the calls on rows of the trace that count, and have a part in the chosen time."""
+    begin, end = np.where(begin == NULL, end, begin), np.where(end == NULL, begin, end)
+    shown = np.asarray((job.new_row[row] >= 0) & mark_counted(job, job.new_row[row], begin), np.bool_)
     if job.windows:
-        begin, end = np.where(begin == NULL, end, begin), np.where(end == NULL, begin, end)
         index, _, _, _ = cut_to_windows(begin, end, job.windows)
         shown &= np.isin(np.arange(row.size), index)
     return shown
@@ -128,6 +138,8 @@ def _mark_shown(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> Bool
 def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
     """Return the pieces of the marked kernels and calls that are on rows of the trace and in the chosen time."""
     index = np.flatnonzero(which & (job.new_row[waits.row] >= 0))
+    # Kernels count by their launch, which their report shows.
+    index = index[~waits.is_mpi[index] | mark_counted(job, job.new_row[waits.row[index]], waits.begin[index])]
     begin, end = waits.begin[index], waits.end[index]
     if job.windows:
         piece, _, begin, end = cut_to_windows(begin, end, job.windows)
@@ -167,6 +179,7 @@ def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
     events = load_opened_events(job.reports[report], source, job.store)
     row = job.tree.rows[report][events.place]
     lines = np.flatnonzero((events.get_values(types.NCCL_KERNEL) != ABSENT) & (row >= 0))
+    lines = lines[CountedEvents(job, report).mark_operations(events.place[lines], events.begin[lines])]
     return row[lines], events.begin[lines], events.end[lines]
 
 

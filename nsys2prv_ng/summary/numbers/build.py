@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -14,7 +15,7 @@ def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
     """Return an instance with these values; lists, tuples, dicts and dataclasses in it are built in the same way.
 
     Keys that are not fields of the class are ignored, so that later versions may add keys. Raises ValueError for a
-    value of a wrong type, for an integer beyond 64 bits and for a field without a value.
+    value of a wrong type, an integer beyond 64 bits, a float that is not finite, and a field without a value.
     """
     hints = get_type_hints(cls)
     arguments = {}
@@ -43,6 +44,8 @@ def _build(hint: Any, value: Any, where: str) -> Any:
         return build_dataclass(hint, value)
     if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError(f"{where} is beyond 64 bits")
+    if hint is float and isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where} is not finite")
     if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is int):
         return value
     raise ValueError(f"{where} is {type(value).__name__}")

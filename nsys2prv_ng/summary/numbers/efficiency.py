@@ -121,13 +121,14 @@ class WindowEfficiency:
 
 @dataclass(frozen=True, kw_only=True)
 class StepEfficiency(WindowEfficiency):
-    """Efficiencies in one step: for each rank its range of the step counts.
+    """Efficiencies in one step (StepNumbers). `window_ns` is its length on the GPUs.
 
-    The window is the longest range of any task or GPU. The range of a GPU spans the ranges of all its tasks. So if
-    tasks share a GPU, the window may be longer than any range of a task.
+    Without GPU operations, the range of each rank counts, and the window is the longest range of any task.
     """
 
     number: int = 0
+    host_ns: int = 0
+    """Length of the step on the hosts: of its longest range on any task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,14 +144,17 @@ class RangeEfficiency(WindowEfficiency):
 
 @dataclass(frozen=True, kw_only=True)
 class EfficiencyNumbers(WindowEfficiency):
-    """Efficiencies of a job in the chosen time; without one, from the first start of a capture to the last end."""
+    """Efficiencies of a job in the chosen time, or in the steps after the warm-up.
+
+    Without a chosen time and steps, from the first start of a capture to the last end.
+    """
 
     windows_ns: list[tuple[int, int]] = field(default_factory=list)
     """Start and end of each window, from time 0 of the trace."""
     is_chosen: bool = False
-    """Whether the user chose the time; otherwise it is the capture."""
+    """Whether the user chose a time, and not only steps."""
     in_steps: WindowEfficiency | None = None
-    """The same from the start of the first step after the warm-up to the end of the last; None without steps."""
+    """The same in the steps that `steps` lists; None without steps."""
     steps_ns: tuple[int, int] | None = None
     """Start of the first of these steps and end of the last, from time 0 of the trace."""
     in_work: WindowEfficiency | None = None
@@ -164,19 +168,38 @@ class EfficiencyNumbers(WindowEfficiency):
 
 @dataclass(frozen=True, kw_only=True)
 class StepOfRank:
-    """Steps of a task: their median time, with and without the time in which its thread waits for other ranks."""
+    """Median times of the steps of a task: on the GPUs, on its host, and on the GPUs without waiting for other ranks.
+
+    Without GPU operations, all are of the host.
+    """
 
     rank: int | None
     task: str
     median_ns: int
+    host_median_ns: int
     median_without_waiting_ns: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepNumbers:
-    """The steps of a program after its warm-up. A step takes as long as its longest range on any task."""
+    """The steps of a program after its warm-up, or those that the user chose.
+
+    A step ends when the last rank's GPUs have ended what it launched in the step, and starts when the step before it
+    ended. So the steps add up to their window. Without GPU operations, a step is as long as its longest range on any
+    task (job/step_spans.py).
+    """
 
     name: str
+    delimiter: str
+    """What recurs at the end of steps that no NVTX ranges mark: `CUDA graph`, or the name of a kernel; else ""."""
+    similarity: float
+    """How similar the operations of steps are that no ranges mark, from 0 to 1 (job/step_parts.py); else 1."""
+    ends_on: str
+    """Where `median_ns` and its siblings are measured: "gpu", or "host" without GPU operations."""
+    window_ns: tuple[int, int]
+    """Start of the first step and end of the last, from time 0 of the trace."""
+    host_median_ns: int
+    """Median over the steps of the longest range on any host."""
     count: int
     warmup: int
     """The number of warm-up steps before these, which do not count."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.accounts import SkippedReport
+from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.summary.numbers.build import build_dataclass
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
@@ -24,7 +25,7 @@ from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
 
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,8 @@ class RangeOfTask:
     """The same, plus the time in which the GPU of the task only waited for other ranks while the thread went on."""
     unsplit_ns: int = 0
     """More time in it that may have been waiting: see summary/compute/range_waits.py."""
+    per_step: int = 0
+    """How often it occurs in each step; 0 if not equally often in every step, and in summaries of older versions."""
 
     @property
     def mean_ns(self) -> float:
@@ -186,6 +189,8 @@ class NcclNumbers:
     kernel_ns: int
     carried_bytes: int
     carried_ns: int
+    wait_ns: int = 0
+    """The part of `kernel_ns` in which kernels waited for other ranks; 0 in summaries of older versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +210,34 @@ class MpiNumbers:
     rated_ns: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class CallNumbers:
+    """CUDA API or OS runtime calls of one name, over all ranks. Calls within other calls, MPI's included, are omitted.
+
+    OS runtime calls shorter than the limit for the translation (`osrt_min`) are not read.
+    """
+
+    name: str
+    source: str
+    """"cuda_api" or "os_runtime"."""
+    count: int
+    total_ns: int
+    main_ns: int
+    """The part of `total_ns` on main threads. Threads of libraries wait in OS runtime calls while they are idle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartUp:
+    """The time before the steps that numbers cover, and after them (ns)."""
+
+    before_ns: int
+    warmup: int
+    """Number of warm-up steps in it."""
+    wait_ns: int
+    """How long kernels and calls waited for other ranks in the time before, over all ranks."""
+    after_ns: int
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JobSummary:
     """The summary of a job, as `summarize` returns it and `nsys2prv-ng summary` prints it."""
@@ -218,7 +251,7 @@ class JobSummary:
     duration_ns: int
     """Length of the trace."""
     windows_ns: list[tuple[int, int]]
-    """Start and end of each selected window, from time 0 of the trace; empty for the whole job."""
+    """Start and end of each window that numbers cover, from time 0 of the trace; empty for all time."""
     gpus: list[GpuNumbers]
     ranges: list[RepeatedRange]
     kernels: list[KernelNumbers]
@@ -226,7 +259,7 @@ class JobSummary:
     nccl: list[NcclNumbers]
     mpi: list[MpiNumbers]
     absent: list[str]
-    """What the reports, or the chosen part of them, do not contain."""
+    """What the time that numbers cover, or the chosen part of the reports, does not contain."""
     chosen: list[str] = field(default_factory=list)
     """What the user restricted: time, ranks, GPUs."""
     skipped: list[SkippedReport] = field(default_factory=list)
@@ -240,6 +273,8 @@ class JobSummary:
     """None if the reports have neither GPUs nor main threads."""
     steps: StepNumbers | None = None
     """None if no steps of the program were found."""
+    start_up: StartUp | None = None
+    """What the numbers do not cover; None if they cover all time, or the user chose it."""
     facts: JobFacts | None = None
     """None in summaries of older versions."""
     gpu_time_ns: tuple[int, int] | None = None
@@ -247,6 +282,10 @@ class JobSummary:
     and in summaries of older versions."""
     gpu_metrics: list[GpuMetricNumbers] = field(default_factory=list)
     """By GPU, then by metric and unit; empty if nsys sampled none, and in summaries of older versions."""
+    calls: list[CallNumbers] = field(default_factory=list)
+    """CUDA API and OS runtime calls, the longest time first; empty in summaries of older versions."""
+    what_if: WhatIfNumbers | None = None
+    """What likely changes would save; None if that cannot be predicted, and in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:

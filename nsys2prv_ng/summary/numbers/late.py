@@ -18,15 +18,18 @@ class LateRow(NamedTuple):
     task: str
     reason: str
     range: str
-    what: str
-    """The call of the late thread, or the operation that ended late; empty for none."""
-    what_ns: int
-    """The part of `ns` that `what` cost."""
+    whats: list[tuple[str, int]]
+    """Calls of the late thread, or operations that ended late ("" for none), and their parts of `ns`, largest first."""
     origins: list[str]
     """Names of the tasks that delayed this one, the most expensive first."""
     times: int
     """Number of late kernels and calls whose main reason this is."""
     ns: int
+
+    @property
+    def what(self) -> str:
+        """The call or operation that cost most; "" for none."""
+        return self.whats[0][0]
 
     @property
     def range_label(self) -> str:
@@ -40,11 +43,16 @@ class LateRow(NamedTuple):
 
 
 class MainReason(NamedTuple):
-    """The reason that cost others most for one task: the cost (ns), and the row with most of it."""
+    """The reason that cost others most for one task: the cost (ns), and its rows, the largest first."""
 
     reason: str
     ns: int
-    row: LateRow
+    rows: list[LateRow]
+
+    @property
+    def row(self) -> LateRow:
+        """The row with most of the cost."""
+        return self.rows[0]
 
     @property
     def label(self) -> str:
@@ -86,21 +94,19 @@ def _make_row(costs: Sequence[LateCost], origins: list[str], times: int) -> Late
     sums: Counter[str] = Counter()
     for cost in costs:
         sums[cost.call or cost.operation] += cost.ns
-    what = min(sums, key=lambda name: (-sums[name], name))
+    whats = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
     first = costs[0]
-    return LateRow(
-        first.rank, first.task, first.reason, first.range, what, sums[what], origins, times, sum(sums.values())
-    )
+    return LateRow(first.rank, first.task, first.reason, first.range, whats, origins, times, sum(sums.values()))
 
 
 def find_main_reasons(rows: Sequence[LateRow]) -> dict[str, MainReason]:
     """Return the main reason of each task, by its name."""
     sums: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], LateRow] = {}
+    parts: dict[tuple[str, str], list[LateRow]] = defaultdict(list)
     for row in rows:
         sums[row.task, row.reason] += row.ns
-        first.setdefault((row.task, row.reason), row)
+        parts[row.task, row.reason].append(row)
     main: dict[str, MainReason] = {}
     for (task, reason), ns in sorted(sums.items(), key=lambda item: (-item[1], item[0])):
-        main.setdefault(task, MainReason(reason, ns, first[task, reason]))
+        main.setdefault(task, MainReason(reason, ns, parts[task, reason]))
     return main

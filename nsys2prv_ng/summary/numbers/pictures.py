@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment_table import NodeClock
 from nsys2prv_ng.text.formatting import format_window
@@ -39,26 +40,6 @@ class HeatMap(MapKind):
     rows: list[str]
     values: FloatArray
     """(r, b); NaN if nothing is known."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RangeBar:
-    """An NVTX push/pop range of a main thread, cut to the typical step; depth 0 is the outermost in the step."""
-
-    depth: int
-    begin_ns: int
-    end_ns: int
-    name: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class RangesOfTask:
-    """The ranges of one task in the typical step."""
-
-    label: str
-    bars: list[RangeBar]
-    hidden: int
-    """The number of ranges that are left out because they are too short or too deep to be seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +114,9 @@ class Pictures:
     """End of the last bin of all heat maps."""
     heat_maps: list[HeatMap] = field(default_factory=list)
     step: TypicalStep | None = None
-    """None if no steps were found."""
+    """The typical step; None if no steps were found."""
+    other_step: TypicalStep | None = None
+    """A short step, if no step is typical: then `step` is a long one."""
     pace: Pace | None = None
     kernels: list[KernelDurations] = field(default_factory=list)
     """The longest time first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +121,20 @@ class Bandwidth:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Excess:
+    """An NVTX range or call for which the task that others waited for longest took longer than the others (ns)."""
+
+    kind: str
+    """"range" or "call"."""
+    domain: str
+    name: str
+    ns: int
+    """Time of that task, without waiting for other ranks."""
+    others_ns: int
+    """Mean time of the other tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WaitNumbers:
     """Who waits for whom. `split`, `below_uncertainty` and `not_split` (by reason) count kernels and calls."""
 
@@ -138,5 +152,7 @@ class WaitNumbers:
     culprits: list[Culprit]
     costs: list[LateCost]
     bandwidth: list[Bandwidth]
+    excess: list[Excess] = field(default_factory=list)
+    """Of the task for which the others waited longest, the largest excess first."""
     payload_remedy: str = ""
     """How to export reports with payload; empty if no report lacks it."""

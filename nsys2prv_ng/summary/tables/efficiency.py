@@ -14,6 +14,7 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     StepNumbers,
     WindowEfficiency,
 )
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Score, Term, make_columns
 from nsys2prv_ng.text.names import quote_name
@@ -96,22 +97,33 @@ class PartOfTime(NamedTuple):
 
 
 def list_windows(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> list[NamedWindow]:
-    """Return the whole time, and the work if that is less: the steps, or the time in which GPUs work."""
+    """Return the time that numbers cover, and the work if that is less: the steps, or the time in which GPUs work."""
+    if steps is not None and are_steps(efficiency.windows_ns, efficiency.steps_ns):
+        return [NamedWindow(name_steps(steps), "steps", efficiency)]
     whole, title = ("the chosen time", "chosen") if efficiency.is_chosen else ("the capture", "capture")
     windows = [NamedWindow(whole, title, efficiency)]
     if efficiency.in_steps is not None and steps is not None:
-        if not (efficiency.is_chosen and are_steps(efficiency.windows_ns, efficiency.steps_ns)):
-            windows.append(NamedWindow(name_steps(steps), "steps", efficiency.in_steps))
+        windows.append(NamedWindow(name_steps(steps), "steps", efficiency.in_steps))
     elif efficiency.in_work is not None:
         windows.append(NamedWindow("the time in which GPUs work", "work", efficiency.in_work))
     return windows
 
 
+def name_time(summary: JobSummary) -> str:
+    """Return what all numbers cover, in a sentence: a time, and what else the user chose."""
+    others = [name for name in summary.chosen if name != "time"]
+    whole = "these reports"
+    if summary.efficiency is not None:
+        window = list_windows(summary.efficiency, summary.steps)[0]
+        whole = window.name if window.title != "capture" else whole
+    return " and ".join([whole, *([f"the chosen {' and '.join(others)}"] if others else [])])
+
+
 def are_steps(windows_ns: Sequence[tuple[int, int]], steps_ns: tuple[int, int] | None) -> bool:
-    """Return whether the chosen windows are one window, the steps: each limit may differ by 1 ns."""
-    if steps_ns is None or len(windows_ns) != 1:
+    """Return whether windows reach from the start of the steps to their end: each limit may differ by 1 ns."""
+    if steps_ns is None or not windows_ns:
         return False
-    return all(abs(x - y) <= 1 for x, y in zip(windows_ns[0], steps_ns, strict=True))
+    return abs(windows_ns[0][0] - steps_ns[0]) <= 1 and abs(windows_ns[-1][1] - steps_ns[1]) <= 1
 
 
 def choose_window(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> NamedWindow:
@@ -120,9 +132,13 @@ def choose_window(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> N
 
 
 def name_steps(steps: StepNumbers) -> str:
-    """Return the name and numbers of the steps after the warm-up."""
-    numbers = str(steps.first) if steps.first == steps.last else f"{steps.first} to {steps.last}"
-    return f"{quote_name(steps.name)} {numbers}"
+    """Return the name and numbers of the steps that count."""
+    return name_numbered(steps.name, steps.first, steps.last)
+
+
+def name_numbered(name: str, first: int, last: int) -> str:
+    """Return the name of ranges with the numbers of the first and last of them."""
+    return f"{quote_name(name)} {first}" + (f" to {last}" if last != first else "")
 
 
 def name_gpu_time(window: NamedWindow, losses: Losses) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nsys2prv_ng.summary.numbers.job import RangeOfTask, RepeatedRange
 
@@ -47,10 +48,4 @@ def _join(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
         for (rank, task), ranges in parts.items()
     ]
     slowest = {repeated.slowest_task for repeated in group}
-    return RepeatedRange(
-        domain=group[0].domain,
-        name=name,
-        depth=group[0].depth,
-        tasks=tasks,
-        slowest_task=slowest.pop() if len(slowest) == 1 else None,
-    )
+    return replace(group[0], name=name, tasks=tasks, slowest_task=slowest.pop() if len(slowest) == 1 else None)

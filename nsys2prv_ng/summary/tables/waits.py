@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs, list_stragglers
 from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiWaits, RankWaits, WaitNumbers
-from nsys2prv_ng.text.formatting import format_bytes
+from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns
 from nsys2prv_ng.text.names import name_task
 
@@ -101,6 +102,39 @@ def tabulate_reasons(waits: WaitNumbers) -> Grid:
         names=5,
         group=1,
     )
+
+
+_LEAST_EXCESS = 0.005
+"""Least excess that is listed, as a share of the time that numbers cover."""
+
+
+def tabulate_excess(summary: JobSummary) -> Grid:
+    """Return what the rank that others waited for longest took longer for than the others, for each step."""
+    waits, steps = summary.waits, 1 if summary.steps is None else summary.steps.count
+    whole = sum(high - low for low, high in summary.windows_ns) or summary.duration_ns
+    listed = [] if waits is None else [row for row in waits.excess if row.ns - row.others_ns >= _LEAST_EXCESS * whole]
+    late = "" if waits is None or not listed else name_task(*_find_latest(waits))
+    rows: list[list[Cell]] = [
+        [
+            Name(shorten_range_name(row.domain, row.name) if row.kind == "range" else row.name),
+            row.kind,
+            *(Ns(round(ns / steps)) for ns in (row.ns, row.others_ns, row.ns - row.others_ns)),
+        ]
+        for row in listed
+    ]
+    each = "" if summary.steps is None else ", for each step"
+    return Grid(
+        caption=f"What {late} takes longer for than the others{each} (without waiting; others: their mean)",
+        columns=make_columns("NVTX range or call", "", "time", "others", "excess"),
+        rows=rows,
+        names=2,
+    )
+
+
+def _find_latest(waits: WaitNumbers) -> tuple[int | None, str]:
+    """Return rank and name of the task for which the others waited longest."""
+    late = list_stragglers(waits)[0][0]
+    return late.rank, late.task
 
 
 # ---- bandwidth -------------------------------------------------------------------------------------------------------

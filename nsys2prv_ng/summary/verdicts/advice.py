@@ -1,7 +1,7 @@
 """Describes what to look at first: the largest loss, its cause as far as that is certain, and the preset that shows it.
 
-The numbers of ranks, calls and kernels cover all the time that the user chose, while the loss covers a window in it:
-the steps, or the time in which GPUs work. So a cause is named only if all other causes together, in all that time, make
+The numbers of ranks, calls and kernels cover the whole window, while the loss may cover only the time in which GPUs
+work. So a cause is named only if all other causes together, in all that time, make
 up at most half of the loss. Then it causes at least half of the loss, whatever the others do outside the window.
 """
 
@@ -96,7 +96,7 @@ def _describe_loss(summary: JobSummary, part: PartOfTime, whole: int, window: Na
     if part.key == "host_ns":
         more = _describe_range(losses, whole)
     elif part.key == "waiting_ns" and waits is not None:
-        where, more = _describe_late(waits, part.ns, _find_limits(summary))
+        where, more = _describe_late(waits, part.ns)
     elif part.key == "moving_ns":
         more = _describe_moving(summary, part.ns)
     elif part.key == "not_split_ns":
@@ -114,11 +114,10 @@ def _name_preset(preset: str) -> str:
 
 
 def _describe_range(losses: Losses, whole: int) -> str:
-    """Return the range that the host was in for most of the loss, and its share of the time."""
-    idle = find_main_range(losses)
-    if idle is None:
-        return ""
-    return f", {format_percent(idle.ns, whole)} while it was {describe_place(idle.range)}"
+    """Return the range that the host was in for most of the loss, or the two largest, with their shares of the time."""
+    ranges = losses.idle_by_range[: 1 if find_main_range(losses) else 2]
+    parts = [f"{format_percent(idle.ns, whole)} while it was {describe_place(idle.range)}" for idle in ranges]
+    return f", {' and '.join(parts)}" if parts else ""
 
 
 def _describe_moving(summary: JobSummary, lost: int) -> str:
@@ -146,32 +145,15 @@ def _find_most(times: Mapping[str, int], lost: int) -> str:
 # ---- who is waited for -----------------------------------------------------------------------------------------------
 
 
-def _find_limits(summary: JobSummary) -> tuple[int, int] | None:
-    """Return start and end of the window if it is the steps; None if all GPU waits are in the window."""
-    efficiency = summary.efficiency
-    if efficiency is None or efficiency.is_chosen or efficiency.in_steps is None or summary.steps is None:
-        return None
-    return efficiency.steps_ns
-
-
-def _describe_late(waits: WaitNumbers, lost: int, limits: tuple[int, int] | None) -> tuple[str, str]:
+def _describe_late(waits: WaitNumbers, lost: int) -> tuple[str, str]:
     """Return (the rank that causes most of the waiting for certain, the rest of the sentence, with its main reason)."""
     all_of_it = sum(rank.wait_ns for rank in waits.ranks)
     for rank, main in list_stragglers(waits):
-        outside = sum(_find_outside(other, limits) for other in waits.ranks if other is not rank)
-        others = all_of_it - rank.caused_wait_ns - outside
+        others = all_of_it - rank.caused_wait_ns
         if others <= _HALF * lost:
             name = name_task(rank.rank, rank.task)
             return name, f", most of it for {name}{_describe_reason(rank, main, others, lost)}"
     return "", "; no rank has most of it for certain"
-
-
-def _find_outside(rank: RankWaits, limits: tuple[int, int] | None) -> int:
-    """Return how long (ns) others waited for a rank in time that is certainly outside the window."""
-    longest = rank.longest_wait
-    if limits is None or longest is None or (rank.mpi is not None and rank.mpi.caused_wait_ns):
-        return 0
-    return longest.ns if longest.to_ns <= limits[0] or longest.from_ns >= limits[1] else 0
 
 
 def _describe_reason(rank: RankWaits, main: MainReason | None, others: int, lost: int) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers, StepOfRank
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import (
+    are_steps,
     choose_window,
-    find_main_range,
     find_most_compute,
     list_losses,
     list_parts,
@@ -15,13 +16,32 @@ from nsys2prv_ng.summary.tables.efficiency import (
     name_steps,
 )
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
-from nsys2prv_ng.text.names import describe_place, name_task
+from nsys2prv_ng.text.names import describe_place, name_largest, name_task, quote_name
 
 _MOST_LOSSES = 3
 _LEAST_SHARE = 0.05
 """Least share of the time of all GPUs at which a loss is worth a word."""
 _LEAST_SHOWN = 0.0005
 """Least share that is not printed as 0.0%."""
+
+
+def describe_window(summary: JobSummary) -> str:
+    """Return a sentence on the steps that all numbers cover, and on what they do not cover; "" without steps."""
+    steps, start_up = summary.steps, summary.start_up
+    if steps is None or summary.efficiency is None or not are_steps(summary.windows_ns, summary.efficiency.steps_ns):
+        return ""
+    text = f"All numbers are of {name_steps(steps)}"
+    if steps.ends_on == "gpu":
+        text += ": a step ends when the GPUs have ended what it launched"
+    if steps.delimiter:
+        text += f". No NVTX ranges mark them: {quote_name(steps.delimiter)} delimits what recurs"
+        text += f", which is {format_percent(steps.similarity, 1)} alike"
+    if start_up is None:
+        return text
+    waited = f", in which ranks waited {format_time(start_up.wait_ns)} for others" if start_up.wait_ns else ""
+    text += f". Start-up is excluded: {format_time(start_up.before_ns)}"
+    text += f" with {count_noun(start_up.warmup, 'warm-up step')}{waited}"
+    return text + (f"; so is {format_time(start_up.after_ns)} after the last step" if start_up.after_ns else "")
 
 
 def describe_whole_graphs(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> str:
@@ -81,9 +101,9 @@ def _describe_losses(losses: Losses, window: int) -> str:
 
 
 def _describe_range(losses: Losses) -> str:
-    """Return the range with most of the host-bound time."""
-    idle = find_main_range(losses)
-    return "" if idle is None else f" (mostly {describe_place(idle.range)})"
+    """Return the range with most of the host-bound time, or the two largest."""
+    places = [(describe_place(idle.range), idle.ns) for idle in losses.idle_by_range]
+    return f" ({name_largest(places, losses.host_ns)})" if places else ""
 
 
 # ---- below the tables ------------------------------------------------------------------------------------------------

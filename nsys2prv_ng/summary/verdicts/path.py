@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from nsys2prv_ng.paraver.event_types import PATH_GAP, PATH_HOST, PATH_KINDS, PATH_LAUNCH, PATH_OUTSIDE
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
+from nsys2prv_ng.summary.tables.efficiency import name_numbered
 from nsys2prv_ng.summary.tables.path import find_main_task
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.layout import MOST_ROWS
@@ -16,8 +18,9 @@ _LEAST_SHARE = 0.05
 """Least share of the path at which a class is worth a word."""
 
 
-def describe_path(path: PathNumbers | None, tasks: int) -> str:
-    """Return a sentence on what is on the critical path. `tasks`: number of tasks of the job. "" without a path."""
+def describe_path(summary: JobSummary) -> str:
+    """Return a sentence on what is on the critical path; "" without a path."""
+    path, tasks = summary.critical_path, summary.tasks
     if path is None or not path.window_ns:
         return ""
     shares = [
@@ -32,7 +35,7 @@ def describe_path(path: PathNumbers | None, tasks: int) -> str:
         where = f" of {task}" if task else ""
         text += f"; most in {_name_part(first)}{where}: {format_percent(first.ns, path.window_ns)}"
     outside = path.classes.get(PATH_KINDS[PATH_OUTSIDE], 0)
-    if outside:
+    if outside and "ranks" in summary.chosen:
         text += f". It leaves the selected ranks for {format_time(outside)}"
     return text
 
@@ -46,8 +49,7 @@ def _describe_window(path: PathNumbers) -> str:
     whole = format_time(path.window_ns)
     if path.step_name is None or not path.steps:
         return f" ({whole})"
-    numbers = f"{path.steps[0].number} to {path.steps[-1].number}"
-    return f" of {quote_name(path.step_name)} {numbers} ({whole})"
+    return f" of {name_numbered(path.step_name, path.steps[0].number, path.steps[-1].number)} ({whole})"
 
 
 def _name_part(part: PathPart) -> str:

@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
 from nsys2prv_ng.summary.verdicts.advice import advise
-from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency, describe_whole_graphs
+from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency, describe_whole_graphs, describe_window
 from nsys2prv_ng.summary.verdicts.path import describe_path
 from nsys2prv_ng.summary.verdicts.waits import describe_waits
 from nsys2prv_ng.text.layout import wrap
 
-About = Literal["payload", "graphs", "efficiency", "waits", "critical path", "advice"]
+About = Literal["payload", "graphs", "window", "efficiency", "waits", "critical path", "advice"]
 
 NOTES: tuple[About, ...] = ("payload", "graphs")
 """The parts whose verdicts are notes on what is not known."""
@@ -31,14 +31,15 @@ class Verdict(NamedTuple):
 
 
 def list_verdicts(summary: JobSummary) -> list[Verdict]:
-    """Return the sentences on a summary: what is not known, where the time goes, and what to look at first."""
+    """Return the sentences on a summary: what is not known, the time they cover, where it goes, where to look first."""
     efficiency, steps = summary.efficiency, summary.steps
     verdicts = [
         *(Verdict(text, [], "payload") for text in describe_missing_payload(summary.waits, summary.reports)),
         Verdict(describe_whole_graphs(efficiency, steps), [], "graphs"),
+        Verdict(describe_window(summary), [], "window"),
         Verdict(describe_efficiency(efficiency, steps), [], "efficiency"),
         *(Verdict(text, details, "waits") for text, details in describe_waits(summary)),
-        Verdict(describe_path(summary.critical_path, summary.tasks), [], "critical path"),
+        Verdict(describe_path(summary), [], "critical path"),
         Verdict(advise(summary), [], "advice"),
     ]
     return [verdict for verdict in verdicts if verdict.text]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
+from nsys2prv_ng.summary.numbers.late import LateRow, MainReason, list_stragglers
 from nsys2prv_ng.summary.numbers.wait_reasons import CALL, DEPENDENCY, DEVICE, LAUNCH, NOT_SELECTED, ON_HOST, UNKNOWN
 from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import format_time, format_window
-from nsys2prv_ng.text.names import describe_place, name_task, quote_name
+from nsys2prv_ng.text.names import describe_place, name_largest, name_task, quote_name
 
 _MOST_VERDICTS = 3
 _LEAST_SHARE = 0.01
@@ -41,7 +41,7 @@ def describe_waits(summary: JobSummary) -> list[tuple[str, list[str]]]:
     for rank, main in limiting[:_MOST_VERDICTS]:
         details = [text for text in (_describe_origin(rank, waits), _describe_longest(rank)) if text]
         verdicts.append((_describe_rank(rank, waits) + _describe_reason(rank, main), details))
-    return verdicts + _describe_hidden(waits, least)
+    return verdicts + (_describe_hidden(waits, least) if "ranks" in summary.chosen else [])
 
 
 def _describe_hidden(waits: WaitNumbers, least: float) -> list[tuple[str, list[str]]]:
@@ -83,14 +83,17 @@ def _describe_reason(rank: RankWaits, main: MainReason | None) -> str:
         return ""
     row, caused = main.row, rank.all_caused_ns
     if main.reason in ON_HOST and row.ns >= _MOST * main.ns:
-        doing = quote_name(row.what) if row.what else "its own code"
-        part = "" if row.what_ns >= _ALL * row.ns else "mostly "
-        return f", {_describe_part(row.ns, caused)}while it was {describe_place(row.range)} ({part}{doing})"
-    mostly = ["mostly"] if row.ns < _ALL * main.ns else []
-    what = [quote_name(row.what)] if row.what else []
-    where = [f"in {quote_name(row.range)}"] if row.range else []
-    detail = f" ({' '.join(mostly + what + where)})" if what or where else ""
+        doing = name_largest([(quote_name(what) if what else "its own code", ns) for what, ns in row.whats], row.ns)
+        return f", {_describe_part(row.ns, caused)}while it was {describe_place(row.range)} ({doing})"
+    places = [(place, each.ns) for each in main.rows if (place := _name_row(each))]
+    detail = f" ({name_largest(places, main.ns)})" if places else ""
     return f", {_describe_part(main.ns, caused)}{_CLAUSES[main.reason]}{detail}"
+
+
+def _name_row(row: LateRow) -> str:
+    """Return what cost most in a row, and in which range; "" if neither is known."""
+    what = [quote_name(row.what)] if row.what else []
+    return " ".join([*what, *([f"in {quote_name(row.range)}"] if row.range else [])])
 
 
 def _describe_part(ns: int, caused: int) -> str:

@@ -8,9 +8,9 @@ import pytest
 
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.content import list_parts
-from nsys2prv_ng.comparison.model import BudgetRow, Pair, SideNumbers, Verdict
+from nsys2prv_ng.comparison.model import BudgetRow, CaptureNumbers, Pair, SideNumbers, Verdict
 from nsys2prv_ng.html.comparison_sections.difference import draw_waterfall
-from nsys2prv_ng.html.tables import DrawnBar, Segment, Table
+from nsys2prv_ng.html.tables import Segment, Table
 from tests.comparison.made import MS
 from tests.html.made_comparison import make_side
 
@@ -25,16 +25,16 @@ def make_pair(a_ns: int, changes: list[int]) -> Pair:
         BudgetRow(name, first, first + change, change, None, True)
         for name, first, change in zip([*names[: len(changes) - 1], "rest"], firsts, changes, strict=True)
     ]
-    side = SideNumbers("a", 1, 1, 1, "step", [a_ns], a_ns, None, None, a_ns, True)
+    side = SideNumbers("a", 1, 1, 1, "step", [a_ns], a_ns, None, None, a_ns, True, [CaptureNumbers(1, [a_ns], a_ns)], 0)
     change = (b_ns - a_ns) / a_ns if a_ns else None
-    verdict = Verdict("inconclusive", "step", a_ns, b_ns, b_ns - a_ns, change, None)
-    return Pair(verdict, side, side, b_ns - a_ns, "GPU", rows, "", [], [])
+    verdict = Verdict("inconclusive", "step", "steps", a_ns, b_ns, b_ns - a_ns, change, None)
+    return Pair(verdict, side, side, b_ns - a_ns, "GPU", rows, "", [], [], None, [], None)
 
 
 def get_bars(table: Table) -> list[Segment]:
     bars = [row[1] for row in table.rows]
-    assert all(isinstance(bar, DrawnBar) and len(bar.segments) == 1 for bar in bars)
-    return [bar.segments[0] for bar in bars]  # type: ignore[union-attr]
+    assert all(isinstance(bar, list) and len(bar) == 1 for bar in bars)
+    return [bar[0] for bar in bars]  # type: ignore[misc, union-attr, index]
 
 
 def find_ends(bar: Segment) -> tuple[float, float]:

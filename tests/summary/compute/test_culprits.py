@@ -93,8 +93,11 @@ def read_ranks(reports: tuple[Path, ...]) -> list[late_truth.Rank]:
     ("time", "chosen"),
     [
         ("100ms:270ms", (0, 1, 2, 3)),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((":", (0, 1, 2, 3)), (":", (2, 3)), (":", (0, 1)))),
-        pytest.param("20ms:190ms", (1, 2), marks=pytest.mark.slow),
+        ("20ms:190ms", (1, 2)),
+        *(
+            pytest.param(*case, marks=pytest.mark.all_sets)
+            for case in ((":", (0, 1, 2, 3)), (":", (2, 3)), (":", (0, 1)))
+        ),
     ],
 )
 def test_costs_are_those_of_plain_loops(
@@ -119,11 +122,12 @@ def test_costs_are_those_of_plain_loops(
     check_sums(found)
 
 
+@pytest.mark.push_cases(2)
 @pytest.mark.parametrize("time", [":", "4.05s:4.1s", "4.1s:4.2s"])
 def test_costs_of_calls_of_mpi_add_up(samples: Path, time: str) -> None:
     reports = sorted(samples.glob("mpi-4.rank*.sqlite"))
     window = parse_window(time)
-    found = summarize_reports(reports, Selection(window=None if time == ":" else window))
+    found = summarize_reports(reports, Selection(window=(None, None) if time == ":" else window))
     assert any(cost.reason == "called late by the host" for cost in waits_in(found).costs)
     check_sums(found)
 
@@ -133,7 +137,7 @@ def test_who_delayed_a_culprit(samples: Path, tmp_path: Path) -> None:
     reports = sorted(samples.glob("mpi-4.rank*.sqlite"))
     sums: Counter[tuple[str, str]] = Counter()
     numbers: dict[tuple[str, str], set[int]] = defaultdict(set)
-    with open_job(reports, tmp_path, ReadOptions(), Progress()) as job:
+    with open_job(reports, tmp_path, ReadOptions(selection=Selection(window=(None, None))), Progress()) as job:
         waits = find_waits(job)
         late = find_reasons(job, waits)
         task = job.whole.task_of_row[late.row]
@@ -157,13 +161,13 @@ def test_who_delayed_a_culprit(samples: Path, tmp_path: Path) -> None:
 # ---- collectives and messages ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("time", [":", pytest.param("300ms:320ms", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("time", [":", pytest.param("300ms:320ms", marks=pytest.mark.all_sets)])
 def test_collectives_and_messages_of_a_rank(
     shared_reports: Path, unpacked: Unpacked, tmp_path: Path, time: str
 ) -> None:
     """A pipeline of two stages, each with a communicator of its own; here they are on one node, with one clock."""
     reports = tuple(copy_to_one_node(locate(shared_reports, unpacked, "ex3a-pp2"), tmp_path))
-    found = summarize_reports(reports, Selection(window=None if time == ":" else parse_window(time)))
+    found = summarize_reports(reports, Selection(window=(None, None) if time == ":" else parse_window(time)))
     low, high = (found.start_utc_ns + t for t in found.windows_ns[0]) if found.windows_ns else (0, 1 << 62)
     truth = find_truth(reports)
     shown = {k.operation for kernels in truth for k in kernels if k.is_collective and clip(k.begin, k.end, low, high)}
@@ -204,7 +208,7 @@ def find_longest(late: list[Late], rank: int, low: int = 0, high: int = 1 << 62)
 
 @pytest.mark.parametrize(
     ("name", "time"),
-    [("ex3a-pp1", ":"), *(pytest.param("ex1a-slow", t, marks=pytest.mark.slow) for t in (":", "5s:9s"))],
+    [("ex3a-pp1", ":"), ("ex1a-slow", "5s:9s"), pytest.param("ex1a-slow", ":", marks=pytest.mark.all_sets)],
 )
 def test_the_longest_wait(shared_reports: Path, unpacked: Unpacked, name: str, time: str) -> None:
     reports = locate(shared_reports, unpacked, name)
@@ -224,18 +228,25 @@ def test_the_longest_wait(shared_reports: Path, unpacked: Unpacked, name: str, t
         )
 
 
-def test_a_summary_of_the_longest_wait_alone(shared_reports: Path, unpacked: Unpacked) -> None:
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        Selection(window=(20 * MS, None)),
+        Selection(nvtx_range="iteration*"),
+        Selection(),
+        Selection(skips_warmup=True),
+    ],
+    ids=["later", "ranges", "nothing", "steps"],
+)
+def test_a_summary_of_the_longest_wait_alone(shared_reports: Path, unpacked: Unpacked, chosen: Selection) -> None:
     """The time of a wait can be pasted, whatever time was chosen when it was printed."""
     reports = locate(shared_reports, unpacked, "ex3a-pp1")
-    nothing, later, ranges = Selection(), Selection(window=(20 * MS, None)), Selection(nvtx_range="iteration*")
-    for chosen in (nothing, later, ranges, Selection(skips_warmup=True)):
-        [late] = (rank for rank in waits_in(summarize_reports(reports, chosen)).ranks if rank.rank == 2)
-        assert late.longest_wait is not None
-        pasted = parse_window(format_window(late.longest_wait.from_ns, late.longest_wait.to_ns))
-        [alone] = (
-            rank
-            for rank in waits_in(summarize_reports(reports, replace(chosen, window=pasted))).ranks
-            if rank.rank == 2
-        )
-        assert alone.longest_wait == late.longest_wait
-        assert late.longest_wait.ns <= alone.caused_wait_ns < 1.02 * late.longest_wait.ns
+    [late] = (rank for rank in waits_in(summarize_reports(reports, chosen)).ranks if rank.rank == 2)
+    assert late.longest_wait is not None
+    pasted = parse_window(format_window(late.longest_wait.from_ns, late.longest_wait.to_ns))
+    [alone] = (
+        rank for rank in waits_in(summarize_reports(reports, replace(chosen, window=pasted))).ranks if rank.rank == 2
+    )
+    assert alone.longest_wait == late.longest_wait
+    assert late.longest_wait.ns <= alone.caused_wait_ns < 1.02 * late.longest_wait.ns

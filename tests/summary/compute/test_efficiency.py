@@ -19,7 +19,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, DeviceTimes, HostTimes, WindowTimes
-from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.numbers.build import build_dataclass
 from nsys2prv_ng.summary.numbers.efficiency import (
@@ -33,14 +33,14 @@ from nsys2prv_ng.summary.numbers.efficiency import (
 from nsys2prv_ng.summary.tables.efficiency import list_windows
 from nsys2prv_ng.summary.text import format_efficiency
 from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency, describe_steps
+from tests.job.made_steps import make_steps
 from tests.spans import sum_lengths, unite
 
 MS = 10**6
 TASKS = [SimpleNamespace(name="rank 0"), SimpleNamespace(name="rank 1")]
-STEPS = Steps(
-    name="step",
-    has_ranges=True,
-    number=np.array([4, 5, 6, 7]),
+STEPS = make_steps(
+    "step",
+    np.array([4, 5, 6, 7]),
     warmup=1,
     task=np.array([0, 0, 0, 0, 1, 1, 1, 1]),
     row=np.array([0, 0, 0, 0, 9, 9, 9, 9]),
@@ -81,9 +81,16 @@ FOUND = Efficiency(
     ranges=[RangeTimes("torch", "layer", 12, 2, SMALL)],
 )
 JOB: Any = SimpleNamespace(
-    origin=5 * MS, windows=[], tree=SimpleNamespace(ranks=[0, 1], model=SimpleNamespace(tasks=TASKS))
+    origin=5 * MS,
+    windows=[],
+    selection=Selection(),
+    tree=SimpleNamespace(ranks=[0, 1], model=SimpleNamespace(tasks=TASKS)),
 )
 WAITING: Any = SimpleNamespace(measure_threads=lambda row, begin, end: np.where(row == 9, 2 * MS, 0))
+
+
+def make_rank(rank: int | None, task: str, ns: int, needed: int) -> StepOfRank:
+    return StepOfRank(rank=rank, task=task, median_ns=ns, host_median_ns=ns, median_without_waiting_ns=needed)
 
 
 def rate(found: Efficiency = FOUND) -> EfficiencyNumbers:
@@ -153,6 +160,11 @@ def test_numbers_of_steps() -> None:
     """Each step takes as long as on the slower rank: 9, 8, 10 and 10 ms."""
     assert describe_step_numbers() == StepNumbers(
         name="step",
+        delimiter="",
+        similarity=1.0,
+        ends_on="host",
+        window_ns=(-5 * MS, 35 * MS),
+        host_median_ns=9_500_000,
         count=4,
         warmup=1,
         first=4,
@@ -164,23 +176,32 @@ def test_numbers_of_steps() -> None:
         slowest=6,
         drift=1.5 / 9.5,
         ranks=[
-            StepOfRank(rank=0, task="rank 0", median_ns=8_500_000, median_without_waiting_ns=8_500_000),
-            StepOfRank(rank=1, task="rank 1", median_ns=8_500_000, median_without_waiting_ns=6_500_000),
+            StepOfRank(
+                rank=0,
+                task="rank 0",
+                median_ns=8_500_000,
+                host_median_ns=8_500_000,
+                median_without_waiting_ns=8_500_000,
+            ),
+            StepOfRank(
+                rank=1,
+                task="rank 1",
+                median_ns=8_500_000,
+                host_median_ns=8_500_000,
+                median_without_waiting_ns=6_500_000,
+            ),
         ],
     )
 
 
 def test_the_step_in_the_middle_is_in_no_half() -> None:
     """The steps take 9, 8 and 10 ms."""
-    which = [0, 1, 2, 4, 5, 6]
-    columns = {name: getattr(STEPS, name)[which] for name in ("task", "row", "step", "begin", "end")}
-    steps = sum_steps(JOB, FOUND._replace(steps=STEPS._replace(number=np.array([4, 5, 6]), **columns)), WAITING)
+    steps = sum_steps(JOB, FOUND._replace(steps=STEPS.take(np.array([0, 1, 2]))), WAITING)
     assert steps is not None and steps.drift == 1 / 9
 
 
 def test_one_step_has_no_drift() -> None:
-    columns = {name: getattr(STEPS, name)[[0, 4]] for name in ("task", "row", "step", "begin", "end")}
-    steps = sum_steps(JOB, FOUND._replace(steps=STEPS._replace(number=np.array([4]), **columns)), WAITING)
+    steps = sum_steps(JOB, FOUND._replace(steps=STEPS.take(np.array([0]))), WAITING)
     assert steps is not None and (steps.drift, steps.spread, steps.count) == (None, 0.0, 1)
     [_, [line, *_]] = format_efficiency(rate(), steps, 120)
     assert line.startswith("`step` 4: median 9.00 ms; without waiting for others 7.00 ms (rank 1) to 8.00 ms (rank 0)")
@@ -273,8 +294,8 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
         describe_step_numbers(),
         name=hostile,
         ranks=[
-            StepOfRank(rank=None, task=hostile, median_ns=1, median_without_waiting_ns=1),
-            StepOfRank(rank=1, task="rank 1", median_ns=2, median_without_waiting_ns=2),
+            make_rank(None, hostile, 1, 1),
+            make_rank(1, "rank 1", 2, 2),
         ],
     )
     assert describe_efficiency(numbers, steps).isprintable()
@@ -290,7 +311,7 @@ def describe_lengths(ms: Sequence[int]) -> StepNumbers:
     count = len(ms)
     begin = np.arange(count) * 1000 * MS
     task = np.zeros(count, np.int64)
-    steps = Steps("step", True, np.arange(count), 0, task, task, np.arange(count), begin, begin + np.array(ms) * MS)
+    steps = make_steps("step", np.arange(count), task, np.arange(count), begin, begin + np.array(ms) * MS)
     numbers = sum_steps(JOB, FOUND._replace(steps=steps), WAITING)
     assert numbers is not None
     return numbers
@@ -351,8 +372,10 @@ def test_without_steps_the_time_in_which_gpus_work_counts(samples: Path) -> None
 
 def test_chosen_steps_are_shown_once(samples: Path) -> None:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))[:1]
-    whole, chosen = (nsys2prv_ng.summarize(reports, skip_warmup=only, jobs=1) for only in (False, True))
-    for summary, titles in ((whole, ["capture", "steps"]), (chosen, ["chosen"])):
+    default = nsys2prv_ng.summarize(reports, jobs=1)
+    chosen = nsys2prv_ng.summarize(reports, skip_warmup=True, jobs=1)
+    timed = nsys2prv_ng.summarize(reports, time=(0, 700_000_000), jobs=1)
+    for summary, titles in ((default, ["steps"]), (chosen, ["steps"]), (timed, ["chosen", "steps"])):
         assert summary.efficiency is not None and summary.efficiency.in_steps is not None
         assert [window.title for window in list_windows(summary.efficiency, summary.steps)] == titles
 

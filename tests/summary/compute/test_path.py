@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +25,9 @@ from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, 
 from nsys2prv_ng.summary.text import format_path
 from nsys2prv_ng.summary.verdicts.path import describe_path
 from tests.conftest import SAMPLES
+from tests.job import made_steps
+from tests.job.step_truth import StepTruth, list_ranges
+from tests.report_truth import Report
 
 NAMES, RANGES = ["gemm", "AllReduce", "cudaMalloc"], ["forward", "loading"]
 SEGMENTS = [
@@ -43,8 +46,9 @@ SEGMENTS = [
 
 
 def make_steps(begin: IntArray, end: IntArray) -> Steps:
-    """Return steps 6, 7 and 8 of a task."""
-    return Steps("step", True, np.array([6, 7, 8]), 1, *[np.zeros(3, np.int64)] * 2, np.arange(3), begin, end)
+    """Return the steps 7, 8 and so on of a task."""
+    count = begin.size
+    return made_steps.make_steps("step", 7 + np.arange(count), np.zeros(count, np.int64), np.arange(count), begin, end)
 
 
 def make_path(steps: Steps | None = None) -> CriticalPath:
@@ -58,6 +62,11 @@ def sum_path(path: CriticalPath) -> PathNumbers:
     whole = SimpleNamespace(task_of_row=np.array([0, 0, 1, 1]), ranks=[0, 1], model=SimpleNamespace(tasks=tasks))
     job: Any = SimpleNamespace(whole=whole, origin=900)
     return sum_critical_path(job, path)
+
+
+def describe(path: PathNumbers | None, tasks: int = 2, chosen: Sequence[str] = ()) -> str:
+    summary: Any = SimpleNamespace(critical_path=path, tasks=tasks, chosen=chosen)
+    return describe_path(summary)
 
 
 def test_sums_of_a_small_path() -> None:
@@ -91,7 +100,7 @@ def test_sums_of_a_small_path() -> None:
 
 
 def test_steps_end_where_the_next_begins() -> None:
-    begin, end = np.array([500, 1000, 1450]), np.array([990, 1460, 2000])
+    begin, end = np.array([1000, 1450]), np.array([1460, 2000])
     path = sum_path(make_path(make_steps(begin, end)))
     assert path.step_name == "step"
     assert path.steps == [
@@ -101,27 +110,28 @@ def test_steps_end_where_the_next_begins() -> None:
 
 
 def test_the_verdict() -> None:
-    path = sum_path(make_path(make_steps(np.array([0, 1000, 1450]), np.zeros(3, np.int64))))
-    assert describe_path(path, 2) == (
+    path = sum_path(make_path(make_steps(np.array([1000, 1450]), np.zeros(2, np.int64))))
+    assert describe(path) == (
         "The critical path of `step` 7 to 8 (1.00 us) is 55.0% host code, 29.0% compute, 9.5% moving data; "
         "most in `loading` of rank 0: 30.0%"
     )
-    assert describe_path(None, 2) == ""
+    assert describe(None) == ""
 
 
 def test_the_verdict_says_that_the_path_leaves_the_selected_ranks() -> None:
     path = make_path()
     kind = np.where(path.kind == types.PATH_MOVING, types.PATH_OUTSIDE, path.kind)
-    assert describe_path(sum_path(path._replace(kind=kind)), 2).endswith(
-        "most in `loading` of rank 0: 30.0%. It leaves the selected ranks for 95 ns"
-    )
+    numbers = sum_path(path._replace(kind=kind))
+    most = "most in `loading` of rank 0: 30.0%"
+    assert describe(numbers, chosen=["ranks"]).endswith(f"{most}. It leaves the selected ranks for 95 ns")
+    assert describe(numbers, chosen=["time"]).endswith(most)
 
 
 def test_a_path_that_stays_on_one_of_several_tasks() -> None:
     path = make_path()
     path = path._replace(row=np.zeros(path.row.size, np.int64))
-    assert "most in `loading` of rank 0: 30.0%" in describe_path(sum_path(path), 2)
-    assert "most in `loading`: 30.0%" in describe_path(sum_path(path), 1)
+    assert "most in `loading` of rank 0: 30.0%" in describe(sum_path(path))
+    assert "most in `loading`: 30.0%" in describe(sum_path(path), 1)
 
 
 def test_one_task_has_no_imbalance() -> None:
@@ -153,7 +163,7 @@ def test_the_tables() -> None:
 def test_what_is_before_an_operation_says_so() -> None:
     path = make_path()
     path = path._replace(kind=np.where(path.kind == types.PATH_HOST, types.PATH_GAP, path.kind), name=path.name * 0)
-    assert "most in device gap before `gemm`" in describe_path(sum_path(path), 2)
+    assert "most in device gap before `gemm`" in describe(sum_path(path))
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -161,7 +171,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
     path = make_path()._replace(
         names=["gemm\n\x1b[31m", "AllReduce", "cuda\tMalloc"], ranges=["for\rward", "load\ning"]
     )
-    assert describe_path(sum_path(path), 2).isprintable()
+    assert describe(sum_path(path)).isprintable()
     for line in (line for block in format_path(sum_path(path), 2, width) for line in block):
         assert line.isprintable() and len(line) <= width
 
@@ -177,16 +187,6 @@ def test_too_many_operations_and_calls_are_not_looked_at(monkeypatch: pytest.Mon
     assert any("the critical path was not looked for" in warning for warning in summary.warnings)
 
 
-def read_iterations(report: Path) -> list[tuple[str, int, int]]:
-    """Return (name, begin, end) of the iterations of a report, by UTC (ns)."""
-    with closing(sqlite3.connect(report)) as database:
-        return database.execute(
-            """SELECT COALESCE(n.text, s.value) AS name, u.utcEpochNs + n.start, u.utcEpochNs + n."end"
-            FROM TARGET_INFO_SESSION_START_TIME u, NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId
-            WHERE name LIKE 'iteration %' AND n."end" IS NOT NULL"""
-        ).fetchall()
-
-
 @pytest.mark.slow
 def test_every_division_of_a_real_path_adds_up() -> None:
     reports = [SAMPLES / f"mpi-4.rank{rank}.sqlite" for rank in range(4)]
@@ -200,10 +200,10 @@ def test_every_division_of_a_real_path_adds_up() -> None:
         sum(step.ns for step in path.steps),
         sum(high - low for low, high in path.windows_ns),
     ]
-    iterations = [row for report in reports for row in read_iterations(report)]
-    begin = max(begin for name, begin, _ in iterations if name == "iteration 1")
-    assert sums == [path.window_ns] * 5 == [max(end for _, _, end in iterations) - begin] * 5
-    assert summary.start_utc_ns + path.windows_ns[0][0] == begin
+    found = [Report(report) for report in reports]
+    low, high = StepTruth(found, list_ranges(found, "iteration")).window
+    assert sums == [path.window_ns] * 5 == [high - low] * 5
+    assert summary.start_utc_ns + path.windows_ns[0][0] == low
     for step in path.steps:
         assert sum(step.classes.values()) == step.ns
     assert JobSummary.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary

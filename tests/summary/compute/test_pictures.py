@@ -26,9 +26,10 @@ from nsys2prv_ng.summary.compute.pace import _choose_slowest, make_pace
 from nsys2prv_ng.summary.compute.pictures import collect_pictures
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
-from tests.analysis.efficiency.efficiency_reports import DDP, opened
+from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, opened
 from tests.analysis.test_heat_maps import select
 from tests.conftest import REPOSITORY, Unpacked
+from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
 
 pytestmark = pytest.mark.slow
@@ -38,7 +39,7 @@ Drawn = tuple[Job, Pictures, JobSummary]
 @pytest.fixture(scope="module")
 def drawn() -> Iterator[Drawn]:
     """Pictures and summary of reports of two nodes."""
-    with opened(DDP, "auto") as job:
+    with opened(DDP, "auto", ALL_TIME) as job:
         waits = find_waits(job)
         yield job, collect_pictures(job, waits), compute_summary(job, waits)
 
@@ -119,7 +120,7 @@ def read_mpi_calls(path: Path) -> np.ndarray:
     return np.array(rows, np.int64)
 
 
-def test_the_pace_is_that_of_the_ranges(drawn: Drawn) -> None:
+def test_the_pace_is_that_of_each_rank(drawn: Drawn) -> None:
     job, pictures, summary = drawn
     own = pictures.pace
     assert own is not None and summary.steps is not None
@@ -127,15 +128,15 @@ def test_the_pace_is_that_of_the_ranges(drawn: Drawn) -> None:
     clocks = {node.name: node.correction for node in job.alignment.nodes}
     begins, ends = [], []
     for task, report in enumerate(map(Report, DDP)):
-        ranges = report.nvtx[report.nvtx["text"].str.fullmatch(r"step \d+")].sort_values("begin")
-        assert own.ns[task].tolist() == (ranges["end"] - ranges["begin"]).tolist()
-        assert [f"step {number}" for number in own.numbers] == ranges["text"].tolist()
+        alone = StepTruth([report], list_ranges([report], "step"))
+        assert (own.ns[task].tolist(), own.numbers.tolist()) == (alone.lengths, alone.numbers)
         clock = clocks[report.host]
         assert not clock.drift
-        begins.append((ranges["begin"] + report.utc + clock.offset - job.start_utc).to_numpy())
-        ends.append((ranges["end"] + report.utc + clock.offset - job.start_utc).to_numpy())
-    assert own.begin_ns.tolist() == np.min(begins, axis=0).tolist()
-    assert own.end_ns.tolist() == np.max(ends, axis=0).tolist()
+        begins.append(alone.start[0] + clock.offset - job.start_utc)
+        ends.append([stop + clock.offset - job.start_utc for stop in alone.stop])
+    latest = np.max(ends, axis=0).tolist()
+    assert own.end_ns.tolist() == latest
+    assert own.begin_ns.tolist() == [min(begins), *latest[:-1]]
 
 
 def test_a_long_pace_shows_the_slowest_of_each_block(drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,17 +147,17 @@ def test_a_long_pace_shows_the_slowest_of_each_block(drawn: Drawn, monkeypatch: 
     monkeypatch.setattr(pace, "_FEWEST_STEPS", 1)
     own = make_pace(job)
     assert own is not None
-    assert (whole.warmup, own.warmup, own.every, own.ns.shape) == (2, 1, 3, (4, 3))
-    for block, (low, high) in enumerate([(0, 2), (2, 5), (5, 6)]):  # the warm-up has blocks of its own
+    assert (whole.warmup, own.warmup, own.every, own.ns.shape) == (1, 1, 3, (4, 3))
+    for block, (low, high) in enumerate([(0, 1), (1, 4), (4, 6)]):  # the warm-up has blocks of its own
         longest = whole.ns.max(axis=0)[low:high].tolist()
         at = low + longest.index(max(longest))
         assert own.numbers[block] == whole.numbers[at]
         assert own.ns[:, block].tolist() == whole.ns[:, at].tolist()
         assert own.begin_ns[block] == whole.begin_ns[at]
     # The numbers of a rank are those of all its steps.
-    for task, steps in enumerate(whole.ns[:, 2:].tolist()):
+    for task, steps in enumerate(whole.ns[:, 1:].tolist()):
         numbers = (own.median_ns[task], own.least_ns[task], own.most_ns[task], own.count)
-        assert numbers == (statistics.median(steps), min(steps), max(steps), 4)
+        assert numbers == (statistics.median(steps), min(steps), max(steps), 5)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 8))
@@ -228,19 +229,24 @@ def test_single_reports(name: str, shared_reports: Path, unpacked: Unpacked) -> 
         assert not pictures.heat_maps and not pictures.kernels
 
 
-def test_times_are_those_that_the_option_takes(samples: Path) -> None:
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize(
+    "chosen",
+    [Selection(window=(10**9, None)), Selection(skips_warmup=True), Selection()],
+    ids=["later", "steps", "nothing"],
+)
+def test_times_are_those_that_the_option_takes(samples: Path, chosen: Selection) -> None:
     """Whatever time was chosen, the steps are at the same times, and a window of it can be pasted."""
     reports = sorted(samples.glob("ddp-2x2*.sqlite"))
     whole = draw(reports).pace
-    for chosen in (Selection(window=(10**9, None)), Selection(skips_warmup=True)):
-        with opened(reports, selection=chosen) as job:
-            pictures, summary = collect_pictures(job, find_waits(job)), compute_summary(job)
-        assert pictures.pace is not None and whole is not None
-        assert pictures.pace.begin_ns.tolist() == whole.begin_ns.tolist()
-        [low, high] = parse_window(pictures.format_window(*summary.windows_ns[0]))
-        with opened(reports, selection=Selection(window=(low, high))) as job:
-            start, end = compute_summary(job).windows_ns[0]
-            begin = job.start_utc + start
-        expected = [summary.start_utc_ns + limit for limit in summary.windows_ns[0]]
-        length = expected[1] - expected[0]
-        assert [begin, begin + end - start] == pytest.approx(expected, abs=0.02 * length)
+    with opened(reports, selection=chosen) as job:
+        pictures, summary = collect_pictures(job, find_waits(job)), compute_summary(job)
+    assert pictures.pace is not None and whole is not None
+    assert pictures.pace.begin_ns.tolist() == whole.begin_ns.tolist()
+    [low, high] = parse_window(pictures.format_window(*summary.windows_ns[0]))
+    with opened(reports, selection=Selection(window=(low, high))) as job:
+        start, end = compute_summary(job).windows_ns[0]
+        begin = job.start_utc + start
+    expected = [summary.start_utc_ns + limit for limit in summary.windows_ns[0]]
+    length = expected[1] - expected[0]
+    assert [begin, begin + end - start] == pytest.approx(expected, abs=0.02 * length)

@@ -216,7 +216,7 @@ def gold(folder: Path, report: str, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.fixture(scope="module", params=["ddplong-2x2.rank0", "mpi-4.rank0"])
+@pytest.fixture(scope="module", params=[pytest.param("ddplong-2x2.rank0", marks=pytest.mark.all_sets), "mpi-4.rank0"])
 def measured(request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unpacked) -> tuple[Path, str, JobSummary]:
     """The folder of the reports, and a report's name and numbers."""
     name = request.param

@@ -17,7 +17,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from tests.analysis.waits import waits_truth
 from tests.analysis.waits.waits_truth import Kernel
-from tests.conftest import Unpacked, slow_but
+from tests.conftest import Unpacked, push_but, slow_but
 from tests.report_truth import Report
 from tests.spans import list_report_sets
 from tests.summary.made import SETS, summarize_reports
@@ -97,7 +97,7 @@ def check_sums(found: JobSummary) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE))
+@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE, ("ex1a-fast",)))
 def test_ranks_of_one_node(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = locate(shared_reports, unpacked, name)
     waits, truth = waits_in(summed(*reports)), find_truth(reports)
@@ -110,7 +110,7 @@ def test_ranks_of_one_node(shared_reports: Path, unpacked: Unpacked, name: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TWO_NODES)
+@pytest.mark.parametrize("name", push_but(("ex2b-manual", "ex2b-overlap"), TWO_NODES))
 def test_ranks_of_two_nodes_within_the_error_of_their_clocks(
     shared_reports: Path, unpacked: Unpacked, name: str
 ) -> None:
@@ -158,7 +158,7 @@ def test_a_window_counts_the_operations_in_it(shared_reports: Path, unpacked: Un
 def test_chosen_ranks_have_the_numbers_that_they_have_among_all(shared_reports: Path, unpacked: Unpacked) -> None:
     reports = locate(shared_reports, unpacked, "ex1a-slow")
     whole = waits_in(summed(*reports))
-    chosen = waits_in(summarize_reports(reports, Selection(ranks=frozenset({1, 2}))))
+    chosen = waits_in(summarize_reports(reports, Selection(window=(None, None), ranks=frozenset({1, 2}))))
     for rank in chosen.ranks:
         assert rank.rank is not None
         same = whole.ranks[rank.rank]
@@ -175,7 +175,7 @@ def test_chosen_ranks_have_the_numbers_that_they_have_among_all(shared_reports: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp1", (*ONE_NODE, "ex2b-overlap")))
+@pytest.mark.parametrize("name", slow_but("ex3a-pp1", (*ONE_NODE, "ex2b-overlap"), ("ex1a-fast", "ex2b-overlap")))
 def test_culprits_add_up_to_what_their_ranks_cost(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     check_sums(summed(*locate(shared_reports, unpacked, name)))
 
@@ -228,7 +228,7 @@ def test_all_time_in_kernels_waits_moves_or_is_not_split(any_set: tuple[Path, ..
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE))
+@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE, ("ex1a-fast",)))
 def test_bandwidth_of_all_reduces(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     """The time of an operation is that from its last begin to its last end."""
     reports = locate(shared_reports, unpacked, name)

@@ -45,7 +45,7 @@ def test_keys_of_later_versions_are_ignored(summary: JobSummary) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("version", 2),
+        ("version", 1),
         ("reports", "4"),
         ("reports", True),
         ("reports", None),
@@ -66,6 +66,15 @@ def test_other_content_is_refused(summary: JobSummary, tmp_path: Path, key: str,
         JobSummary.load(path)
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_numbers_that_are_not_finite_are_refused(summary: JobSummary, value: float) -> None:
+    """JSON has no such numbers, and a comparison with them could not be written."""
+    fields = json.loads(json.dumps(summary.to_dict()))
+    fields["efficiency"]["nccl_as_communication"]["host"]["mpi_load_balance"] = value
+    with pytest.raises(ValueError, match="mpi_load_balance is not finite"):
+        JobSummary.from_dict(json.loads(json.dumps(fields)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["critical_path.parts", "critical_path.parts.0.ranks", "critical_path.steps", "ranges.0.tasks"]
@@ -82,7 +91,7 @@ def test_its_representation_is_short(summary: JobSummary) -> None:
     assert re.fullmatch(r"<JobSummary of 4 reports, 4 ranks, 4 GPUs, [0-9.]+ m?s>", repr(summary))
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"version": 1}'])
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"version": 2}'])
 def test_files_that_are_no_summaries_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "job.json"
     path.write_bytes(content)

@@ -30,6 +30,7 @@ from tests.analysis.efficiency.efficiency_truth import Times, Truth
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line, files
 from tests.conftest import DATA, SAMPLES, slow_but, unpack
+from tests.job.step_truth import StepTruth, list_ranges
 from tests.summary.test_command import without
 
 SETS = {
@@ -61,7 +62,7 @@ HOSTILE = (
 def summarized(name: str) -> tuple[list[Path], JobSummary]:
     """Reports and their summary. Clocks are not aligned, as in plain sums."""
     reports = [unpack(path) for path in SETS[name]]
-    return reports, nsys2prv_ng.summarize(reports, align="utc")
+    return reports, nsys2prv_ng.summarize(reports, align="utc", time=":")
 
 
 def saved(summary: JobSummary, folder: Path) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def check_region(region: dict[str, Any], times: Times) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("mpi-4", SETS))
+@pytest.mark.parametrize("name", slow_but("mpi-4", SETS, ("2node",)))
 def test_regions_are_sums_over_the_reports(name: str, tmp_path: Path) -> None:
     reports, summary = summarized(name)
     truth = Truth(reports)
@@ -120,13 +121,8 @@ def test_regions_are_sums_over_the_reports(name: str, tmp_path: Path) -> None:
     ranges = truth.list_repeated()
     assert ("steps" in regions) == (summary.steps is not None)
     if summary.steps is not None:
-        steps = truth.ranges[(truth.ranges["name"] == summary.steps.name) & (truth.ranges["domain"] == "")]
-        warmup, counted = steps[steps["number"] < summary.steps.first], steps[steps["number"] >= summary.steps.first]
-        window = int(counted["begin"].min()), int(counted["end"].max())
-        check_region(regions["steps"], plain.measure_common(truth, [window]))
-        limits = warmup.groupby("process").agg({"begin": "min", "end": "max"})
-        begin, end = (ranges["process"].map(limits[name]) for name in ("begin", "end"))
-        ranges = ranges[(ranges["begin"] < begin) | (ranges["begin"] >= end)]
+        steps = StepTruth(truth.reports, list_ranges(truth.reports, summary.steps.name))
+        check_region(regions["steps"], plain.measure_common(truth, [steps.window]))
     names = set()
     for (domain, text), own in ranges.groupby(["domain", "name"]):
         times = plain.measure_own(truth, own)
@@ -350,7 +346,7 @@ def scaling(talp: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     """A folder with runs of ddp-2x2: of two ranks, and two of four, the later one in half the time; and their pages."""
     folder = tmp_path_factory.mktemp("talp") / "talp"
     reports, four = summarized("ddp-2x2")
-    two = nsys2prv_ng.summarize(reports, align="utc", ranks=[0, 2])
+    two = nsys2prv_ng.summarize(reports, align="utc", ranks=[0, 2], time=":")
     assert four.efficiency is not None
     faster = replace(four.efficiency, window_ns=four.efficiency.window_ns // 2)
     for summary in (four, replace(four, facts=None, start_utc_ns=four.start_utc_ns + SECOND, efficiency=faster), two):
@@ -446,8 +442,8 @@ def test_pages_without_gpus(talp: str, tmp_path: Path, ranks: list[int]) -> None
 @pytest.mark.slow
 def test_a_chosen_time_is_of_the_same_run(tmp_path: Path) -> None:
     """It has the name of the whole run's file, and other numbers: TALP-Pages would take it for a later run."""
-    reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
-    whole, part = nsys2prv_ng.summarize(reports), nsys2prv_ng.summarize(reports, skip_warmup=True)
+    reports = sorted(SAMPLES.glob("ddp-2x2.rank[02].sqlite"))
+    whole, part = (nsys2prv_ng.summarize(reports, time=time) for time in (":", "1s:"))
     assert whole.facts is not None and part.facts is not None
     assert whole.facts.begin_utc_ns == part.facts.begin_utc_ns == whole.start_utc_ns != part.start_utc_ns
     whole.save_talp(tmp_path)
