@@ -22,7 +22,7 @@ import numpy as np
 
 from nsys2prv_ng.clock.alignment import ReportClock, align_clocks
 from nsys2prv_ng.clock.domains import assign_nodes
-from nsys2prv_ng.job.read_reports import read_reports
+from nsys2prv_ng.job.read_reports import read_report
 from nsys2prv_ng.objects.tree import ReportPlaces, build_tree
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.labels import Numbering
@@ -31,7 +31,7 @@ from nsys2prv_ng.records.columns import Pair, Records
 from nsys2prv_ng.records.gather import PlacedRun, gather_records, group_runs
 from nsys2prv_ng.records.runs import load_records, store_records
 from nsys2prv_ng.records.store import LocalStore, Store
-from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -83,7 +83,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[li
     exports = locate_exports(paths, paths[0].parent, Progress())
     with tempfile.TemporaryDirectory() as folder, LocalStore(Path(folder), 1 << 40) as store:
         sources = SOURCES + DERIVED
-        read = read_reports(exports, sources, SourceOptions(), store, Progress(), workers=1)
+        read = [read_report(export, sources, SourceOptions(), store, lambda _: None, ()) for export in exports]
         nodes, names = assign_nodes([report.metadata for report in read])
         clocks = [ReportClock(node, r.metadata.utc_of_zero) for node, r in zip(nodes, read, strict=True)]
         maps = align_clocks("utc", clocks, names)[1]
@@ -99,7 +99,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[li
             runs = [load_records(run, store) for run in report.runs()]
             for records in runs:
                 rec.shift_times(records, report.clock.offset)  # no source's records are on the common clock yet
-                rec.resolve_maps(records, rows, *numbering.maps(report.labels))
+                rec.resolve_maps(records.columns, 0, len(records), rows, *numbering.maps(report.labels))
             by_report.append(runs)
     return [run for runs in by_report for run in runs], tree.model.number_rows(), by_report
 

@@ -24,6 +24,7 @@ from nsys2prv_ng.clock.alignment_table import Alignment, AlignmentNumbers
 from nsys2prv_ng.comparison.model import COMPARISON_VERSION, Comparability, Comparison, Finding, Pair, Scaling
 from nsys2prv_ng.cutting.result import CUT_VERSION, CutResult
 from nsys2prv_ng.inspection.model import INSPECTION_VERSION, InspectedReport, Inspection
+from nsys2prv_ng.replay.numbers import WHAT_IF_VERSION, WhatIfNumbers
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.summary.numbers.job import SUMMARY_VERSION, JobSummary
 from nsys2prv_ng.translation.result import RESULT_VERSION, TranslationResult
@@ -39,6 +40,7 @@ OUTPUTS: Mapping[str, tuple[type, str]] = {
     "comparison": (Comparison, "A comparison of runs (compare --json, Comparison.to_dict)"),
     "inspection": (Inspection, "What reports contain (inspect --json, Inspection.to_dict)"),
     "cut": (CutResult, "What a cut wrote (CutResult.to_dict)"),
+    "what-if": (WhatIfNumbers, "What changes would save (what-if --json, WhatIfNumbers.to_dict)"),
 }
 """By the name of a schema: the class that makes the JSON, and its title."""
 
@@ -48,7 +50,10 @@ _VERSIONS = {
     Comparison: COMPARISON_VERSION,
     Inspection: INSPECTION_VERSION,
     CutResult: CUT_VERSION,
+    WhatIfNumbers: WHAT_IF_VERSION,
 }
+_PARTS = (WhatIfNumbers,)
+"""Classes of outputs that are also a part of others, without a version of their own there."""
 _KEYS: Mapping[type, tuple[str, ...]] = {
     TranslationResult: ("start_utc", "*", "paraver_memory", "paraver_seconds"),
     JobSummary: ("start_utc", "*"),
@@ -70,6 +75,8 @@ def make_schema(name: str) -> dict[str, Any]:
     made_of, title = OUTPUTS[name]
     definitions: dict[type, Any] = {}
     schema = _describe_comparison(definitions) if made_of is Comparison else _describe_class(made_of, definitions)
+    if made_of in _PARTS:
+        schema = _add_version(made_of, schema)
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:nsys2prv-ng:{name}:{_VERSIONS[made_of]}",
@@ -117,16 +124,21 @@ def _describe_class(cls: type, definitions: dict[type, Any]) -> dict[str, Any]:
 
 def _describe_object(cls: type, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an object with all of these keys, and no other."""
-    if cls in _VERSIONS:
-        version = {"const": _VERSIONS[cls], "description": "Changes when a key is removed or changes its meaning."}
-        properties = {"version": version, **properties}
-    return {
+    schema = {
         "description": _unwrap(cls.__doc__ or ""),
         "type": "object",
         "properties": properties,
         "required": list(properties),
         "additionalProperties": False,
     }
+    return _add_version(cls, schema) if cls in _VERSIONS and cls not in _PARTS else schema
+
+
+def _add_version(cls: type, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object whose first key is the version of its class."""
+    version = {"const": _VERSIONS[cls], "description": "Changes when a key is removed or changes its meaning."}
+    properties = {"version": version, **schema["properties"]}
+    return schema | {"properties": properties, "required": list(properties)}
 
 
 def _describe_type(hint: Any, definitions: dict[type, Any]) -> dict[str, Any]:

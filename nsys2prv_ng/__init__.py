@@ -8,12 +8,13 @@ result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 TYPE_CHECKING = False  # as type checkers know it; to import `typing` delays the command line's handling of signals
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.api import check, compare, cut, inspect, merge, shard, summarize, translate
+    from nsys2prv_ng.api import check, compare, cut, inspect, merge, shard, summarize, translate, what_if
     from nsys2prv_ng.comparison.model import Comparison
     from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
+    from nsys2prv_ng.replay.numbers import WhatIfNumbers
     from nsys2prv_ng.summary.numbers.job import JobSummary
     from nsys2prv_ng.translation.result import TranslationResult
     from nsys2prv_ng.version import __version__
@@ -28,6 +29,7 @@ __all__ = [
     "TranslationError",
     "TranslationResult",
     "UsageError",
+    "WhatIfNumbers",
     "__version__",
     "check",
     "compare",
@@ -37,6 +39,7 @@ __all__ = [
     "shard",
     "summarize",
     "translate",
+    "what_if",
 ]
 
 _HOMES = {
@@ -49,6 +52,7 @@ _HOMES = {
     "TranslationError": "errors",
     "TranslationResult": "translation.result",
     "UsageError": "errors",
+    "WhatIfNumbers": "replay.numbers",
     "__version__": "version",
 }
 """The modules of names that are not calls."""

@@ -38,9 +38,17 @@ FAST_SETS = ("samples/single-graph", "samples/mpi-4", "cpu/2024.2.3-nccl_mimic")
 """Reports that the fast tier translates: one with every kind of GPU event, one of MPI, one without a GPU."""
 
 
-def slow_but(fast: str, names: Iterable[str]) -> list[Any]:
-    """Return names as parameters, of which the fast tier takes one."""
-    return [pytest.param(name, marks=() if name == fast else pytest.mark.slow) for name in names]
+def slow_but(fast: str, names: Iterable[str], further: Iterable[str] = ()) -> list[Any]:
+    """Return names as parameters, of which the fast tier takes one, and every push leaves out further ones."""
+    left_out = set(further)
+    marks = {name: [pytest.mark.slow] * (name != fast) + [pytest.mark.all_sets] * (name in left_out) for name in names}
+    return [pytest.param(name, marks=own) for name, own in marks.items()]
+
+
+def push_but(further: Iterable[object], names: Iterable[object]) -> list[Any]:
+    """Return names as parameters, of which every push leaves out further ones."""
+    left_out = set(further)
+    return [pytest.param(name, marks=pytest.mark.all_sets if name in left_out else ()) for name in names]
 
 
 FAST_REPORTS = ("samples/single-graph", "samples/mpi-4.rank0", "cpu/2024.2.3-nvtx_py")
@@ -149,15 +157,15 @@ def whole_traces() -> Callable[[Path], tuple[bytes, bytes, bytes]]:
 # ---- tiers -----------------------------------------------------------------------------------------------------------
 
 settings.register_profile("default", settings.get_profile("default"), print_blob=True)
-settings.register_profile("dev", max_examples=25, print_blob=True)
-settings.register_profile("push", max_examples=40, print_blob=True)
-settings.register_profile("ci", max_examples=40, derandomize=True, print_blob=True)
+settings.register_profile("dev", max_examples=15, print_blob=True)
+settings.register_profile("push", max_examples=20, print_blob=True)
+settings.register_profile("ci", max_examples=20, derandomize=True, print_blob=True)
 # Tests scale their number of examples by that of the profile (tests.examples).
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-sets", action="store_true", help="run over all real reports, with more examples")
-    parser.addoption("--damage", type=int, default=80, help="number of damaged reports to translate")
+    parser.addoption("--damage", type=int, help="number of damaged reports to translate (24, with --all-sets 84)")
     parser.addoption("--damage-from", type=int, default=0, metavar="SEED", help="seed of the first of them")
 
 
@@ -196,32 +204,45 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is not in the fast tier, and leave out the sets that are not for every push."""
+    """Mark what is not in the fast tier, and leave out the sets and cases that are not for every push."""
     _mark_slow(items)
     further = find_further_cases([item.nodeid for item in items], SetFinder(list_sets(SAMPLES, REPORTS)))
+    further |= _find_cases_above_limit(items, "push_cases")
     for item in items:
         if item.nodeid in further:
             item.add_marker(pytest.mark.all_sets)
-    if not _takes_all_sets(config):
+    if not takes_all_sets(config):
         left_out = [item for item in items if item.get_closest_marker("all_sets")]
         items[:] = [item for item in items if not item.get_closest_marker("all_sets")]
         config.hook.pytest_deselected(items=left_out)
 
 
-def _takes_all_sets(config: pytest.Config) -> bool:
+def takes_all_sets(config: pytest.Config) -> bool:
+    """Return whether a run takes all sets of reports, all cases and all examples."""
     return config.getoption("all_sets") or "all_sets" in config.getoption("markexpr")
+
+
+def _find_cases_above_limit(items: list[pytest.Item], marker: str) -> set[str]:
+    """Return the ids of the cases after the first ones, whose number a marker of their test gives."""
+    cases: Counter[str] = Counter()
+    above = set()
+    for item in items:
+        limit = item.get_closest_marker(marker)
+        if limit is not None:
+            function = item.nodeid.partition("[")[0]
+            cases[function] += 1
+            if cases[function] > limit.args[0]:
+                above.add(item.nodeid)
+    return above
 
 
 def _mark_slow(items: list[pytest.Item]) -> None:
     """Keep all real reports but a few, the long ones, and further cases of a test from the fast tier."""
-    cases: Counter[str] = Counter()
+    quick = [item for item in items if item.get_closest_marker("slow") is None]
+    above = _find_cases_above_limit(quick, "fast_cases")
     for item in items:
-        limit = item.get_closest_marker("fast_cases")
-        if limit is not None and item.get_closest_marker("slow") is None:
-            function = item.nodeid.partition("[")[0]
-            cases[function] += 1
-            if cases[function] > limit.args[0]:
-                item.add_marker(pytest.mark.slow)
+        if item.nodeid in above:
+            item.add_marker(pytest.mark.slow)
         of_reports = _OF_REPORTS.search(item.nodeid)
         is_large = of_reports is not None and of_reports.group() not in (*FAST_SETS, *FAST_REPORTS)
         is_large |= "ddplong-2x2" in item.nodeid
@@ -237,8 +258,10 @@ _LEFT_OUT = pytest.StashKey[Counter[str]]()
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count what a run leaves out."""
     for item in items:
-        is_further = not _takes_all_sets(item.config) and item.get_closest_marker("all_sets") is not None
-        kind = "tests of further sets (--all-sets runs them)" if is_further else "tests that -m or -k leaves out"
+        is_further = not takes_all_sets(item.config) and item.get_closest_marker("all_sets") is not None
+        kind = (
+            "tests of further sets and cases (--all-sets runs them)" if is_further else "tests that -m or -k leaves out"
+        )
         item.config.stash[_LEFT_OUT][kind] += 1
 
 

@@ -77,7 +77,7 @@ def _summarize(reports: Sequence[Path], folder: Path, options: Mapping[str, Any]
     from nsys2prv_ng.summary.text import format_summary
 
     page = folder / "summary.html"
-    summary = nsys2prv_ng.summarize(reports, **{**options, "html": page})
+    summary = nsys2prv_ng.summarize(reports, **{"time": ":", **options, "html": page})
     text = json.dumps(summary.to_dict(), allow_nan=False)
     if nsys2prv_ng.JobSummary.from_dict(json.loads(text)) != summary:
         return "not the same after it was written and read"

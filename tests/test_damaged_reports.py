@@ -21,10 +21,12 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import takes_all_sets
 from tests.damage_worker import SECONDS
 
 pytestmark = pytest.mark.slow
-ROUND = 6
+ROUND = 3
+EVERY_PUSH, ALL = 15, 84
 """Cases of a test, so that the tests of many cases show how far they are."""
 SHARE = {"nodes": 1, "payloads": 1, "samples": 3, "exercises": 1, "shared": 2}
 """Of eight rounds, those of reports that are made or rewritten, of samples, and of other real reports."""
@@ -89,7 +91,8 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The cases that were asked for, in rounds."""
-    rounds = max(metafunc.config.getoption("--damage") // ROUND, len(SHARE))
+    usual = ALL if takes_all_sets(metafunc.config) else EVERY_PUSH
+    rounds = max((metafunc.config.getoption("--damage") or usual) // ROUND, len(SHARE))
     first = metafunc.config.getoption("--damage-from")
     counts = {kind: -(-rounds * share // sum(SHARE.values())) for kind, share in SHARE.items()}
     cases = [(kind, first + ROUND * i) for kind, count in counts.items() for i in range(count)]

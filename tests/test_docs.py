@@ -25,7 +25,8 @@ from cfgs.generate.workspaces import WORKSPACES
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
-from tests.conftest import REPORTS
+from tests.cli.program_runs import run
+from tests.conftest import REPORTS, push_but
 from tests.report_sets import COVERING
 
 ROOT = Path(__file__).parents[1]
@@ -95,14 +96,33 @@ def test_every_option_of_translate_is_explained_and_no_other() -> None:
     assert explained == set().union(*words_of("translate").values()) - {"--help", "-h"}
 
 
+def run_within(command: str, folder: Path) -> str:
+    """Run a command as the program of the quotes does, within this process."""
+    for reports in (ROOT / "samples", EXERCISES.find_exercises()):
+        (folder / reports.name).symlink_to(reports)
+    done = run(*EXERCISES.expand_words(command, folder), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("reports", ["samples", "exercises"])
-def test_quoted_output_is_what_the_program_prints(reports: str) -> None:
+@pytest.mark.parametrize(
+    ("reports", "pages"),
+    [
+        ("samples", "*.md"),
+        ("exercises", "comparing.md"),
+        pytest.param("exercises", "*.md", marks=pytest.mark.all_sets),
+    ],
+)
+def test_quoted_output_is_what_the_program_prints(reports: str, pages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of the same reports quote the same commands, which then run once."""
     texts = {page: page.read_text() for page in PAGES}
     quoting = {page: text for page, text in texts.items() if re.search(f"<!-- prints: .* {reports}/", text)}
     assert len(quoting) > 2
+    monkeypatch.setattr(QUOTES, "run_command", run_within)
     for page, text in quoting.items():
+        if not page.match(pages):
+            continue
         found = QUOTES.mask_times(QUOTES.fill_page(text))
         assert found == QUOTES.mask_times(text), f"python docs/quotes.py writes {page.name}"
 
@@ -142,10 +162,16 @@ def test_shell_blocks_of_pages_have_no_errors_of_syntax(page: Path) -> None:
 
 
 RUN = "<!-- runs -->"
+LONG = [DOCS / "guides/hpc-centres.md", DOCS / "guides/wxparaver.md"]
+"""Pages whose marked commands every push leaves out."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if RUN in page.read_text()], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    push_but(LONG, [page for page in PAGES if RUN in page.read_text()]),
+    ids=lambda page: page.name,
+)
 def test_marked_commands_of_pages_run(page: Path, tmp_path: Path) -> None:
     program = tmp_path / "bin/nsys2prv-ng"
     program.parent.mkdir()
@@ -193,9 +219,9 @@ def test_a_program_takes_each_picture() -> None:
 
 def test_pictures_are_of_reports_that_exist() -> None:
     photograph = load_script("photograph")
-    for run in {picture.run for picture in photograph.PICTURES.values()}:
-        names = [Path(path).name for path in photograph.list_reports(run)]
-        assert names == [f"{Path(run).name}.rank{rank}.sqlite" for rank in range(4)]
+    for of_run in {picture.run for picture in photograph.PICTURES.values()}:
+        names = [Path(path).name for path in photograph.list_reports(of_run)]
+        assert names == [f"{Path(of_run).name}.rank{rank}.sqlite" for rank in range(4)]
 
 
 def test_pictures_are_of_windows_that_their_presets_have() -> None:
@@ -421,7 +447,7 @@ def json_fields(section: str) -> set[str]:
     return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
 
 
-@pytest.mark.parametrize("section", ["Stats", "Summary", "Comparison", "Inspection", "Cut"])
+@pytest.mark.parametrize("section", ["Stats", "Summary", "Comparison", "Inspection", "Cut", "What-if"])
 def test_json_outputs_have_the_documented_fields(section: str) -> None:
     """Real outputs have the fields of their schemas (tests/test_schemas.py)."""
     schema = json.loads((DOCS / f"reference/schemas/{section.lower()}.json").read_text())

@@ -14,7 +14,7 @@ from tests.report.fake_nsys import hide_nsys, write_report
 from tests.test_docs import DOCS, EXERCISES, RUN, list_blocks
 
 PAGES = sorted([*(DOCS / "guides").glob("*.md"), *(DOCS / "start").glob("*.md")])
-FOLDERS = (".", "before", "after", "four-ranks", "eight-ranks")
+FOLDERS = (".", "before", "before2", "after", "after2", "four-ranks", "eight-ranks")
 """Where readers have their reports."""
 _ELSEWHERE = re.compile(r"\$|--dask [ts]|--only |REPORT|--version$")
 """Fragments of scripts, clusters, arrays, forms, the program of an environment: of these, other tests run some."""
@@ -39,13 +39,17 @@ def expand(command: str, folder: Path) -> list[str]:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the samples, and with two reports in each of a reader's folders."""
     folder = tmp_path_factory.mktemp("reader")
-    exercises = EXERCISES.find_exercises()
-    for reports in (DOCS.parent / "samples", exercises):
+    samples, exercises = DOCS.parent / "samples", EXERCISES.find_exercises()
+    for reports in (samples, exercises):
         (folder / reports.name).symlink_to(reports)
     for own in FOLDERS:
         for rank in range(2):
             write_report(folder / own / f"rank{rank}.nsys-rep")  # older than its export
-            shutil.copyfile(exercises / f"ex1a-slow.rank{rank}.sqlite", folder / own / f"rank{rank}.sqlite")
+            # Pages choose late times of the reports beside them.
+            sample = (
+                exercises / f"ex1a-slow.rank{rank}.sqlite" if own == "." else samples / f"ddp-2x2.rank{rank}.sqlite"
+            )
+            shutil.copyfile(sample, folder / own / f"rank{rank}.sqlite")
     (folder / "talp").mkdir()
     return folder
 

@@ -20,7 +20,7 @@ from nsys2prv_ng.api.paths import (
     list_some_reports,
     refuse_traces,
 )
-from nsys2prv_ng.api.sides import is_saved, list_side, name_side_traces, refuse_restrictions
+from nsys2prv_ng.api.sides import Capture, is_saved, list_sides, name_side_traces, refuse_restrictions
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import (
     CheckOptions,
@@ -30,6 +30,7 @@ from nsys2prv_ng.options.calls import (
     JobOptions,
     SummaryOptions,
     TranslateOptions,
+    WhatIfOptions,
 )
 from nsys2prv_ng.options.kinds import AnyPath
 from nsys2prv_ng.runtime.files import write_atomically
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.job.open_reports import ReadOptions
     from nsys2prv_ng.paraver.checker.trace import CheckResult
+    from nsys2prv_ng.replay.changes import Change
+    from nsys2prv_ng.replay.numbers import WhatIfNumbers
     from nsys2prv_ng.summary.numbers.job import JobSummary
     from nsys2prv_ng.summary.numbers.pictures import Pictures
     from nsys2prv_ng.translation.result import TranslationResult
@@ -81,9 +84,9 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     check_page(page)
     given = list_some_reports(reports)
     refuse_traces(given)
-    from nsys2prv_ng.api.plans import make_read_options
+    from nsys2prv_ng.api.plans import make_summary_options
 
-    with choose_engine(options, make_read_options(options), _find_scratch()) as read_options:
+    with choose_engine(options, make_summary_options(options), _find_scratch()) as read_options:
         summary, pictures = _summarize(given, read_options, progress, draws=page is not None)
     if page is not None and pictures is not None:
         from nsys2prv_ng.html.summary_page import render_summary
@@ -121,61 +124,144 @@ def _find_scratch() -> Path:
         return Path()
 
 
+@takes(WhatIfOptions)
+def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
+    """Predict what changes would save, by playing a job again with each of them.
+
+    `reports`: as for translate. Without a change, those that are likely to save most are tried. After an error nothing
+    is left under `output`, OUT.prv or OUT.prv.gz.
+    """
+    given = list_some_reports(reports)
+    refuse_traces(given)
+    scenarios = _parse_scenarios(options)
+    output = options.output
+    if output is not None:
+        _check_prediction(given, output, scenarios, options)
+    from nsys2prv_ng.analysis.path.critical_path import check_size
+    from nsys2prv_ng.analysis.waits.waits import find_waits
+    from nsys2prv_ng.api.plans import make_prediction_plan
+    from nsys2prv_ng.job.open_job import open_job
+    from nsys2prv_ng.replay.analyse import analyse
+    from nsys2prv_ng.replay.model import load_model
+    from nsys2prv_ng.replay.what_if import Experiment
+    from nsys2prv_ng.runtime.jit import announce_compilation
+
+    progress, scratch = options.display, _find_scratch() if output is None else output.parent
+    with (
+        announce_compilation(progress.note),
+        choose_engine(options, make_prediction_plan(options), scratch) as plan,
+        open_job(given, scratch, plan, progress) as job,
+    ):
+        if too_many := check_size(job):
+            raise UsageError(too_many[0].replace("the critical path was not looked for", "nothing can be predicted"))
+        experiment = Experiment(load_model(job, find_waits(job)))
+        try:
+            numbers = analyse(experiment, scenarios)
+        except UsageError as error:
+            raise UsageError(error.message, parameter="change") from None
+        if output is not None:
+            from nsys2prv_ng.translation.predict import write_prediction
+
+            write_prediction(experiment, scenarios[0], output, plan, progress)
+    for warning in job.warnings:
+        progress.warn(warning)
+    return numbers
+
+
+def _check_prediction(
+    reports: Sequence[Path], output: Path, scenarios: Sequence[Sequence[Change]], options: WhatIfOptions
+) -> None:
+    """Refuse a predicted trace that cannot be written. Raises UsageError and TranslationError."""
+    if len(scenarios) != 1:
+        remedy = "join the changes with 'and'" if scenarios else "name what changes"
+        raise UsageError(f"{output}: the predicted trace needs one change; {remedy}", see=("change",))
+    for parameter in ("time", "nvtx_range"):
+        if getattr(options, parameter) not in (None, ""):
+            message = "cannot be combined with a predicted trace, which covers all time; cut it afterwards"
+            raise UsageError(message, parameter=parameter)
+    check_names(reports, output)
+    from nsys2prv_ng.api.plans import make_prediction_plan
+    from nsys2prv_ng.translation.output_guards import check_files
+
+    check_files(reports, output, make_prediction_plan(options))
+
+
+def _parse_scenarios(options: WhatIfOptions) -> list[tuple[Change, ...]]:
+    """Return the changes of each scenario. Raises UsageError for a wrong text."""
+    from nsys2prv_ng.replay.changes import parse_changes
+
+    scenarios = []
+    for text in options.change or ():
+        try:
+            scenarios.append(parse_changes(text))
+        except UsageError as error:
+            raise UsageError(error.message, parameter="change", value=text) from None
+    return scenarios
+
+
 @takes(CompareOptions)
-def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> Comparison:
+def compare(
+    sides: Iterable[Reports | JobSummary | Iterable[Reports | JobSummary]], options: CompareOptions
+) -> Comparison:
     """Compare runs: whether each later one is faster than the first, and where the difference is.
 
     `sides`: for each run its reports, as for translate, or its summary: a JobSummary, or the file that it was saved to.
+    A run that was captured several times is a list of such: [[first, second], [first, second]], where each capture is a
+    list of reports or a JobSummary.
     """
+    from nsys2prv_ng.comparison.captures import make_side
     from nsys2prv_ng.comparison.compare import compare_sides
-    from nsys2prv_ng.comparison.labels import label_sides
-    from nsys2prv_ng.comparison.model import Side
-    from nsys2prv_ng.summary.numbers.job import JobSummary
 
-    if isinstance(sides, str | os.PathLike | JobSummary) or not isinstance(sides, Iterable):
-        raise UsageError("give a list with the reports or the summary of each run", parameter="sides")
     page, progress = options.html, options.display
     check_page(page)
-    given = [side if isinstance(side, JobSummary) else list_side(side) for side in sides]
-    if len(given) < 2:
-        raise UsageError("give at least two", parameter="sides")
-    labels = list(options.labels or label_sides([[] if isinstance(side, JobSummary) else side for side in given]))
-    if len(labels) != len(given) or len(set(labels)) < len(labels) or not all(label.strip() for label in labels):
-        raise UsageError(f"give {len(given)} names, one for each side, none twice", parameter="labels")
+    given = list_sides(sides)
+    labels = _choose_labels(given, options)
     refuse_restrictions(given, options)
     traces = [] if options.traces is None else name_side_traces(options.traces, labels, given)
-    loaded = [  # one after the other, because each takes memory
-        (side, None) if isinstance(side, JobSummary) else _load_side(label, side, options, progress)
-        for label, side in zip(labels, given, strict=True)
-    ]
-    made = [Side(label, summary) for label, (summary, _) in zip(labels, loaded, strict=True)]
+    loaded = [_load_side(label, side, options, progress) for label, side in zip(labels, given, strict=True)]
+    made = [make_side(label, [summary for summary, _ in side]) for label, side in zip(labels, loaded, strict=True)]
     comparison = compare_sides(made, options.scaling)
     if traces:
         comparison = replace(comparison, traces=_write_traces(traces, given, made, comparison, options))
     if page is not None:
         from nsys2prv_ng.html.comparison_page import render_comparison
 
-        write_atomically(page, render_comparison(comparison, made, [pictures for _, pictures in loaded]))
+        pictures = [
+            next(drawn for summary, drawn in captures if summary is side.summary)
+            for side, captures in zip(made, loaded, strict=True)
+        ]
+        write_atomically(page, render_comparison(comparison, made, pictures))
         progress.note(f"page: {page}")
     return comparison
 
 
+def _choose_labels(sides: Sequence[Sequence[Capture]], options: CompareOptions) -> list[str]:
+    """Return a label for each side. Raises UsageError unless the labels of the user are as many, and distinct."""
+    from nsys2prv_ng.comparison.labels import label_sides
+
+    files = [[path for capture in side if isinstance(capture, list) for path in capture] for side in sides]
+    labels = list(options.labels or label_sides(files))
+    if len(labels) != len(sides) or len(set(labels)) < len(labels) or not all(label.strip() for label in labels):
+        raise UsageError(f"give {len(sides)} names, one for each side, none twice", parameter="labels")
+    return labels
+
+
 def _write_traces(
     files: Sequence[Path],
-    sides: Sequence[Any],
+    sides: Sequence[Sequence[Any]],
     made: Sequence[Side],
     comparison: Comparison,
     options: CompareOptions,
 ) -> SideTraces:
-    """Write the trace of each side. In all of them, names have the numbers of the first."""
-    from nsys2prv_ng.comparison.model import SideTraces
+    """Write the trace of each side, of its first capture. In all of them, names have the numbers of the first."""
+    from nsys2prv_ng.comparison.model import Side, SideTraces
     from nsys2prv_ng.comparison.side_traces import choose_common_steps, list_presets
 
     try:
         files[0].parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot be made: {error.strerror}", parameter="traces", value=str(files[0].parent)) from None
-    steps = choose_common_steps(made)
+    steps = choose_common_steps([Side(side.label, side.every[0]) for side in made])
     shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
     if steps is not None:
         shared |= {"steps": steps, "skip_warmup": False}
@@ -183,28 +269,37 @@ def _write_traces(
     for file, side, summed_up in zip(files, sides, made, strict=True):
         progress.note(f"translating {summed_up.label}")
         kept = None if file == files[0] else files[0].with_suffix(".pcf")
-        translate(side, file, **shared, labels_from=kept)
-    return SideTraces([str(file) for file in files], steps, list_presets(comparison.pairs))
+        translate(side[0], file, **shared, labels_from=kept)
+    is_first = any(side.captures for side in made)
+    return SideTraces([str(file) for file in files], steps, list_presets(comparison.pairs), is_first)
 
 
 def _load_side(
-    label: str, side: Sequence[Path], options: CompareOptions, progress: Progress
+    label: str, side: Sequence[Capture], options: CompareOptions, progress: Progress
+) -> list[tuple[JobSummary, Pictures | None]]:
+    """Return the summary of each capture, and the pictures for a page. One follows the other, as each takes memory."""
+    names = [label] if len(side) == 1 else [f"{label}, capture {number}" for number in range(1, len(side) + 1)]
+    return [_load_capture(name, capture, options, progress) for name, capture in zip(names, side, strict=True)]
+
+
+def _load_capture(
+    name: str, capture: Capture, options: CompareOptions, progress: Progress
 ) -> tuple[JobSummary, Pictures | None]:
-    """Return the summary of a side, saved or computed within its steps if these are found, and the pictures for a page.
+    """Return the summary of a capture, saved or computed within its steps if these are found, and the pictures.
 
     There are no pictures without a page, nor for a saved summary.
     """
     from nsys2prv_ng.summary.numbers.job import JobSummary
 
-    if is_saved(side):
-        return JobSummary.load(side[0]), None
-    from nsys2prv_ng.api.plans import make_read_options
+    if isinstance(capture, JobSummary):
+        return capture, None
+    if is_saved(capture):
+        return JobSummary.load(capture[0]), None
+    from nsys2prv_ng.api.plans import make_summary_options
 
-    progress.note(f"summing up {label}")
-    read = make_read_options(options)
-    selection = replace(read.selection, skips_warmup=True, needs_steps=options.skip_warmup)
-    with choose_engine(options, replace(read, selection=selection), _find_scratch()) as read_options:
-        return _summarize(side, read_options, progress, draws=options.html is not None)
+    progress.note(f"summing up {name}")
+    with choose_engine(options, make_summary_options(options), _find_scratch()) as read_options:
+        return _summarize(capture, read_options, progress, draws=options.html is not None)
 
 
 @takes(InspectOptions)

@@ -15,7 +15,14 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.job.shards import WhatToRead, find_shards
-from nsys2prv_ng.options.calls import EventOptions, JobOptions, MergeOptions, ShardOptions, TranslateOptions
+from nsys2prv_ng.options.calls import (
+    EventOptions,
+    JobOptions,
+    MergeOptions,
+    ShardOptions,
+    TranslateOptions,
+    WhatIfOptions,
+)
 from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
 from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
@@ -49,6 +56,12 @@ def make_read_options(options: JobOptions) -> ReadOptions:
     )
 
 
+def make_summary_options(options: JobOptions) -> ReadOptions:
+    """Return what to read for numbers: a choice of steps restricts what they cover, but cuts no record."""
+    read = make_read_options(options)
+    return replace(read, selection=replace(read.selection, cuts_steps=False))
+
+
 def make_plan(options: TranslateOptions) -> TranslationPlan:
     """Return the plan of a translation."""
     sources, source_options = _choose_events(options, options.nvtx_range)
@@ -57,6 +70,13 @@ def make_plan(options: TranslateOptions) -> TranslationPlan:
         plan = replace(plan, named_sources=tuple(source.name for source in sources if source not in DERIVED))
     _check_sources(sources, source_options, plan.selection)
     return plan
+
+
+def make_prediction_plan(options: WhatIfOptions) -> TranslationPlan:
+    """Return the plan of a predicted trace: as of a translation, but a choice of steps cuts no record."""
+    shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
+    plan = make_plan(TranslateOptions(**shared, force=options.force))
+    return replace(plan, selection=replace(plan.selection, cuts_steps=False))
 
 
 def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:

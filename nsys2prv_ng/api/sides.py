@@ -1,10 +1,11 @@
-"""Checks the sides of a comparison, and names their traces."""
+"""Checks the sides of a comparison and their captures, and names their traces."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nsys2prv_ng.api.paths import Reports, list_some_reports, refuse_traces
 from nsys2prv_ng.errors import UsageError
@@ -13,25 +14,56 @@ from nsys2prv_ng.options.calls import CompareOptions
 if TYPE_CHECKING:
     from nsys2prv_ng.summary.numbers.job import JobSummary
 
-
-def is_saved(side: Sequence[Path] | JobSummary) -> bool:
-    """Return whether a side was summed up before."""
-    return not isinstance(side, Sequence) or side[0].suffix == ".json"
+Capture: TypeAlias = "list[Path] | JobSummary"
+"""The reports of a capture, its saved summary, or its summary."""
 
 
-def refuse_restrictions(sides: Sequence[Sequence[Path] | JobSummary], options: CompareOptions) -> None:
-    """Raise UsageError if the user restricts a side that was summed up before."""
-    if any(is_saved(side) for side in sides):
+def list_sides(sides: Iterable[Reports | JobSummary | Iterable[Reports | JobSummary]]) -> list[list[Capture]]:
+    """Return the captures of each side. Raises UsageError for fewer than two sides."""
+    from nsys2prv_ng.summary.numbers.job import JobSummary
+
+    if isinstance(sides, str | os.PathLike | JobSummary) or not isinstance(sides, Iterable):
+        raise UsageError("give a list with the reports or the summary of each run", parameter="sides")
+    given = [_list_captures(side) for side in sides]
+    if len(given) < 2:
+        raise UsageError("give at least two", parameter="sides")
+    return given
+
+
+def _list_captures(side: Any) -> list[Capture]:
+    """Return the captures of a side: several if it is a list of lists or of summaries."""
+    from nsys2prv_ng.summary.numbers.job import JobSummary
+
+    if isinstance(side, JobSummary):
+        return [side]
+    if not isinstance(side, str | os.PathLike) and isinstance(side, Iterable):
+        side = list(side)
+        if any(isinstance(part, JobSummary | list | tuple) for part in side):
+            return [part if isinstance(part, JobSummary) else _list_capture(part) for part in side]
+    return [_list_capture(side)]
+
+
+def is_saved(capture: Capture) -> bool:
+    """Return whether a capture was summed up before."""
+    return not isinstance(capture, list) or capture[0].suffix == ".json"
+
+
+def refuse_restrictions(sides: Sequence[Sequence[Capture]], options: CompareOptions) -> None:
+    """Raise UsageError if the user restricts a capture that was summed up before."""
+    if any(is_saved(capture) for side in sides for capture in side):
         for name in ("time", "steps", "skip_warmup", "step", "nvtx_range", "ranks"):
             if getattr(options, name) not in (None, "", False):
                 raise UsageError("saved numbers cannot be restricted; give the reports", parameter=name)
 
 
-def name_side_traces(folder: Path, labels: Sequence[str], sides: Sequence[Sequence[Path] | JobSummary]) -> list[Path]:
-    """Return the file for the trace of each side. Raises UsageError for saved summaries and existing files."""
+def name_side_traces(folder: Path, labels: Sequence[str], sides: Sequence[Sequence[Capture]]) -> list[Path]:
+    """Return the file for the trace of each side, of its first capture.
+
+    Raises UsageError for saved summaries and existing files.
+    """
     from nsys2prv_ng.comparison.side_traces import name_traces
 
-    if any(is_saved(side) for side in sides):
+    if any(is_saved(side[0]) for side in sides):
         raise UsageError("traces are made of reports, and a side is a saved summary", parameter="traces")
     files = [folder / name for name in name_traces(labels)]
     if folder.exists() and not folder.is_dir():
@@ -43,8 +75,8 @@ def name_side_traces(folder: Path, labels: Sequence[str], sides: Sequence[Sequen
     return files
 
 
-def list_side(side: Reports) -> list[Path]:
-    """Return the reports of a side, or its saved summary.
+def _list_capture(side: Reports) -> list[Path]:
+    """Return the reports of a capture, or its saved summary.
 
     Raises UsageError for a mixture, and ReportError if none exists: reading another side first may take long.
     """
@@ -55,5 +87,9 @@ def list_side(side: Reports) -> list[Path]:
         raise miss(given[0])
     refuse_traces(given)
     if len(given) > 1 and (saved := [path for path in given if path.suffix == ".json"]):
-        raise UsageError("a side is either reports or one saved summary", parameter="sides", value=str(saved[0]))
+        raise UsageError(
+            "a capture is either reports or one saved summary; write + between captures (in Python: lists in a list)",
+            parameter="sides",
+            value=str(saved[0]),
+        )
     return given

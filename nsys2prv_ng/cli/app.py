@@ -16,6 +16,7 @@ from nsys2prv_ng.cli.shard import shard
 from nsys2prv_ng.cli.slurm import slurm
 from nsys2prv_ng.cli.summary import summary
 from nsys2prv_ng.cli.translate import translate
+from nsys2prv_ng.cli.what_if import what_if
 from nsys2prv_ng.cli.words import CompletedGroup
 from nsys2prv_ng.version import __version__
 
@@ -50,6 +51,7 @@ def _common(
 
 app.command()(translate)
 app.command()(summary)
+app.command()(what_if)
 app.command(cls=SidesCommand)(compare)
 app.command()(inspect)
 app.command()(check)

@@ -19,21 +19,31 @@ def parse_percent(text: str, parameter: str) -> float:
     return float(match[1]) / 100
 
 
-def split_sides(words: Sequence[str], between: str) -> list[list[Path]]:
-    """Return the files of each side. If all files are saved summaries, each is a side, with nothing between them.
+_PLUS = "+"
+"""Stands between the captures of a side."""
 
-    Raises UsageError for fewer than two sides, and for a side without files.
+
+def split_sides(words: Sequence[str], between: str) -> list[list[list[Path]]]:
+    """Return the files of each capture of each side. If all files are saved summaries, each is a side, without `--`.
+
+    Raises UsageError for fewer than two sides, and for a side or a capture without files.
     """
     if between not in words and len(words) > 1 and all(word.endswith(".json") for word in words):
-        return [[Path(word)] for word in words]
-    sides: list[list[Path]] = [[]]
+        return [[[Path(word)]] for word in words]
+    sides: list[list[list[Path]]] = [[[]]]
     for word in words:
         if word == between:
-            sides.append([])
+            sides.append([[]])
+        elif word == _PLUS:
+            sides[-1].append([])
         else:
-            sides[-1].append(Path(word))
-    if len(sides) < 2 or not all(sides):
+            sides[-1][-1].append(Path(word))
+    if len(sides) < 2 or any(side == [[]] for side in sides):
         raise UsageError("write -- between the runs: nsys2prv-ng compare BEFORE... -- AFTER...")
+    if not all(capture for side in sides for capture in side):
+        raise UsageError(
+            "write + only between two captures of a run: nsys2prv-ng compare A1... + A2... -- B1... + B2..."
+        )
     return sides
 
 

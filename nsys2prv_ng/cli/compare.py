@@ -36,7 +36,8 @@ def compare(
         list[str],
         describe_argument(
             "REPORT... -- REPORT...",
-            "Reports of each run or its saved summary (summary --json), with -- between the runs.",
+            "Reports of each run or its saved summary (summary --json), with -- between the runs, and + between several"
+            " captures of one.",
         ),
     ],
     options: CompareOptions,
@@ -55,7 +56,8 @@ def compare(
 ) -> int:
     """Compare runs: did the second get faster, where, and is it real.
 
-    Each later run is compared with the first, within the steps without warm-up where steps are found.
+    Each later run is compared with the first, within the steps without warm-up where steps are found. With several
+    captures of a run, the captures are compared instead of their steps.
     """
     if as_json and as_markdown:
         raise UsageError("cannot be combined with --json", parameter="--markdown")

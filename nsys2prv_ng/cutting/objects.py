@@ -111,8 +111,7 @@ def _make_rows(objects: Objects, is_wanted: BoolArray) -> Rows:
     task = np.zeros(objects.threads.size, np.int64)
     for low, high in pairwise(first_task):
         task[low:high] = np.cumsum(is_wanted[low:high]) - 1
-    has_task = np.zeros(application_count, np.bool_)
-    has_task[objects.application[is_wanted]] = True
+    has_task = np.isin(np.arange(application_count), objects.application[is_wanted])
     return Rows(
         first_task.astype(np.int64),
         np.concatenate([[0], np.cumsum(objects.threads)]).astype(np.int64),
@@ -186,17 +185,13 @@ def format_objects(objects: Objects, rows: Rows, is_wanted: BoolArray) -> str:
 def format_names(objects: Objects, rows: Rows, is_wanted: BoolArray) -> str:
     """Return the .row with the names of the kept objects."""
     everything = np.ones(1, np.bool_)
-    is_node_kept = np.zeros(objects.first_cpu.size - 1, np.bool_)
-    is_node_kept[_list_nodes(objects, is_wanted)] = True
-    is_application_kept = np.zeros(rows.application.size, np.bool_)
-    is_application_kept[objects.application[is_wanted]] = True
     kept_of_level = {
         "WORKLOAD": everything,
-        "APPL": is_application_kept,
+        "APPL": np.isin(np.arange(rows.application.size), objects.application[is_wanted]),
         "TASK": is_wanted,
         "THREAD": rows.is_kept,
         "SYSTEM": everything,
-        "NODE": is_node_kept,
+        "NODE": np.isin(np.arange(objects.first_cpu.size - 1), _list_nodes(objects, is_wanted)),
         "CPU": rows.cpu[1:] > 0,
     }
     levels = {}

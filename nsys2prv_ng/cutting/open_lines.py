@@ -7,7 +7,6 @@ type nest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -109,21 +108,20 @@ class OpenLines:
 
     def list_lines(self, text: ByteArray, base: int) -> list[OpenLine]:
         """Return the open lines in the order of the trace. `text` is the block at `base`."""
-        return list(self._group(self._sort().tolist(), text, base))
+        lines = []
+        for position, group in groupby(self._sort().tolist(), key=lambda place: int(place[POSITION])):
+            opened = list(group)
+            start, length = opened[0][START], opened[0][LENGTH]
+            source = text if position >= base else self._texts
+            types = frozenset(place[TYPE] for place in opened)
+            lines.append(OpenLine(source[start : start + length].tobytes(), types))
+        return lines
 
     def _sort(self) -> IntArray:
         """Return the open intervals in the order of the trace (n x COLUMNS)."""
         place = self.stacks.place[: int(self.stacks.counts[USED])]
         place = place[place[:, LENGTH] > 0]
         return place[np.argsort(place[:, POSITION], kind="stable")]
-
-    def _group(self, places: list[list[int]], text: ByteArray, base: int) -> Iterator[OpenLine]:
-        for position, group in groupby(places, key=lambda place: place[POSITION]):
-            opened = list(group)
-            start, length = opened[0][START], opened[0][LENGTH]
-            source = text if position >= base else self._texts
-            types = frozenset(place[TYPE] for place in opened)
-            yield OpenLine(source[start : start + length].tobytes(), types)
 
 
 @inlined_uncounted

@@ -76,14 +76,15 @@ class JobOptions(ReadingOptions):
     )
     time: JobTime = JobTime(
         "Only this time, counted from the start of the trace, in ns, us, ms or s: 1.5s:2s, :800ms, 2s:; or gpu,"
-        " from the first to the last operation of any chosen GPU.",
+        " from the first to the last operation of any chosen GPU. summary and compare cover the steps after the warm-up"
+        " unless a time is chosen: a colon alone is all time.",
         keyword_help="Only this time: (from, to) in ns from the start of the trace, None is no limit; or 'gpu',"
         " from the first to the last operation of any chosen GPU.",
         metavar="FROM:TO|gpu",
         shown="all",
     )
     steps: Steps = Steps(
-        "Only these steps of the program, by number: from the first begin on any rank to the last end.",
+        "Only these steps of the program, by number: a step ends when the GPUs have ended what it launched.",
         keyword_help="Only these steps of the program: (first, last), both included; None is no limit.",
         metavar="FIRST:LAST",
         shown="all",
@@ -129,6 +130,27 @@ class SummaryOptions(JobOptions):
     html: File = File(
         "Also write the summary and its pictures as one page that needs nothing else.", metavar="FILE.html"
     )
+
+
+@dataclass(kw_only=True)
+class PredictionOptions(JobOptions):
+    """Options of the command that predicts what changes save."""
+
+    change: Words = Words(
+        "What to change, like \"range 'data loading' = 0\" or 'network = ideal'; can be repeated, for one prediction"
+        " each. Changes that are made together have 'and' between them.",
+        metavar="TEXT",
+        keyword_help="What to change, one text for each prediction: \"range 'data loading' = 0 and network = ideal\".",
+        shown="those that are likely to save most",
+    )
+    force: Flag = Flag("Replace a trace of the same name.")
+
+
+@dataclass(kw_only=True)
+class WhatIfOptions(PredictionOptions):
+    """Options of a what-if analysis."""
+
+    output: File = File("Also write the predicted trace of the only change.", metavar="OUT.prv")
 
 
 @dataclass(kw_only=True)
@@ -295,6 +317,7 @@ ALL_OPTIONS = (
     ShardOptions,
     MergeOptions,
     SummaryOptions,
+    WhatIfOptions,
     CompareOptions,
     InspectOptions,
     CheckOptions,

@@ -16,13 +16,13 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.text.formatting import format_duration, format_number_ranges
 from nsys2prv_ng.text.option import (
     DIGITS,
-    MOST_ELEMENTS,
     Integer,
     ListOption,
     Number,
     Option,
     Words,
     list_elements,
+    parse_number_ranges,
     to_integer,
 )
 
@@ -93,16 +93,7 @@ class Numbers(ListOption[str | Iterable[int] | None, tuple[int, ...] | None]):
     wanted = "a list of integers, or a text like '0-3,8'"
 
     def parse(self, text: str) -> list[int]:
-        numbers: set[int] = set()
-        for part in text.split(","):
-            match = re.fullmatch(rf"\s*({DIGITS})(?:-({DIGITS}))?\s*", part)
-            if not match or (match[2] and int(match[2]) < int(match[1])):
-                raise UsageError(f"'{part}' is not a number or range such as 0-3")
-            first, last = int(match[1]), int(match[2] or match[1])
-            if last - first >= MOST_ELEMENTS:
-                raise UsageError(f"'{part}' is longer than any job")
-            numbers.update(range(first, last + 1))
-        return sorted(numbers)
+        return parse_number_ranges(text)
 
     def check(self, value: Any) -> tuple[int, ...]:
         return tuple(map(to_integer, list_elements(value)))

@@ -26,8 +26,9 @@ from nsys2prv_ng.text.formatting import count_noun, join_first
 from nsys2prv_ng.translation.output_guards import check_files
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.translate import account_for, write_texts
+from nsys2prv_ng.translation.translate import account_for
 from nsys2prv_ng.translation.write_slices import PARTS, copy_part, make_run, name_part, split_slices, write_part
+from nsys2prv_ng.translation.write_trace import write_texts
 
 _PLAN = "trace.plan"
 _OPEN_TYPES = OpenTypes(names={"JobSummary": JobSummary})

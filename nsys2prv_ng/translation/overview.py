@@ -106,14 +106,12 @@ def make_overview(
         written={STEPS: steps.written, WAITS: long_waits.written, NAME: sum(run.facts.events for run in in_steps)},
         reasons={
             STEPS: "more steps than an overview takes",
-            WAITS: _explain_waits(shortest),
+            WAITS: f"without a wait of {format_time(shortest)} in an overview"
+            if shortest
+            else "did not wait for a rank",
             **dict.fromkeys((source_names.DEVICE_ACTIVITY, GPUS, source_names.GPU_METRICS), IN_STEPS),
         },
     )
-
-
-def _explain_waits(shortest: int) -> str:
-    return f"without a wait of {format_time(shortest)} in an overview" if shortest else "did not wait for a rank"
 
 
 def _make_long_waits(job: Job, waits: Waits, late: LateReasons, sizes: LineSizes, budget: int) -> tuple[Result, int]:
@@ -146,7 +144,9 @@ def _choose_steps(job: Job, sizes: LineSizes, budget: int) -> tuple[Result, int,
     result = next((joined.accounts[STEPS] for joined in job.joined if STEPS in joined.accounts), Result())
     if job.steps is not None and kept.size < with_steps.size:
         # Made again, because windows may cut a step into pieces that no longer show their step.
-        steps = list_steps(job, job.steps)
-        is_kept = np.isin(steps.place, kept)
-        result = store_steps(job, StateIntervals(*(column[is_kept] for column in steps)))
+        steps = {
+            kind: StateIntervals(*(column[np.isin(intervals.place, kept)] for column in intervals))
+            for kind, intervals in list_steps(job, job.steps).items()
+        }
+        result = store_steps(job, steps)
     return result, kept.size, with_steps.size

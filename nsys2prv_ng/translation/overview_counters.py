@@ -88,7 +88,7 @@ def _fit(job: Job, make: Callable[[IntArray], Iterator[Records]], bins: int, bud
         return CoarseRows([], 0, 0)
     step = round_step(job.duration, min(max(1, bins), MOST_BINS))
     while True:
-        edges = _make_edges(job, step)
+        edges = np.append(np.arange(job.origin, job.last, step, dtype=np.int64), job.last)
         runs = [run for records in make(edges) for run in store_records(records, job.store, on_common_clock=True)]
         if step >= job.duration or measure_bytes(job, runs) <= budget:
             return CoarseRows(runs, step, rows)
@@ -97,11 +97,6 @@ def _fit(job: Job, make: Callable[[IntArray], Iterator[Records]], bins: int, bud
 
 def _list_rows(run: Run) -> list[int]:
     return [int(row) for row in np.flatnonzero(run.facts.place_first <= run.facts.place_last)]
-
-
-def _make_edges(job: Job, step: int) -> IntArray:
-    """Return the limits (ns) of the steps; the last step ends with the trace."""
-    return np.append(np.arange(job.origin, job.last, step, dtype=np.int64), job.last)
 
 
 def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> Records:

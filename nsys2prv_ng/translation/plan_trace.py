@@ -70,8 +70,8 @@ class TracePlan:
     facts: TraceFacts
 
 
-def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
-    """Return everything that is needed to write the trace of a job."""
+def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") -> TracePlan:
+    """Return everything that is needed to write the trace of a job. `note`: what the application's name says of it."""
     kept_labels = read_kept_labels(plan.labels_from) if plan.labels_from else None
     waits = find_waits(job)
     late = find_reasons(job, waits, name_hosts=plan.summary)
@@ -129,7 +129,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     return TracePlan(
         header=header,
         pcf=format_pcf(numbering, None if overview is None else overview.types),
-        row=format_row(model, output.name.removesuffix(".gz").removesuffix(".prv")),
+        row=format_row(model, output.name.removesuffix(".gz").removesuffix(".prv") + note),
         slices=slices,
         facts=facts,
     )

@@ -1,10 +1,12 @@
-"""Makes the records of steps: the step of the program on main threads, and the step of the tasks that use a GPU on it.
+"""Makes the records of steps: of the job on main threads and GPUs, and of each host on its main thread.
 
-`summary` measures each step in the same windows, so Paraver's histograms by step show the same numbers.
+`summary` measures each step in the same windows, so Paraver's histograms by step show the same numbers. Without GPU
+operations, a step is the range of each task, on its main thread and on the GPUs of which the task has other records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +16,8 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.job.steps import Steps
-from nsys2prv_ng.paraver.event_types import STEP
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.event_types import HOST_STEP, STEP
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Labels
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -25,35 +28,46 @@ STEPS = "steps"
 
 
 def derive_steps(job: Job, labels: Labels) -> JoinResult:
-    """Make and store the records of the steps of a job, if there are any, and declare their type in `labels`."""
+    """Make and store the records of the steps of a job, if there are any, and declare their types in `labels`."""
     steps = job.steps
     if steps is None or not job.finds_waits:
         return JoinResult()
-    result = store_steps(job, list_steps(job, steps))
+    listed = list_steps(job, steps)
+    result = store_steps(job, listed)
     if result.written:
         texts = zip(_number_values(steps).tolist(), steps.number.tolist(), strict=True)
-        labels.declare(replace(STEP, values={value: f"{steps.name} {number}" for value, number in texts}))
+        values = {value: f"{steps.name} {number}" for value, number in texts}
+        for event_type in listed:
+            labels.declare(replace(event_type, values=values))
     return JoinResult(accounts={STEPS: result})
 
 
-def list_steps(job: Job, steps: Steps) -> StateIntervals:
-    """Return the steps of a job on main threads and on GPUs: on rows of the trace, not cut to the chosen time.
+def list_steps(job: Job, steps: Steps) -> dict[EventType, StateIntervals]:
+    """Return the steps of a job by their type: on rows of the trace, not cut to the chosen time.
 
     The state of an interval is the value of its step.
     """
     values = _number_values(steps)
     rows = np.append(job.new_row, -1)[steps.row]
-    on_threads = np.flatnonzero(rows >= 0)
-    parts = [(rows[on_threads], *(column[on_threads] for column in (steps.begin, steps.end, values[steps.step])))]
-    parts += _list_on_gpus(job, steps, values)
+    span = np.flatnonzero(rows >= 0)
+    hosts = StateIntervals(rows[span], steps.host_begin[span], steps.host_end[span], values[steps.step[span]])
+    if not steps.on_gpu:
+        return {STEP: _join([hosts, *_list_on_gpus(job, steps, values)])}
+    on_rows = np.unique(np.concatenate([hosts.place, np.array(list(list_devices(job).rows), np.int64)]))
+    columns = (np.tile(column, on_rows.size) for column in (steps.start, steps.stop, values))
+    return {STEP: StateIntervals(np.repeat(on_rows, values.size), *columns), HOST_STEP: hosts}
+
+
+def _join(parts: Sequence[StateIntervals | FlatStates]) -> StateIntervals:
     return StateIntervals(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def store_steps(job: Job, steps: StateIntervals) -> Result:
+def store_steps(job: Job, steps: Mapping[EventType, StateIntervals]) -> Result:
     """Store the records of steps, cut to the chosen time."""
-    pair = Pair(STEP.number, steps.state)
-    records = [make_intervals(steps.place, steps.begin, steps.end, [pair], [STEP.number])]
-    result = Result(read=steps.place.size, records=records)
+    result = Result()
+    for kind, (place, begin, end, value) in steps.items():
+        result.read += place.size
+        result.records.append(make_intervals(place, begin, end, [Pair(kind.number, value)], [kind.number]))
     store_derived(JoinResult(accounts={STEPS: result}), job)
     return result
 
@@ -66,7 +80,7 @@ def _number_values(steps: Steps) -> IntArray:
 
 
 def _list_on_gpus(job: Job, steps: Steps, values: IntArray) -> list[FlatStates]:
-    """Return the steps on each GPU.
+    """Return the steps of hosts on each GPU.
 
     If tasks share a GPU, the earlier of two overlapping steps is shown until it ends.
     """

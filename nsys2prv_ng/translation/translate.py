@@ -14,7 +14,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.output_guards import check_files
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.write_slices import write_slices
+from nsys2prv_ng.translation.write_trace import write_planned
 
 
 def translate(
@@ -32,18 +32,10 @@ def translate(
     check_files(reports, output, plan)
     with TraceOutput(output, force=plan.force) as trace, open_job(reports, output.parent, plan, progress) as job:
         planned = plan_trace(job, output, plan)
-        write_texts(trace, planned)
-        size = write_slices(trace, planned.slices, job.store, job.engine, plan.resources, progress)
+        size = write_planned(trace, planned, job, plan, progress)
     for warning in planned.facts.warnings:
         progress.warn(warning)
     return account_for(planned, output, size, time.perf_counter() - started, plan)
-
-
-def write_texts(trace: TraceOutput, planned: TracePlan) -> None:
-    """Write the .pcf, the .row and the header of the .prv."""
-    trace.write_text("pcf", planned.pcf)
-    trace.write_text("row", planned.row)
-    trace.write_header(planned.header)
 
 
 def account_for(

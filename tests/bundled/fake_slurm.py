@@ -14,6 +14,8 @@ from pathlib import Path
 
 from tests.report.fake_nsys import Fake
 
+KEPT = ("NUMBA_CACHE_DIR", "LD_LIBRARY_PATH", "PYTHONPATH")
+"""Variables of the environment that jobs have too; PYTHONPATH has the package that is tested."""
 PRODUCT = "2025.3.2.0"
 """The nsys that exported the samples."""
 PROFILING = Path(tempfile.gettempdir(), f"nsys2prv-ng-tests-{os.getuid()}.lock")
@@ -118,10 +120,21 @@ os.execvp(sys.argv[4], sys.argv[4:])
 """
 
 
+# The real program for everything but the numbers of the job, which most jobs here do not look at.
+WITHOUT_SUMMARY = f"""
+if [ "$1" = summary ]; then echo "{{}}"; exit; fi
+words=()
+for word; do if [ "$word" != --summary ]; then words+=("$word"); fi; done
+exec "{sys.executable}" -m nsys2prv_ng "${{words[@]}}"
+"""
+
+
 class Cluster:
     """A folder with all these programs, and a working directory from which jobs are submitted."""
 
-    def __init__(self, folder: Path, samples: list[Path], *, real_nsys: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, samples: list[Path], *, real_nsys: Path | None = None, summaries: bool = False
+    ) -> None:
         self.folder = folder / "slurm"
         self.bin = self.folder / "bin"
         self.work = folder / "work"
@@ -133,9 +146,10 @@ class Cluster:
             "PATH": f"{self.bin}:/usr/bin:/bin",
             "HOME": str(folder),
             "FAKE_SLURM": str(self.folder),
-            **{name: os.environ[name] for name in ("NUMBA_CACHE_DIR", "LD_LIBRARY_PATH") if name in os.environ},
+            **{name: os.environ[name] for name in KEPT if name in os.environ},
         }
-        self.offer(self.bin / "nsys2prv-ng", f'exec "{sys.executable}" -m nsys2prv_ng "$@"')
+        whole = f'exec "{sys.executable}" -m nsys2prv_ng "$@"'
+        self.offer(self.bin / "nsys2prv-ng", whole if summaries else WITHOUT_SUMMARY)
         self.job: subprocess.Popen[str] | None = None
         if real_nsys:
             profile = f'exec flock --close "{PROFILING}" "{real_nsys}" "$@"'

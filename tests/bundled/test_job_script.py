@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,9 @@ from tests.conftest import SAMPLES
 from tests.trace_reader import read_trace
 
 RANKS = [SAMPLES / f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)]
-FEW = "cuda_api,kernels"
+WHOLE = ["--sources", "cuda_api,kernels", "-j", "1"]
+OPTIONS = [*WHOLE, "--no-derived"]
+"""With few sources, and without what is derived of them, which most jobs here do not look at."""
 
 JOBS = {
     "default": ScriptOptions(),
@@ -53,7 +56,7 @@ def two_by_two(**changes: object) -> str:
     words = {"command": ["sh", "-c", "exit 0"], "nodes": 2, "gpus_per_node": 2, **changes}
     text = render_script(ScriptOptions(**words))  # type: ignore[arg-type]
     assert text.count("\nTRANSLATE_OPTIONS=()\n") == 1
-    return text.replace("\nTRANSLATE_OPTIONS=()\n", f"\nTRANSLATE_OPTIONS=(--sources {FEW} -j 1)\n")
+    return text.replace("\nTRANSLATE_OPTIONS=()\n", f"\nTRANSLATE_OPTIONS=({shlex.join(OPTIONS)})\n")
 
 
 @pytest.fixture
@@ -66,13 +69,14 @@ def expected(tmp_path_factory: pytest.TempPathFactory):
     """The trace of some ranks' samples, translated without any script."""
     made: dict[tuple[int, ...], dict[str, bytes]] = {}
 
-    def trace(*ranks: int) -> dict[str, bytes]:
-        if ranks not in made:
+    def trace(*ranks: int, options: Sequence[str] = OPTIONS) -> dict[str, bytes]:
+        key = *ranks, len(options)
+        if key not in made:
             folder = tmp_path_factory.mktemp("expected")
-            done = run(*(RANKS[rank] for rank in ranks), folder / "trace.prv", "--sources", FEW, "-j", "1")
+            done = run(*(RANKS[rank] for rank in ranks), folder / "trace.prv", *options)
             assert done.returncode == 0, done.stderr
-            made[ranks] = {path.name: path.read_bytes() for path in folder.iterdir()}
-        return made[ranks]
+            made[key] = {path.name: path.read_bytes() for path in folder.iterdir()}
+        return made[key]
 
     return trace
 
@@ -268,11 +272,12 @@ def test_account_partition_and_time_limit() -> None:
 
 
 @pytest.mark.slow
-def test_a_report_for_each_rank(cluster: Cluster, expected) -> None:
+def test_a_report_for_each_rank(tmp_path: Path, expected) -> None:
+    cluster = Cluster(tmp_path, RANKS, summaries=True)
     cluster.behave(refuses=["--gpu-metrics-devices"])  # an older nsys
-    code, output = cluster.run(two_by_two())
+    code, output = cluster.run(two_by_two().replace(" --no-derived", ""))
     assert code == 0, output
-    assert cluster.trace() == {**expected(0, 1, 2, 3)}
+    assert cluster.trace() == {**expected(0, 1, 2, 3, options=WHOLE)}
     assert "profiling without" not in output
     calls = cluster.profiled()
     assert [call["rank"] for call in calls] == ["0", "1", "2", "3"]
@@ -439,6 +444,7 @@ def test_module_and_environment_that_use_unset_variables(cluster: Cluster, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("image", ["nvcr.io#nvidia/pytorch:25.01-py3", "/images/my image.sif"])
 def test_containers_that_alone_have_nsys(cluster: Cluster, expected, image: str) -> None:
     cluster.behave(container=image)
@@ -469,7 +475,7 @@ def test_with_the_nsys_of_this_machine(tmp_path: Path) -> None:
     text = render_script(ScriptOptions(command=[sys.executable, "-c", program], nodes=2, gpus_per_node=1))
     for attempt in range(3):  # nsys sometimes loses what a program did
         (tmp_path / str(attempt)).mkdir()
-        cluster = Cluster(tmp_path / str(attempt), [], real_nsys=nsys.path)
+        cluster = Cluster(tmp_path / str(attempt), [], real_nsys=nsys.path, summaries=True)
         code, output = cluster.run(text, TMPDIR=os.environ.get("TMPDIR", "/tmp"))
         assert code == 5, output
         assert "exit code 5" in output

@@ -41,6 +41,25 @@ def test_sides_have_dashes_between_them(saved: list[Path]) -> None:
     assert verdicts_of(before, after, "--label", "old", "--label", "new") == [("old", "new", "faster")]
 
 
+def test_captures_have_a_plus_between_them(tmp_path: Path) -> None:
+    """Four captures a side decide, three do not, and a slower run fails a pipeline only then."""
+    a, b = ([save(tmp_path, f"{side}{n}", ms + n) for n in range(4)] for side, ms in (("a", 100), ("b", 120)))
+
+    def join(files: list[Path]) -> list[object]:
+        return [word for file in files for word in ("+", file)][1:]
+
+    assert verdicts_of(*join(a), "--", *join(b)) == [("a", "b", "slower")]
+    assert verdicts_of(*join(a[:3]), "--", *join(b)) == [("a", "b", "inconclusive")]
+    assert verdicts_of(*join(b), "--", *join(a), "--", b[0]) == [("b", "a", "faster"), ("b", "b0", "inconclusive")]
+    for limit, files, code in (("5%", a, 3), ("25%", a, 0), ("5%", a[:3], 0)):
+        done = run("compare", *join(files), "--", *join(b), "--fail-over", limit)
+        assert done.returncode == code
+        assert ("b cannot be judged" in done.stderr) is (len(files) < 4)
+    done = run("compare", *join(a), "--", *join(b), "--markdown", "-q", "--html", tmp_path / "page.html")
+    assert "**<code>b</code> is slower than <code>a</code>, over 4 and 4 captures:" in done.stdout
+    assert "over 4 and 4 captures" in (tmp_path / "page.html").read_text()
+
+
 @pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("words", "message"),
@@ -50,7 +69,11 @@ def test_sides_have_dashes_between_them(saved: list[Path]) -> None:
         (["--", "before.json"], "write -- between the runs"),
         (["before.json", "--", "--", "after.json"], "write -- between the runs"),
         (["before.json", "x.sqlite"], "write -- between the runs"),
-        (["before.json", "after.json", "--", "later.json"], "a side is either reports or one saved summary"),
+        (["before.json", "+", "after.json"], "write -- between the runs"),
+        (["before.json", "+", "--", "after.json"], "write + only between two captures of a run"),
+        (["before.json", "--", "+", "after.json"], "write + only between two captures of a run"),
+        (["before.json", "--", "before.json", "+", "+", "after.json"], "write + only between two captures of a run"),
+        (["before.json", "after.json", "--", "later.json"], "a capture is either reports or one saved"),
         (["before.json", "after.json", "--label", "x"], "--label x: give 2 names, one for each side, none twice"),
         (["before.json", "after.json", "--fail-over", "5"], "--fail-over 5: write a percentage, like 5%"),
         (["before.json", "after.json", "--label", "x", "--label", "x"], "--label: give 2 names, one for each side"),

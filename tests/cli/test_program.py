@@ -214,6 +214,7 @@ def test_reports_named_like_files_of_the_trace_stay(tmp_path):
     assert {(tmp_path / name).read_bytes() for name in before} == {SAMPLE.read_bytes()}
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["--stats", "--align-report"])
 def test_side_files_take_no_other_files_place(tmp_path, option):
@@ -437,7 +438,8 @@ def wait_until_handled(process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
+@pytest.mark.push_cases(2)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGHUP", "SIGINT"])
 def test_killed_at_any_moment(whole, tmp_path, name):
     """There is no trace, the old one or the new one; unless killed outright, nothing else is left at all."""
     reports, new, seconds = whole
@@ -498,6 +500,7 @@ def test_a_signal_while_a_module_is_imported(tmp_path, module, name, start):
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 def test_only_a_first_run_compiles_and_says_so(tmp_path):
     """A first run, one that has its code, and a quiet one that has all but that of one function."""
     cache = tmp_path / "cache"

@@ -117,6 +117,7 @@ def test_nothing_injected_moves_nothing(pipeline: list[Path], tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(2)
 @pytest.mark.parametrize("way", ["auto", "collectives"])
 @pytest.mark.parametrize("offset", [0, 37 * MS])
 def test_collectives_of_different_communicators(
@@ -210,6 +211,7 @@ NAMES = ["a", "b", "c", "d"]
 
 
 @pytest.mark.fast_cases(1)
+@pytest.mark.push_cases(6)
 @pytest.mark.parametrize(("seconds", "messages"), [(0.3, 400), (30.0, 4000)])
 @pytest.mark.parametrize(("late", "most"), [(0.0, 80 * US), (0.3, 85 * US), (0.7, 100 * US)])
 @pytest.mark.parametrize("link", LINKS)

@@ -218,10 +218,10 @@ def test_gpus_are_used_that_have_operations(report):
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def tasks_of_trace(reports: Sequence[Path], folder: Path) -> list[str]:
+def tasks_of_trace(reports: Sequence[Path], folder: Path, sources: str | None = None) -> list[str]:
     """Return the names of all tasks except those that stand for their node."""
     output = folder / "out.prv"
-    translate(reports, output, TranslationPlan(sources=select_sources(None)))
+    translate(reports, output, TranslationPlan(sources=select_sources(sources)))
     return names_of_tasks(read_trace(output).names)
 
 
@@ -239,11 +239,19 @@ def test_tasks_are_those_of_a_trace(report, whole_traces):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4"])
-def test_tasks_nodes_and_ranks_of_a_job(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "sources"),
+    [
+        ("ddp-2x2", "kernels,cuda_api,nvtx,nccl,gpu_metrics"),
+        pytest.param("ddp-2x2", None, marks=pytest.mark.all_sets),
+        ("mpi-4", None),
+    ],
+)
+def test_tasks_nodes_and_ranks_of_a_job(name, sources, tmp_path):
     reports = sorted(SAMPLES.glob(f"{name}.rank*.sqlite"), reverse=True)
     found = look_at(*reports)
-    assert sorted(task.name for report in found.reports for task in report.tasks) == tasks_of_trace(reports, tmp_path)
+    tasks = sorted(task.name for report in found.reports for task in report.tasks)
+    assert tasks == tasks_of_trace(reports, tmp_path, sources)
     assert found.tasks == 4 and found.warnings == []
     assert [report.ranks for report in found.reports] == [[0], [1], [2], [3]]
     hosts = {rank: Sql(report).value("TARGET_INFO_SYSTEM_ENV", "Hostname") for rank, report in enumerate(reports[::-1])}
@@ -294,6 +302,7 @@ def test_folders_say_the_same(name, kind, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("jobs", [2, 9])
 def test_processes_say_the_same(jobs, tmp_path):
     broken(tmp_path)
@@ -354,6 +363,7 @@ def test_an_export_that_cannot_be_made_or_read_is_named_by_its_report(fake, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_where_it_is_ended(ends, fake, tmp_path):
     fake.behave(sleep=60)
@@ -645,7 +655,9 @@ def test_other_processes_are_counted(shared_reports, unpacked):
 
 
 @pytest.mark.slow
-def test_nothing_hides_in_names(tmp_path):
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C.UTF-8"}], ids=["ascii", "UTF-8"])
+def test_nothing_hides_in_names(tmp_path, environment):
     name = "a\nb\x1b[31m\u202e\udcff.sqlite"
     evil = "host\x1b]0;title\x07\r\nnode fake, nsys 1"
     report = export(
@@ -661,13 +673,12 @@ def test_nothing_hides_in_names(tmp_path):
         },
         host=evil,
     )
-    for environment in ({"LC_ALL": "C.UTF-8"}, {"PYTHONIOENCODING": "ascii"}):
-        done = run("inspect", report, SAMPLE, env={**os.environ, **environment})
-        assert done.returncode == 0, done.stderr
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", done.stdout)
-        assert [line for line in done.stdout.splitlines() if line.startswith("node fake")] == []
-        assert "host?]0;title???node fake" in done.stdout and r"a\nb\x1b[31m\u202e" in done.stdout
-        assert "1 error" in done.stdout and "2 unknown" in done.stdout
+    done = run("inspect", report, SAMPLE, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", done.stdout)
+    assert [line for line in done.stdout.splitlines() if line.startswith("node fake")] == []
+    assert "host?]0;title???node fake" in done.stdout and r"a\nb\x1b[31m\u202e" in done.stdout
+    assert "1 error" in done.stdout and "2 unknown" in done.stdout
     [inspected] = json.loads(run("inspect", "--json", report).stdout)["reports"]
     assert inspected["host"] == "host?]0;title???node fake, nsys 1"
     line = assert_one_line(run("inspect", tmp_path / "no\nfile\x1b.sqlite"), 1)

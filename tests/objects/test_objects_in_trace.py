@@ -75,9 +75,10 @@ def files_of(reports: Sequence[Path], folder: Path, name: str = "trace.prv") -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["trace.prv", "trace.prv.gz"])
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("name", ["trace.prv.gz", "trace.prv"])
 def test_two_runs_write_the_same_bytes(samples: Path, tmp_path: Path, name: str) -> None:
-    reports = sorted(samples.glob("ddp-2x2.*"))
+    reports = sorted(samples.glob("ddp-2x2.rank[02].*"))  # of two nodes
     files = files_of(reports, tmp_path / "once", name)
     assert sorted(files) == sorted([name, "trace.pcf", "trace.row"])
     assert all(files.values())
@@ -85,19 +86,26 @@ def test_two_runs_write_the_same_bytes(samples: Path, tmp_path: Path, name: str)
 
 
 @pytest.mark.slow
-def test_the_order_of_reports_changes_no_byte(samples: Path, tmp_path: Path) -> None:
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize(("backwards", "turns"), [(True, (2,)), (False, (1, 2, 3)), (True, (0, 1, 3))])
+def test_the_order_of_reports_changes_no_byte(
+    samples: Path, tmp_path: Path, backwards: bool, turns: tuple[int, ...]
+) -> None:
     reports = sorted(samples.glob("mpi-4.*"))
     files = files_of(reports, tmp_path / "files")
-    rotated = [reports[i:] + reports[:i] for i in range(len(reports))]
-    for order in [*rotated[1:], *(order[::-1] for order in rotated)]:
+    rotated = [reports[i:] + reports[:i] for i in turns]
+    for order in (order[::-1] for order in rotated) if backwards else rotated:
         assert files_of(order, tmp_path / "files") == files, order
 
 
 @pytest.mark.slow
-def test_the_order_of_reports_of_several_nodes_changes_no_byte(samples: Path, tmp_path: Path) -> None:
-    reports = [*sorted(samples.glob("ddp-2x2.*")), samples / "single-graph.sqlite"]
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("ranks", ["02", "0123"])
+def test_the_order_of_reports_of_several_nodes_changes_no_byte(samples: Path, tmp_path: Path, ranks: str) -> None:
+    reports = [*sorted(samples.glob(f"ddp-2x2.rank[{ranks}].*")), samples / "single-graph.sqlite"]
     files = files_of(reports, tmp_path / "files")
-    for order in (reports[::-1], reports[2:] + reports[:2], reports[::2] + reports[1::2]):
+    orders = [reports[::-1], reports[2:] + reports[:2], reports[::2] + reports[1::2]]
+    for order in orders[:2] if ranks == "02" else orders:
         assert files_of(order, tmp_path / "files") == files, order
 
 
@@ -245,9 +253,11 @@ def test_the_main_thread_is_first_and_the_others_follow_by_their_id(samples: Pat
 
 
 @pytest.mark.slow
-def test_repeated_captures_of_one_process_are_one_task(samples: Path, tmp_path: Path) -> None:
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("repeats", [4, 9, 63])
+def test_repeated_captures_of_one_process_are_one_task(samples: Path, tmp_path: Path, repeats: int) -> None:
     """`capture-range-end=repeat` writes a report for each range."""
-    repeats, apart = 63, 6  # seconds, which is longer than the capture
+    apart = 6  # seconds, which is longer than the capture
     sample = samples / "mpi-4.rank0.sqlite"
     unused = [f"DROP TABLE {table}" for table in ("OSRT_API", "PROFILER_OVERHEAD")]
     small = changed(
@@ -291,7 +301,7 @@ def test_streams_are_named_by_the_physical_gpu(samples: Path, tmp_path: Path) ->
         for path in reports
     ]
     assert devices == [[(0,)], [(1,)], [(0,)], [(1,)]]
-    rows = rows_of_tasks(translated_set(reports, tmp_path).trace)
+    rows = rows_of_tasks(translated_set(reports, tmp_path, "kernels,memory_operations").trace)
     for rank in range(4):
         streams = [row for row in rows[f"rank {rank}"] if row.startswith("CUDA-")]
         assert streams == [f"CUDA-D{rank}.S{stream}" for stream in (7, 15, 17)]

@@ -15,10 +15,10 @@ import os
 import re
 import sqlite3
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +26,7 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.report_truth import Report
 from tests.spans import list_report_sets
@@ -155,6 +156,11 @@ def list_sources(reports: Sequence[Path]) -> list[str]:
     return SOURCES if any(copies) else [source for source in SOURCES if source != "memory_operations"]
 
 
+@lru_cache(maxsize=2)
+def summarize_whole(reports: tuple[Path, ...]) -> JobSummary:
+    return nsys2prv_ng.summarize(reports, time=":")
+
+
 def translate_and_sum(reports: Sequence[Path], output: Path, time: tuple[int, int] | None = None) -> Same:
     """Translate reports as for BasicAnalysis, and sum up the same time: that of the trace.
 
@@ -162,7 +168,7 @@ def translate_and_sum(reports: Sequence[Path], output: Path, time: tuple[int, in
     begins a ns before it.
     """
     made = nsys2prv_ng.translate(reports, output, sources=list_sources(reports), time=time)
-    first = nsys2prv_ng.summarize(reports).start_utc_ns
+    first = summarize_whole(tuple(reports)).start_utc_ns
     begin = made.start_utc_ns - first
     summary = nsys2prv_ng.summarize(reports, time=(begin + (time is not None), begin + made.duration_ns))
     assert summary.efficiency is not None
@@ -170,7 +176,14 @@ def translate_and_sum(reports: Sequence[Path], output: Path, time: tuple[int, in
     return Same(Analysed(output), summary.efficiency)
 
 
-@pytest.fixture(scope="module", params=list(list_report_sets(SETS)))
+def list_jobs() -> Iterator[object]:
+    """Yield sets; every push leaves out DDP, of which the steps have a test."""
+    for own in list_report_sets(SETS):
+        is_further = own.id == "samples/ddp-2x2"
+        yield pytest.param(*own.values, id=own.id, marks=[*own.marks, *[pytest.mark.all_sets] * is_further])
+
+
+@pytest.fixture(scope="module", params=list(list_jobs()))
 def same(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Same:
     return translate_and_sum(request.param, tmp_path_factory.mktemp("trace") / "trace.prv")
 
@@ -199,7 +212,7 @@ def test_times_of_devices_are_those_of_the_summary(same: Same) -> None:
 
 def test_in_the_steps(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
-    steps = nsys2prv_ng.summarize(reports).efficiency
+    steps = summarize_whole(tuple(reports)).efficiency
     assert steps is not None and steps.in_steps is not None and steps.steps_ns is not None
     same = translate_and_sum(reports, tmp_path / "trace.prv", steps.steps_ns)
     check_devices(same, same.trace.measure_devices())
@@ -210,9 +223,11 @@ def test_in_the_steps(tmp_path: Path) -> None:
 def test_both_commands_skip_the_same_warmup(tmp_path: Path) -> None:
     """The same options mean the same time if the steps are ranges of NVTX and the trace has these."""
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
-    made = nsys2prv_ng.translate(reports, tmp_path / "trace.prv", sources=[*SOURCES, "nvtx"], skip_warmup=True)
+    made = nsys2prv_ng.translate(
+        reports, tmp_path / "trace.prv", sources=[*SOURCES, "nvtx", "launch_lines"], skip_warmup=True
+    )
     efficiency = nsys2prv_ng.summarize(reports, skip_warmup=True).efficiency
-    assert efficiency is not None and made.duration_ns == efficiency.window_ns + 1
+    assert efficiency is not None and made.duration_ns == efficiency.window_ns + 2
     same = Same(Analysed(tmp_path / "trace.prv"), efficiency)
     check_devices(same, same.trace.measure_devices())
 
@@ -237,6 +252,7 @@ def test_further_copies_are_not_seen(unpacked: Unpacked, tmp_path: Path, name: s
     assert max(active for _, active in times) > max(active for _, active in same.trace.measure_devices())
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4"])
 def test_calls_of_host_rows_are_those_of_all_threads(name: str, tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob(f"{name}.rank*.sqlite"))

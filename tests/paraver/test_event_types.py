@@ -121,6 +121,7 @@ TYPES = {
     63000414: "Lateness in a communication [ns]",
     63000420: "Critical path",
     63000430: "Step",
+    63000431: "Step on the host",
     63000440: "GPU computes [% of the step]",
     63000441: "GPU communicates [% of the step]",
     63000442: "GPU communicates and does not compute [% of the step]",

@@ -22,9 +22,10 @@ def parts(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", ["prv", "prv.gz"])
-def test_steps_make_the_same_bytes(tmp_path, monkeypatch, ending):
-    reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize(("ending", "ranks"), [("prv.gz", "02"), ("prv.gz", "0123"), ("prv", "0123")])
+def test_steps_make_the_same_bytes(tmp_path, monkeypatch, ending, ranks):
+    reports = sorted(SAMPLES.glob(f"ddp-2x2.rank[{ranks}].sqlite"))
     (tmp_path / "one").mkdir()
     once, trace, parts = tmp_path / f"one/a.{ending}", tmp_path / f"a.{ending}", tmp_path / "parts"
     expected = nsys2prv_ng.translate(reports, once, summary=True)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
 MPI_4 = sorted(SAMPLES.glob("mpi-4.*.sqlite"))
 ACTIVITY, IN_FLIGHT, WITH_WAITS = 63000400, 63000402, 63000413
-PART, RANK, REASON, STEP = 63000410, 63000411, 63000412, 63000430
+PART, RANK, REASON, STEP, HOST_STEP = 63000410, 63000411, 63000412, 63000430, 63000431
 COMPUTES, COMMUNICATES, EXPOSED, WAITS_EXPOSED, MEMORY, IDLE, MEAN_IN_FLIGHT, GRAPHS = range(63000440, 63000448)
 ALWAYS_DECLARED = 63000007
 SOURCES = ["kernels", "memory_operations", "nccl", "cuda_api", "nvtx", "gpu_metrics", "os_runtime"]
@@ -300,8 +300,8 @@ def test_each_event_is_written_or_dropped(traces: Traces, which: str) -> None:
             for reason, count in whole[name].dropped.items():
                 assert account.dropped[reason] >= count
     written = {name: account.written for name, account in own.items() if account.written}
-    steps, waits = len(pair_intervals(trace, STEP)), len(pair_intervals(trace, PART))
-    others = trace.events[~trace.events["type"].isin((STEP, PART, RANK, REASON))]
+    steps, waits = (sum(len(pair_intervals(trace, kind)) for kind in kinds) for kinds in ((STEP, HOST_STEP), (PART,)))
+    others = trace.events[~trace.events["type"].isin((STEP, HOST_STEP, PART, RANK, REASON))]
     assert written == {"steps": steps, "waits": waits, "overview": others["line"].nunique()}
     assert (result.states, result.communications) == (len(trace.states), 0) and not len(trace.communications)
 

@@ -24,7 +24,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import TranslationResult
 from tests.conftest import SAMPLES
-from tests.job.test_steps import count_warmup
+from tests.job.step_truth import count_warmup
 from tests.spans import list_report_sets, unite
 from tests.trace_reader import PATH, PATH_LINE, Trace, pair_intervals, read_trace
 
@@ -39,7 +39,7 @@ SHOWS = {
     MPI: (50000001, 50000002, 50000003),
 }
 """Types of the operations and calls in which the path is, by its kind."""
-CUDA_API, RANGE, NUMBER = 63000000, 9600, 9652
+CUDA_API, STEP, RANGE = 63000000, 63000430, 9600
 STEPS = {
     "samples/ddp-2x2": "step",
     "samples/single-graph": None,
@@ -68,6 +68,11 @@ class Made:
         return self.trace.communications[self.trace.communications["tag"] == PATH_LINE]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return make(tmp_path_factory.mktemp("whole"), DDP)
+
+
 def make(folder: Path, reports: list[Path], **keywords: object) -> Made:
     result = translate(reports, folder / "x.prv", force=True, **keywords)  # type: ignore[arg-type]
     trace = read_trace(folder / "x.prv")
@@ -85,16 +90,14 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def find_window(trace: Trace, steps: str | None) -> tuple[int, int]:
-    """Return when the last rank began its first step after the warm-up and ended its last one; or the main thread's."""
+    """Return the time of the steps after the warm-up, which other tests compare with SQL; or the main thread's time."""
     if steps is None:
         times = trace.events.query("row == 0 and type != @PATH")["time"]
         return int(times.min()), int(times.max())
-    ranges = pair_intervals(trace, RANGE)
-    ranges = ranges[[label == steps for label in trace.get_labels(RANGE, ranges["value"])]]
-    number = ranges["line"].map(trace.get_attribute(NUMBER))
-    lengths = (ranges["end"] - ranges["begin"]).groupby(number).max().sort_index()
-    first = lengths.index[count_warmup(lengths.tolist())]
-    return int(ranges["begin"][number == first].max()), int(ranges["end"].max())
+    spans = pair_intervals(trace, STEP).groupby("value")[["begin", "end"]].first().sort_index()
+    assert trace.get_labels(STEP, spans.index)[0].startswith(steps)
+    first = count_warmup((spans["end"] - spans["begin"]).tolist())
+    return int(spans["begin"].iloc[first]), int(spans["end"].max())
 
 
 def list_changes(path: pd.DataFrame) -> list[tuple[int, int, int]]:
@@ -151,8 +154,7 @@ def test_the_account_counts_intervals_and_lines(made: Made) -> None:
 
 
 @pytest.mark.slow
-def test_a_chosen_time_has_a_path_of_its_own(tmp_path: Path) -> None:
-    whole = make(tmp_path, DDP)
+def test_a_chosen_time_has_a_path_of_its_own(whole: Made, tmp_path: Path) -> None:
     low, high = int(whole.path["begin"].iloc[2000]) + 1, int(whole.path["end"].iloc[3000]) - 1
     cut = make(tmp_path, DDP, time=(low, high))
     shift = whole.result.start_utc_ns - cut.result.start_utc_ns
@@ -164,9 +166,8 @@ def test_a_chosen_time_has_a_path_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ranges_have_a_path_each(tmp_path: Path) -> None:
+def test_ranges_have_a_path_each(whole: Made, tmp_path: Path) -> None:
     """In all windows together, and no line leads from one to the next."""
-    whole = make(tmp_path, DDP)
     ranges = pair_intervals(whole.trace, RANGE)
     windows = unite(ranges[[label == "forward" for label in whole.trace.get_labels(RANGE, ranges["value"])]])
     cut = make(tmp_path, DDP, nvtx_range="forward")
@@ -201,10 +202,12 @@ def test_all_else_keeps_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_order_of_reports_and_cores_change_nothing(tmp_path: Path) -> None:
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("orders", [2, 3])
+def test_order_of_reports_and_cores_change_nothing(tmp_path: Path, orders: int) -> None:
     """Nor does a summary, for which the ranges of the path are looked up."""
     digests = set()
-    for reports, jobs in ((DDP, 1), (DDP[::-1], 2), (DDP[2:] + DDP[:2], 3)):
+    for reports, jobs in [(DDP, 1), (DDP[::-1], 2), (DDP[2:] + DDP[:2], 3)][:orders]:
         made = make(tmp_path, reports, jobs=jobs, summary=jobs == 2)
         assert len(made.path) > 1000
         digests.add(hashlib.sha256((tmp_path / "x.prv").read_bytes()).hexdigest())

@@ -41,28 +41,36 @@ def written(folder, options, resources, reports=DDP):
     return [(folder / f"out.{suffix}").read_bytes() for suffix in ("prv", "pcf", "row")], account, lines
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """What is written with all sources on one core, with enough memory."""
+    return written(tmp_path_factory.mktemp("plain"), ALL, Resources(1, 10**9))
+
+
+@pytest.mark.push_cases(2)
 @pytest.mark.parametrize("options", [ALL, WINDOWS, FEW], ids=["all", "windows", "few"])
-def test_cores_and_memory(tmp_path, options):
-    expected = written(tmp_path, options, Resources(1, 10**9))
+def test_cores_and_memory(tmp_path, options, plain):
+    expected = plain if options is ALL else written(tmp_path, options, Resources(1, 10**9))
     assert len(expected[0][0]) > 10**5
     for resources in SCARCE:
         assert written(tmp_path, options, resources, DDP[::-1]) == expected, resources
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.pcf", "out.prv", "out.row"]
 
 
-def test_clocks_that_drift(tmp_path):
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("ways", [1, 3])
+def test_clocks_that_drift(tmp_path, plain, ways):
     (tmp_path / "clocks.toml").write_text(DRIFTING)
     drifting = replace(ALL, align=tmp_path / "clocks.toml", several_jobs=True)
     expected = written(tmp_path, drifting, Resources(1, 10**9))
-    assert expected[0][0] != written(tmp_path, ALL, Resources(1, 10**9))[0][0]
-    for resources in SCARCE:
+    assert expected[0][0] != plain[0][0]
+    for resources in SCARCE[:ways]:
         assert written(tmp_path, drifting, resources) == expected, resources
 
 
-def test_events_wait_in_the_folder_for_them(tmp_path, monkeypatch):
+def test_events_wait_in_the_folder_for_them(tmp_path, plain):
     """With no memory to hold them, all are written there; it is left empty."""
     (tmp_path / "tmp").mkdir()
     (tmp_path / "out").mkdir()
-    expected = written(tmp_path / "out", ALL, Resources(1, 10**9))
-    assert written(tmp_path / "out", ALL, Resources(2, 0, tmp_path / "tmp")) == expected
+    assert written(tmp_path / "out", ALL, Resources(2, 0, tmp_path / "tmp")) == plain
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -5,33 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from nsys2prv_ng import translate
 from nsys2prv_ng.job.selection import Selection
 from tests.analysis.path.path_reports import Capture
 from tests.conftest import SAMPLES, Unpacked
-from tests.job.repetition_truth import find_repetitions
+from tests.job.step_truth import StepTruth, list_ranges
+from tests.job.test_repetition import list_launched
 from tests.report_truth import PUSH_POP
 from tests.trace_reader import pair_intervals, read_trace
 from tests.translated import Translated, translated_set
 
 pytestmark = pytest.mark.slow
 
-STEP = 63000430
+STEP, HOST_STEP = 63000430, 63000431
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
 MPI_4 = sorted(SAMPLES.glob("mpi-4.*.sqlite"))
 
 
-def list_steps(translated: Translated, name: str) -> pd.DataFrame:
-    """Return task, tid, number, begin and end (UTC) of the ranges that are steps, from the reports."""
-    nvtx = translated.nvtx
-    return nvtx[(nvtx["name"] == name) & nvtx["number"].notna() & (nvtx["style"] == PUSH_POP)]
-
-
-def list_found(translated: Translated, rows: list[int]) -> list[tuple[int, str, int, int]]:
-    found = translated.intervals(STEP)
+def list_found(translated: Translated, rows: list[int], kind: int = STEP) -> list[tuple[int, str, int, int]]:
+    found = translated.intervals(kind)
     found = found[found["row"].isin(rows)]
     return sorted(zip(found["row"], found["name"], found["begin"], found["end"], strict=True))
 
@@ -42,41 +36,52 @@ def list_gpu_rows(translated: Translated) -> dict[int, int]:
     return {row: translated.trace.task_of_row[row] - 1 for row in rows}
 
 
+def list_host_rows(translated: Translated, name: str) -> dict[int, tuple[int, int]]:
+    """Return (report, process) of the threads that opened the ranges of steps, by row."""
+    nvtx = translated.nvtx
+    own = nvtx[(nvtx["name"] == name) & nvtx["number"].notna() & (nvtx["style"] == PUSH_POP)]
+    tasks = translated.task_of(own["row"])
+    processes = {row: int(tid) >> 24 for row, tid in zip(own["row"], own["tid"], strict=True)}
+    return {int(row): (int(task), processes[row]) for row, task in zip(own["row"], tasks, strict=True)}
+
+
 @pytest.mark.parametrize(("reports", "name"), [(DDP, "step"), (MPI_4, "iteration")])
 def test_steps_of_main_threads_and_gpus(reports: list[Path], name: str, tmp_path: Path) -> None:
+    """Each step of the job on all of them, and on main threads also their ranges."""
     translated = translated_set(reports, tmp_path)
-    steps = list_steps(translated, name)
-    assert steps["row"].nunique() == len(reports)
-    threads = zip(steps["row"], steps["number"], steps["begin"], steps["end"], strict=True)
-    expected = sorted((row, f"{name} {number}", begin, end) for row, number, begin, end in threads)
-    assert list_found(translated, steps["row"].unique().tolist()) == expected
-    gpus = list_gpu_rows(translated)
-    by_task = steps.set_index(translated.task_of(steps["row"]))
-    of_gpus = [
+    truth = StepTruth(translated.objects.reports, list_ranges(translated.objects.reports, name))
+    assert truth.on_gpu
+    hosts, gpus = list_host_rows(translated, name), list_gpu_rows(translated)
+    assert len(hosts) == len(gpus) == len(reports) == 4
+    spans = [(f"{name} {number}", *truth.get_limits(number)) for number in truth.numbers]
+    rows = sorted([*hosts, *gpus])
+    assert list_found(translated, rows) == sorted((row, *span) for row in rows for span in spans)
+    ranges = [
         (row, f"{name} {number}", begin, end)
-        for row, task in gpus.items()
-        for number, begin, end in by_task.loc[[task], ["number", "begin", "end"]].itertuples(index=False)
+        for row, process in hosts.items()
+        for number, begin, end in truth.ranges[process]
     ]
-    assert len(gpus) == 4 and list_found(translated, list(gpus)) == sorted(of_gpus)
+    assert list_found(translated, rows, HOST_STEP) == sorted(ranges)
     account = translated.account("steps")
-    assert (account.read, account.written, account.dropped) == (len(expected) + len(of_gpus), account.read, {})
+    assert (account.read, account.written) == (len(rows) * len(spans) + len(ranges), account.read)
+    assert account.dropped == {}
     values = translated.intervals(STEP)
     assert [f"{name} {value - 1}" for value in values["value"]] == values["name"].tolist()
 
 
 def test_windows_cut_steps(tmp_path: Path) -> None:
-    whole = translated_set(DDP, tmp_path / "whole")
+    """The window reaches from the end of step 2 to 1 ns after the end of step 4."""
     cut = translated_set(DDP, tmp_path / "cut", selection=Selection(steps=(3, 4)))
+    truth = StepTruth(cut.objects.reports, list_ranges(cut.objects.reports, "step"))
     low, high = cut.start + 1, cut.start + cut.summary.duration_ns
-    steps = list_steps(whole, "step")
-    chosen = steps[steps["number"].isin((3, 4))]
-    assert (low, high) == (chosen["begin"].min() - 1, chosen["end"].max() + 1)
-    found = cut.intervals(STEP)
-    shown = zip(steps["number"], steps["begin"].clip(lower=low), steps["end"].clip(upper=high), strict=True)
-    expected = sorted((f"step {number}", begin, end) for number, begin, end in shown if end > begin)
-    is_gpu = np.isin(found["row"], list(list_gpu_rows(cut)))
-    for own in (found[~is_gpu], found[is_gpu]):
-        assert sorted(zip(own["name"], own["begin"], own["end"], strict=True)) == expected
+    assert (low, high) == (truth.get_limits(3)[0], truth.get_limits(4)[1] + 1)
+    rows = sorted([*list_host_rows(cut, "step"), *list_gpu_rows(cut)])
+    shown = [
+        (f"step {n}", max(begin, low), min(end, high)) for n in truth.numbers for begin, end in [truth.get_limits(n)]
+    ]
+    spans = [(name, begin, end) for name, begin, end in shown if end > begin]
+    assert [name for name, *_ in spans] == ["step 3", "step 4", "step 5"]
+    assert list_found(cut, rows) == sorted((row, *span) for row in rows for span in spans)
     account = cut.account("steps")
     assert account.read == account.written + sum(account.dropped.values()) and account.dropped
 
@@ -87,24 +92,19 @@ def test_no_steps_where_nothing_is_derived(tmp_path: Path) -> None:
 
 
 def test_repeated_kernels(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
-    """Begin and end are those of a search that tries every period."""
-    translated = translated_set([unpacked(shared_reports / "public/h100_2gpu_1s.sqlite")], tmp_path)
-    truth = find_repetitions(translated.objects.reports)
-    assert truth is not None
-    found = translated.intervals(STEP)
-    gpus = list_gpu_rows(translated)
-    expected = sorted(
-        (f"repeated kernels {number}", begin, end)
-        for own in truth.values()
-        for number, (begin, end) in enumerate(zip(own.begin, own.end, strict=True), 1)
-    )
-    for is_gpu in (True, False):
-        own = found[found["row"].isin(list(gpus)) == is_gpu]
-        assert sorted(zip(own["name"], own["begin"], own["end"], strict=True)) == expected
+    """Each begins with a launch, and has as many kernels as the period of their names."""
+    report = unpacked(shared_reports / "public/pipit_cloverleaf.sqlite")
+    translated = translated_set([report], tmp_path)
+    launched = list_launched(translated.objects.reports[0])["launched"].tolist()
+    own = translated.intervals(HOST_STEP).sort_values("begin")
+    assert own["name"].tolist() == [f"repeated kernels {number}" for number in range(1, 11)]
+    starts = [launched.index(begin) for begin in own["begin"]]
+    assert np.diff(starts[1:]).tolist() == [125] * 8
+    assert (own["end"] + 1).tolist()[:-1] == own["begin"].tolist()[1:]
 
 
 def test_a_task_without_a_thread_row(tmp_path: Path) -> None:
-    """Kernels alone: the steps of each rank are on the GPUs that it uses, also if some of them are not chosen."""
+    """Kernels alone: the steps of the job are on all GPUs, also if some of them are not chosen."""
     paths = []
     for rank in range(2):
         capture = Capture(rank, 2)
@@ -114,10 +114,13 @@ def test_a_task_without_a_thread_row(tmp_path: Path) -> None:
                     launch = capture.call("cudaLaunchKernel", at - 500, at - 400)
                     capture.kernel(launch, at, at + 900, 7, name, device)
         paths.append(capture.write(tmp_path / f"rank{rank}.sqlite"))
-    for gpus, begins in ((None, [0, 0, 500, 500]), ([1, 2], [0, 500])):
+    for gpus, count in ((None, 4), ([1, 2], 2)):
         translate(paths, tmp_path / "x.prv", sources=["kernels"], gpus=gpus, align="none", force=True)
         trace = read_trace(tmp_path / "x.prv")
         found = pair_intervals(trace, STEP)
         assert all(trace.names["THREAD"][row].startswith("Metrics GPU") for row in found["row"])
-        assert found.groupby("row")["begin"].min().tolist() == begins
-        assert (found.groupby("row")["begin"].diff().dropna() == 8_000).all()
+        assert found["row"].nunique() == count
+        for _, own in found.groupby("row"):
+            # The first step starts with the first launch of any rank; later ones when rank 1 has ended the one before.
+            assert own["begin"].tolist()[1:] == own["end"].tolist()[:-1]
+            assert set(np.diff(own["end"])) == {8_000} and len(own) == 7

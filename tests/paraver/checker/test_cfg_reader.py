@@ -66,7 +66,7 @@ def test_what_a_cfg_says(tmp_path: Path) -> None:
     assert second.parents == ()
     assert derived.parents == (1, 2)
     (histogram,) = cfg.histograms
-    assert (histogram.name, histogram.get_value("Analyzer2D.Statistic:")) == ("histogram", "% Time")
+    assert [histogram.get_value(f"Analyzer2D.{key}:") for key in ("Name", "Statistic")] == ["histogram", "% Time"]
 
 
 def test_a_header_without_the_first_line(tmp_path: Path) -> None:

@@ -1,0 +1,198 @@
+"""Applies changes to the weights of a model's edges.
+
+What takes no time at all is not done: operations then need neither time nor a gap before them, and calls wait for
+nothing. A range that takes another time does so on its host and in the kernels and copies launched in it, while data
+move between ranks as before. Everything else keeps the time that was observed, and what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.replay.columns import (
+    CALL,
+    CODE,
+    FAR,
+    FREE,
+    GAP,
+    HANDOVER,
+    LAUNCH,
+    NEAR,
+    NETWORK,
+    NONE,
+    ON_HOST,
+    REMOVED,
+    TOGETHER,
+    WAKE,
+    mark_kinds,
+)
+from nsys2prv_ng.replay.model import Model
+
+_WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR)
+"""Edges that a call which is not made lacks."""
+
+
+def apply_changes(model: Model, changes: Iterable[Change]) -> IntArray:
+    """Return the weight of each edge (ns) after all changes. Raises UsageError for names that match nothing."""
+    weight = model.graph.weight.copy()
+    for change in changes:
+        ranks = _mark_ranks(model, change)
+        if change.target == what.NETWORK:
+            _scale_network(model, change, ranks, weight)
+        elif change.target == what.HOST:
+            chosen = mark_kinds(model.graph.kind, ON_HOST) & ranks
+            weight[chosen] = _scale(weight[chosen], change.factor)
+        elif change.target == what.COPIES:
+            _scale_operations(model, model.is_memory, ranks, change.factor, weight)
+        elif change.target == what.WAITS:
+            weight[mark_crossing(model)] = REMOVED
+        elif change.target == what.RANK:
+            _equalise(model, ranks, weight)
+        elif change.target == what.RANGE:
+            _scale_ranges(model, change, ranks, weight)
+        elif change.target == what.CALL:
+            _scale_calls(model, change, ranks, weight)
+        else:
+            _scale_kernels(model, change, ranks, weight)
+    return weight
+
+
+def _scale(weight: IntArray, factor: float | FloatArray) -> IntArray:
+    """Return weights (ns) times a factor; what was removed stays so."""
+    return np.where(weight < 0, weight, np.rint(weight * factor)).astype(np.int64)
+
+
+def _mark_ranks(model: Model, change: Change) -> BoolArray:
+    """Mark the edges of the ranks that change. Raises UsageError for a rank that the job lacks."""
+    if change.ranks is None:
+        return np.ones(model.graph.to.size, np.bool_)
+    known = {rank: task for task, rank in enumerate(model.job.whole.ranks) if rank is not None}
+    for rank in change.ranks:
+        if rank not in known:
+            raise UsageError(f"the job has no rank {rank}")
+    return np.isin(model.edge_rank, [known[rank] for rank in change.ranks])
+
+
+def match_names(pattern: str, names: Iterable[str], kind: str) -> list[int]:
+    """Return the indices of the names that match a pattern. Raises UsageError, with the nearest names, for none."""
+    texts = list(names)
+    literal = pattern.replace("[", "[[]")  # names of kernels and ranges contain brackets
+    found = [n for n, name in enumerate(texts) if fnmatchcase(name, literal)]
+    if not found:
+        near = get_close_matches(pattern, texts, n=3, cutoff=0.4)
+        hint = f"; the nearest are {', '.join(map(repr, near))}" if near else ""
+        raise UsageError(f"no {kind} is named {pattern!r}{hint}")
+    return found
+
+
+# ---- operations ------------------------------------------------------------------------------------------------------
+
+
+def _scale_operations(model: Model, chosen: BoolArray, ranks: BoolArray, factor: float, weight: IntArray) -> None:
+    """Scale the lengths of operations; those of no length need no gap or launch either."""
+    graph = model.graph
+    own = np.append(chosen, False)[model.edge_operation] & ranks
+    ends = own & (graph.to >= model.numbers.operation_end)
+    weight[ends] = _scale(weight[ends], factor)
+    if not factor:
+        begins = own & ~ends & mark_kinds(graph.kind, (GAP, LAUNCH))
+        weight[begins] = np.minimum(weight[begins], 0)
+        weight[ends & mark_kinds(graph.kind, NETWORK) & (graph.since >= model.numbers.others)] = REMOVED
+
+
+def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
+    if change.target == what.CLASS:
+        index, names = model.kernel_class
+    else:
+        index = np.where(model.is_memory, NONE, model.lanes.operation_name)
+        names = model.lanes.names
+    used = np.unique(index[index >= 0])
+    found = used[match_names(change.name, [names[n] for n in used.tolist()], change.target)]
+    _scale_operations(model, np.isin(index, found), ranks, change.factor, weight)
+
+
+# ---- hosts -----------------------------------------------------------------------------------------------------------
+
+
+def _scale_calls(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
+    used = np.unique(model.lanes.call_name)
+    found = used[match_names(change.name, [model.lanes.names[n] for n in used.tolist()], change.target)]
+    named = np.isin(np.append(model.lanes.call_name, NONE), found)
+    chosen = named[model.edge_call] & (model.edge_call >= 0) & ranks & (model.graph.kind != CODE)
+    edges = np.flatnonzero(chosen)
+    _scale_host(model, edges, np.ones(edges.size), change.factor, weight)
+
+
+def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float, weight: IntArray) -> None:
+    """Scale a share of the time of host edges (indices). A call that is not made at all waits for nothing."""
+    weight[edges] = _scale(weight[edges], 1 - (1 - factor) * share)
+    if not factor:
+        graph, whole = model.graph, edges[share >= 1]
+        own = graph.since[whole] + model.numbers.calls == graph.to[whole]
+        weight[whole[mark_kinds(graph.kind[whole], _WAITING) & ~own]] = REMOVED
+
+
+def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
+    names = match_names(change.name, model.ranges.names, change.target)
+    edges, share, operations = model.in_ranges.find(names)
+    chosen = ranks if not change.factor else ranks & ~mark_kinds(model.graph.kind, NETWORK)
+    changed = chosen[edges]
+    _scale_host(model, edges[changed], share[changed], change.factor, weight)
+    launched = np.zeros(model.numbers.operations, np.bool_)
+    launched[operations] = True
+    _scale_operations(model, launched, chosen, change.factor, weight)
+
+
+# ---- network and ranks -----------------------------------------------------------------------------------------------
+
+
+def _scale_network(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
+    kinds = {what.WITHIN: (NEAR,), what.BETWEEN: (FAR,)}.get(change.name, NETWORK)
+    chosen = mark_kinds(model.graph.kind, kinds) & ranks
+    if not chosen.any():
+        raise UsageError(f"no communication {change.name or 'between ranks'} can be split into waiting and moving")
+    weight[chosen] = _scale(weight[chosen], change.factor)
+
+
+def mark_crossing(model: Model) -> BoolArray:
+    """Mark the edges by which a rank waits for other ranks."""
+    graph, numbers = model.graph, model.numbers
+    begin = np.where(
+        graph.to < numbers.call_begin,
+        graph.to - numbers.operations,
+        np.where(graph.to >= numbers.call_end, graph.to - numbers.calls, NONE),
+    )
+    return mark_kinds(graph.kind, NETWORK) & (graph.since != begin) | (graph.kind == TOGETHER)
+
+
+def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
+    """Let some ranks take as long as the median rank for each kernel, and for each NVTX range of the host."""
+    graph = model.graph
+    operation = model.edge_operation
+    runs = (operation >= 0) & (graph.since + model.numbers.operations == graph.to) & ~mark_kinds(graph.kind, NETWORK)
+    names = np.append(model.lanes.operation_name, NONE)[operation]
+    _equalise_keys(model, runs, names, ranks, weight)
+    on_host = mark_kinds(graph.kind, (CODE, CALL)) & (model.edge_thread >= 0)
+    _equalise_keys(model, on_host, model.edge_range, ranks, weight)
+
+
+def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArray, weight: IntArray) -> None:
+    """Scale the edges of some ranks so that their total by key is that of the median rank."""
+    tasks = np.unique(model.edge_rank[edges])
+    which = np.flatnonzero(edges)
+    task = np.searchsorted(tasks, model.edge_rank[which])
+    keys = int(key.max(initial=0)) + 2
+    cell = task * keys + key[which] + 1
+    total = np.bincount(cell, weights=model.graph.weight[which], minlength=tasks.size * keys).reshape(-1, keys)
+    median = np.median(total, axis=0)
+    factor = np.divide(median[None, :], total, out=np.ones_like(total), where=total > 0)
+    own = ranks[which]
+    weight[which[own]] = _scale(weight[which[own]], factor[task[own], key[which[own]] + 1])

@@ -1,0 +1,318 @@
+"""Dependencies of operations on GPUs: their launches, streams and CUDA events, and the calls that wait for them.
+
+What each stream was given is followed in the order of the host's calls. So an operation depends on what its stream had
+to end before, whether by order or through CUDA events, and a call that waits for a stream, device or event on the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.path.causes import find_cause
+from nsys2prv_ng.analysis.path.columns import GAP as AFTER_OPERATION
+from nsys2prv_ng.analysis.path.columns import (
+    NEVER,
+    NO_SYNC,
+    SYNC_DEVICE,
+    SYNC_OPERATION,
+    SYNC_PROCESS,
+    SYNC_STREAM,
+    PathCalls,
+    PathEvents,
+    PathLanes,
+    PathLists,
+    PathOperations,
+    PathThreads,
+)
+from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
+from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS
+from nsys2prv_ng.arrays.row_keys import find_starts
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.as_of import find_latest
+from nsys2prv_ng.replay.columns import ALWAYS, FREE, GAP, LAUNCH, NONE, WAKE, Edges, Numbers, make_edges
+from nsys2prv_ng.runtime.jit import compiled
+
+_ASKS_DEVICE, _ASKS_PROCESS = 5, 6
+"""Further kinds of steps beside those of path/streams.py: a call waits for all streams of a device or process."""
+QUEUE = 1_022
+"""Operations of a stream that launch calls put into its queue before they block, as real reports show."""
+_USUAL_GAP, _USUAL_LAUNCH = 1_000, 5_000
+"""Time (ns) between two operations of a stream, and from a launch call to its operation, if a job shows none."""
+
+
+class Followed(NamedTuple):
+    """Edges between nodes (since, to, kind), and what each marker joins: two nodes, of which the later one counts."""
+
+    since: IntArray
+    to: IntArray
+    kind: IntArray
+    one: IntArray
+    other: IntArray
+
+
+def find_launching(operations: PathOperations, calls: PathCalls) -> IntArray:
+    """Return the outermost call that launched each operation; NONE if it is not known."""
+    call = find_latest(calls.thread, calls.begin, operations.thread, operations.launched)
+    inside = (operations.thread >= 0) & (call >= 0)
+    inside &= operations.launched <= np.append(calls.end, NEVER)[call]
+    return np.where(inside, call, NONE)
+
+
+def list_device_edges(lanes: PathLanes, events: PathEvents, numbers: Numbers) -> tuple[list[Edges], IntArray]:
+    """Return the dependencies of operations and of calls that wait for them, and the times of further nodes (ns)."""
+    operations, calls, threads, lists = lanes
+    launching = find_launching(operations, calls)
+    every = np.arange(numbers.operations)
+    sent = np.where(launching >= 0, numbers.call_begin + launching, NONE)
+    begins = calls.begin[launching] if calls.begin.size else np.full(every.size, NEVER)
+    followed = _follow_streams(operations, calls, threads, events, numbers)
+    time = _measure_markers(operations, followed, numbers)
+    all_times = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, time])
+    on_time = all_times[followed.since] <= all_times[followed.to]
+    # An operation that started before the one before it on its stream had ended follows that one's start.
+    early = ~on_time & (followed.kind == GAP) & (followed.since < numbers.call_begin)
+    since = np.where(early, followed.since - numbers.operation_end, followed.since)
+    latest = np.full(numbers.operations, NEVER)
+    gaps = (followed.kind == GAP) & on_time
+    np.maximum.at(latest, followed.to[gaps], all_times[followed.since[gaps]])
+    usual_gap, usual_launch = _measure_usual(operations, latest, np.where(launching >= 0, begins, NEVER))
+    known = np.maximum(latest, np.where(launching >= 0, begins, NEVER))
+    cause = _find_unexplained(operations, lists, known)
+    least = np.where(followed.kind == GAP, usual_gap, ALWAYS)
+    markers = numbers.others + np.arange(time.size)
+    return [
+        make_edges(sent, every, LAUNCH, usual_launch),
+        Edges(since, followed.to, followed.kind, least),
+        make_edges(np.where(cause >= 0, numbers.operation_end + cause, NONE), every, GAP, usual_gap),
+        make_edges(followed.one, markers, GAP),
+        make_edges(followed.other, markers, GAP),
+        *_list_own_waits(calls, numbers),
+        _list_full_queues(operations, calls, launching, numbers),
+    ], time
+
+
+def _measure_usual(operations: PathOperations, latest: IntArray, launched: IntArray) -> tuple[int, int]:
+    """Return the usual time (ns) between two operations of a stream, and from a launch call to its operation.
+
+    `latest`: when each operation's stream had ended what came before (ns), `launched`: when its launch call started.
+    """
+    queued = (latest > NEVER) & (launched > NEVER) & (launched + PROMPT_NS < latest)
+    idle = (launched > NEVER) & (latest < launched)
+    gap = np.median((operations.begin - latest)[queued]) if queued.any() else _USUAL_GAP
+    launch = np.median((operations.begin - launched)[idle]) if idle.any() else _USUAL_LAUNCH
+    return int(gap), int(launch)
+
+
+@compiled
+def _find_unexplained(operations: PathOperations, lists: PathLists, known: IntArray) -> IntArray:
+    """Return the operation after which each one started that nothing known explains (path/causes.py); else NONE."""
+    found = np.full(known.size, NONE, np.int64)
+    for k in range(known.size):
+        if operations.begin[k] - known[k] > PROMPT_NS:
+            cause, _, kind = find_cause(operations, k, operations.begin[k], lists)
+            if kind == AFTER_OPERATION and cause >= 0 and operations.end[cause] > known[k]:
+                found[k] = cause
+    return found
+
+
+# ---- calls that wait -------------------------------------------------------------------------------------------------
+
+
+def _list_own_waits(calls: PathCalls, numbers: Numbers) -> list[Edges]:
+    """Return the waits of calls for one operation: that of their own copy, or one that freed a place in the queue."""
+    waits = np.flatnonzero((calls.sync == SYNC_OPERATION) & (calls.target >= 0))
+    return [make_edges(numbers.operation_end + calls.target[waits], numbers.call_end + waits, WAKE, ALWAYS)]
+
+
+def _list_full_queues(operations: PathOperations, calls: PathCalls, launching: IntArray, numbers: Numbers) -> Edges:
+    """Let each launch call return only after its stream has a free place in the queue.
+
+    A queue has as many places as were seen in use, and at least QUEUE: operations take more or less than one place.
+    """
+    launched = np.flatnonzero(launching >= 0)
+    order = launched[
+        np.lexsort((operations.begin[launched], operations.launched[launched], operations.stream[launched]))
+    ]
+    # The nodes of a graph that one call launched take one place.
+    order = order[find_starts(operations.stream[order], launching[order])]
+    call, stream = launching[order], operations.stream[order]
+    starts = find_starts(stream)
+    first = np.repeat(starts, np.diff(np.append(starts, order.size)))
+    at = np.arange(order.size)
+    ended = _accumulate_ends(operations.end[order], starts)
+    done = find_latest(stream, ended, stream, calls.end[call] if order.size else stream)
+    places = np.maximum.reduceat(at - np.where(done >= 0, done, first - 1), starts) if starts.size else starts
+    ahead = at - np.repeat(np.maximum(places, QUEUE), np.diff(np.append(starts, order.size)))
+    freed = np.where(ahead >= first, order[np.maximum(ahead, 0)], NONE)
+    return make_edges(np.where(freed >= 0, numbers.operation_end + freed, NONE), numbers.call_end + call, FREE, ALWAYS)
+
+
+def _accumulate_ends(end: IntArray, starts: IntArray) -> IntArray:
+    """Return when each operation and all before it on its stream had ended (ns). `starts`: the first of each stream."""
+    parts = np.split(end, starts[1:]) if starts.size else []
+    return np.concatenate([np.zeros(0, np.int64), *(np.maximum.accumulate(part) for part in parts)])
+
+
+# ---- streams and CUDA events -----------------------------------------------------------------------------------------
+
+
+def _follow_streams(
+    operations: PathOperations, calls: PathCalls, threads: PathThreads, events: PathEvents, numbers: Numbers
+) -> Followed:
+    """Follow what streams were given, in the order of the host's calls."""
+    every = np.arange(numbers.operations)
+    # What was launched before the capture was given before everything else; it counts when it ran.
+    given = np.where(operations.launched > NEVER, operations.launched, operations.begin)
+    asked = (events.call >= 0) & (np.append(calls.sync, NO_SYNC)[events.call] != NO_SYNC)
+    kept = np.flatnonzero(asked | np.isin(events.kind, (RECORDS, WAITS)))
+    by_event = np.zeros(numbers.calls, np.bool_)
+    by_event[events.call[asked]] = True
+    waits = [
+        (np.flatnonzero((calls.sync == sync) & ~by_event), kind)
+        for sync, kind in ((SYNC_STREAM, ASKS_STREAM), (SYNC_DEVICE, _ASKS_DEVICE), (SYNC_PROCESS, _ASKS_PROCESS))
+    ]
+    index = np.concatenate([every, kept, *(which for which, _ in waits)])
+    kind = np.concatenate(
+        [np.full(every.size, LAUNCHES), events.kind[kept], *(np.full(which.size, kind) for which, kind in waits)]
+    )
+    time = np.concatenate([given, events.time[kept], *(calls.since[which] for which, _ in waits)])
+    targets = [calls.target[which] for which, _ in waits]
+    targets[2] = threads.process[calls.thread[waits[2][0]]]
+    where = np.concatenate([operations.stream, events.stream[kept], *targets])
+    event = np.concatenate([np.full(every.size, NONE), events.event[kept], *(np.full(t.size, NONE) for t in targets)])
+    call = np.concatenate([np.full(every.size, NONE), events.call[kept], *(which for which, _ in waits)])
+    begin = np.concatenate([operations.begin, events.time[kept], *(calls.since[which] for which, _ in waits)])
+    order = np.lexsort((begin, kind, time))
+    stream_device, stream_process = _map_streams(operations)
+    by_device, by_process = (np.argsort(column, kind="stable") for column in (stream_device, stream_process))
+    return Followed(
+        *_follow(
+            kind[order],
+            where[order],
+            index[order],
+            event[order],
+            call[order],
+            operations.begin,
+            operations.end,
+            _Groups(by_device, _limit(stream_device[by_device])),
+            _Groups(by_process, _limit(stream_process[by_process])),
+            numbers,
+            int(where.max(initial=NONE)) + 1,
+            int(event.max(initial=NONE)) + 1,
+        )
+    )
+
+
+class _Groups(NamedTuple):
+    """The streams of groups: streams[first[i]] .. streams[first[i + 1] - 1] are those of group i."""
+
+    streams: IntArray
+    first: IntArray
+
+
+def _limit(sorted_groups: IntArray) -> IntArray:
+    return np.searchsorted(sorted_groups, np.arange(int(sorted_groups.max(initial=NONE)) + 2))
+
+
+def _map_streams(operations: PathOperations) -> tuple[IntArray, IntArray]:
+    """Return (device, process) of each stream; NONE for a stream without operations."""
+    streams = int(operations.stream.max(initial=NONE)) + 1
+    device, process = np.full((2, streams), NONE, np.int64)
+    device[operations.stream], process[operations.stream] = operations.device, operations.process
+    return device, process
+
+
+@compiled
+def _follow(
+    kind: IntArray,
+    where: IntArray,
+    index: IntArray,
+    event: IntArray,
+    call: IntArray,
+    op_begin: IntArray,
+    op_end: IntArray,
+    devices: _Groups,
+    processes: _Groups,
+    numbers: Numbers,
+    streams: int,
+    events: int,
+) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Replay n steps in the order of calls: return the edges, and the nodes that markers join."""
+    tail = np.full(streams, NONE, np.int64)  # the node after which everything in a stream has ended
+    recorded = np.full(events, NONE, np.int64)
+    edges = np.empty((3, 2 * kind.size + 16), np.int64)
+    markers = np.empty((2, kind.size + 16), np.int64)
+    time = np.empty(kind.size + 16, np.int64)
+    count, made = 0, 0
+    operation_end, call_end, others = numbers[0], 2 * numbers[0] + numbers[1], 2 * (numbers[0] + numbers[1])
+    for i in range(kind.size):
+        s, n = where[i], index[i]
+        if count + streams + 2 > edges.shape[1]:
+            longer = np.empty((3, 2 * edges.shape[1] + streams), np.int64)
+            longer[:, :count] = edges[:, :count]
+            edges = longer
+        if kind[i] == LAUNCHES:
+            before = tail[s]
+            if before >= 0:
+                edges[:, count] = before, n, GAP
+                count += 1
+            tail[s] = operation_end + n
+            if before >= 0 and _get_time(before, op_end, time, operation_end, others) > op_end[n]:
+                markers[:, made] = before, tail[s]
+                time[made] = _get_time(before, op_end, time, operation_end, others)
+                tail[s] = others + made
+                made += 1
+        elif kind[i] == RECORDS:
+            recorded[event[i]] = tail[s]
+        elif kind[i] == WAITS:
+            other = recorded[event[i]]
+            if other >= 0 and other != tail[s]:
+                if tail[s] >= 0:
+                    markers[:, made] = tail[s], other
+                    time[made] = max(
+                        _get_time(tail[s], op_end, time, operation_end, others),
+                        _get_time(other, op_end, time, operation_end, others),
+                    )
+                    tail[s] = others + made
+                    made += 1
+                else:
+                    tail[s] = other
+        elif kind[i] == ASKS or kind[i] == ASKS_STREAM:
+            node = recorded[event[i]] if kind[i] == ASKS else tail[s]
+            if node >= 0:
+                edges[:, count] = node, call_end + call[i], WAKE
+                count += 1
+        elif s >= 0:
+            groups = devices if kind[i] == _ASKS_DEVICE else processes
+            for k in range(groups.first[s], groups.first[s + 1]):
+                node = tail[groups.streams[k]]
+                if node >= 0:
+                    edges[:, count] = node, call_end + call[i], WAKE
+                    count += 1
+    return edges[0, :count], edges[1, :count], edges[2, :count], markers[0, :made], markers[1, :made]
+
+
+@compiled
+def _get_time(node: int, op_end: IntArray, time: IntArray, operation_end: int, others: int) -> int:
+    """Return when a tail was reached: the end of an operation, or the time of a marker (ns)."""
+    if node >= others:
+        return time[node - others]
+    return op_end[node - operation_end]
+
+
+def _measure_markers(operations: PathOperations, followed: Followed, numbers: Numbers) -> IntArray:
+    """Return when each marker was reached (ns): when the later of its two nodes was."""
+    return _reach(operations.end, followed.one, followed.other, numbers.operation_end, numbers.others)
+
+
+@compiled
+def _reach(op_end: IntArray, one: IntArray, other: IntArray, operation_end: int, others: int) -> IntArray:
+    time = np.empty(one.size, np.int64)
+    for i in range(one.size):
+        time[i] = max(
+            _get_time(one[i], op_end, time, operation_end, others),
+            _get_time(other[i], op_end, time, operation_end, others),
+        )
+    return time

@@ -1,0 +1,147 @@
+"""The graph of a replay: builds it from observed times and dependencies, and plays it forward.
+
+With nothing changed, each node happens when it was observed: of its dependencies the last one has the observed time as
+its weight, and the others at most that. Weights are what a change alters. A larger weight never makes a node earlier.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.replay.columns import NONE, Edges
+from nsys2prv_ng.runtime.jit import compiled
+
+
+class Graph(NamedTuple):
+    """n nodes with their observed times (ns), and m edges, ordered by the position of the node they lead to.
+
+    `order`: the nodes in an order in which each follows all that it depends on. Edges first[p] .. first[p + 1] - 1
+    lead to node order[p]. `weight` (ns) is what passes between them. `is_last` marks the edges that arrived last.
+    """
+
+    time: IntArray
+    order: IntArray
+    first: IntArray
+    since: IntArray
+    to: IntArray
+    kind: IntArray
+    weight: IntArray
+    is_last: BoolArray
+    dropped: int
+    """Dependencies that contradict the observed times, or go in circles: they are not in the graph."""
+
+
+def build_graph(time: IntArray, edges: Edges) -> Graph:
+    """Return the graph of nodes that were observed at a time (n, ns)."""
+    passed = time[edges.to] - time[edges.since]
+    possible = np.flatnonzero((passed >= 0) & (edges.since != edges.to))
+    dropped = edges.to.size - possible.size
+    since, to, kind, least = (column[possible] for column in edges)
+    by_node = np.lexsort((kind, time[since], to))
+    since, to, kind, least = since[by_node], to[by_node], kind[by_node], least[by_node]
+    first = np.searchsorted(to, np.arange(time.size + 1))
+    by_time = np.argsort(time, kind="stable")
+    order, kept = _sort(by_time, first, since)
+    # Edges follow each other in the order of their nodes, so that a replay reads them once, from start to end.
+    position = np.empty(order.size, np.int64)
+    position[order] = np.arange(order.size)
+    chosen = np.flatnonzero(kept)
+    chosen = chosen[np.argsort(position[to[chosen]], kind="stable")]
+    since, to, kind, least = since[chosen], to[chosen], kind[chosen], least[chosen]
+    limits = np.searchsorted(position[to], np.arange(order.size + 1))
+    passed = time[to] - time[since]
+    is_last = np.zeros(to.size, np.bool_)
+    has_edges = np.flatnonzero(np.diff(limits))
+    is_last[limits[has_edges + 1] - 1] = True
+    weight = np.where(is_last, passed, np.minimum(least, passed))
+    return Graph(time, order, limits, since, to, kind, weight, is_last, dropped + int((~kept).sum()))
+
+
+@compiled
+def _sort(by_time: IntArray, first: IntArray, since: IntArray) -> tuple[IntArray, BoolArray]:
+    """Return (nodes so that each follows all it depends on, which edges are kept): edges that close circles are not.
+
+    Only nodes of the same time can be in the wrong order.
+    """
+    count = by_time.size
+    order, filled = np.empty(count, np.int64), 0
+    state = np.zeros(count, np.int8)  # 1: waits for others, 2: is placed
+    kept = np.ones(since.size, np.bool_)
+    at = first[:-1].copy()
+    stack = np.empty(count, np.int64)
+    for node in by_time:
+        if state[node] == 2:
+            continue
+        depth = 1
+        stack[0] = node
+        state[node] = 1
+        while depth:
+            top = stack[depth - 1]
+            if at[top] == first[top + 1]:
+                state[top] = 2
+                order[filled] = top
+                filled += 1
+                depth -= 1
+                continue
+            edge = at[top]
+            at[top] += 1
+            before = since[edge]
+            if state[before] == 0:
+                state[before] = 1
+                stack[depth] = before
+                depth += 1
+            elif state[before] == 1:
+                kept[edge] = False
+    return order, kept
+
+
+def play(graph: Graph, weight: IntArray) -> IntArray:
+    """Return when each node happens (n, ns) with other weights (m, ns)."""
+    return _play(graph.time, graph.order, graph.first, graph.since, weight)
+
+
+@compiled
+def _play(time: IntArray, order: IntArray, first: IntArray, since: IntArray, weight: IntArray) -> IntArray:
+    new = np.empty(time.size, np.int64)
+    for p in range(order.size):
+        node = order[p]
+        low, high = first[p], first[p + 1]
+        if low == high:
+            new[node] = time[node]
+            continue
+        latest = new[since[low]] + weight[low]
+        for edge in range(low + 1, high):
+            latest = max(latest, new[since[edge]] + weight[edge])
+        new[node] = latest
+    return new
+
+
+def trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: int) -> IntArray:
+    """Return the edges that decided when a node happens, back to a time (ns): the critical path, its end first."""
+    position = np.empty(graph.order.size, np.int64)
+    position[graph.order] = np.arange(graph.order.size)
+    return _trace_back(position, graph.first, graph.since, weight, new, node, low)
+
+
+@compiled
+def _trace_back(
+    position: IntArray, first: IntArray, since: IntArray, weight: IntArray, new: IntArray, node: int, low: int
+) -> IntArray:
+    path = np.empty(position.size, np.int64)
+    count = 0
+    while new[node] > low:
+        p = position[node]
+        decided = NONE
+        for edge in range(first[p + 1] - 1, first[p] - 1, -1):
+            if new[since[edge]] + weight[edge] == new[node]:
+                decided = edge
+                break
+        if decided == NONE:
+            break
+        path[count] = decided
+        count += 1
+        node = since[decided]
+    return path[:count].copy()

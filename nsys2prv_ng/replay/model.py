@@ -1,0 +1,155 @@
+"""The model of a job for replays: its graph, what each edge belongs to, and its steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.path import columns as path
+from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
+from nsys2prv_ng.analysis.path.walk import join_lanes
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, MEMORY
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.replay import columns
+from nsys2prv_ng.replay.columns import ALWAYS, NONE, Numbers, join_edges, make_edges
+from nsys2prv_ng.replay.communication import list_communication, make_items, merge_own
+from nsys2prv_ng.replay.devices import find_launching, list_device_edges
+from nsys2prv_ng.replay.graph import Graph, build_graph
+from nsys2prv_ng.replay.host_ranges import HostRanges
+from nsys2prv_ng.replay.in_ranges import RangeFinder, group_by_thread
+from nsys2prv_ng.replay.marks import Marks, list_marks
+from nsys2prv_ng.replay.threads import limit_returns, list_thread_edges
+
+
+@dataclass(frozen=True)
+class Model:
+    """A job as a graph of dependencies. Nodes: starts and ends of its operations and calls (Numbers), and others."""
+
+    job: Job
+    lanes: Lanes
+    numbers: Numbers
+    graph: Graph
+    launching: IntArray
+    """Call that launched each operation; NONE if it is not known."""
+    marks: Marks
+
+    @cached_property
+    def operation_rank(self) -> IntArray:
+        """Task of the whole tree of each operation."""
+        return self.job.whole.task_of_row[self.lanes.operation_row].astype(np.int64)
+
+    @cached_property
+    def thread_rank(self) -> IntArray:
+        """Task of the whole tree of each thread."""
+        return self.job.whole.task_of_row[self.lanes.thread_row].astype(np.int64)
+
+    @cached_property
+    def edge_operation(self) -> IntArray:
+        """The operation that starts or ends at each edge; NONE if none does."""
+        return np.where(self.graph.to < self.numbers.call_begin, self.graph.to % max(self.numbers.operations, 1), NONE)
+
+    @cached_property
+    def edge_call(self) -> IntArray:
+        """The call that starts or ends at each edge; NONE if none does."""
+        at = self.graph.to - self.numbers.call_begin
+        is_call = (at >= 0) & (self.graph.to < self.numbers.others)
+        return np.where(is_call, at % max(self.numbers.calls, 1), NONE)
+
+    @cached_property
+    def edge_thread(self) -> IntArray:
+        """The host thread that passes the time of each edge; NONE for edges of GPUs and between ranks."""
+        thread = np.append(self.lanes.calls.thread, NONE)[self.edge_call]
+        mark = self.graph.to - self.marks.first
+        is_mark = (mark >= 0) & (mark < self.marks.thread.size)
+        return np.where(is_mark, np.append(self.marks.thread, NONE)[np.where(is_mark, mark, -1)], thread)
+
+    @cached_property
+    def edge_rank(self) -> IntArray:
+        """The task that passes the time of each edge; NONE for edges to nodes of several ranks."""
+        by_operation = np.append(self.operation_rank, NONE)[self.edge_operation]
+        return np.where(self.edge_thread >= 0, np.append(self.thread_rank, NONE)[self.edge_thread], by_operation)
+
+    @cached_property
+    def kernel_class(self) -> tuple[IntArray, list[str]]:
+        """Class of the kernel of each operation, as an index into the names of the classes; NONE for others."""
+        return _load_classes(self.job, self.lanes)
+
+    @cached_property
+    def ranges(self) -> HostRanges:
+        """The NVTX ranges of its threads."""
+        return HostRanges(self.job, self.lanes)
+
+    @cached_property
+    def edge_range(self) -> IntArray:
+        """The innermost range in which the time of each host edge ends, as a number of its name; NONE for others."""
+        found = np.full(self.graph.to.size, NONE, np.int64)
+        end = self.graph.time[self.graph.to]
+        for thread, edges in group_by_thread(self.edge_thread, self.edge_thread >= 0):
+            found[edges] = self.ranges.find_innermost(thread, end[edges] - 1)
+        return found
+
+    @cached_property
+    def in_ranges(self) -> RangeFinder:
+        """Finds what lies in its NVTX ranges."""
+        return RangeFinder(self.graph, self.lanes, self.edge_thread, self.edge_call, self.ranges)
+
+    @cached_property
+    def is_memory(self) -> BoolArray:
+        return np.asarray(self.lanes.operation_kind == MEMORY, np.bool_)
+
+
+def load_model(job: Job, waits: Waits, lanes: Lanes | None = None) -> Model:
+    """Return the model of a job. `lanes`: its operations, calls and threads, if the caller already has them."""
+    lanes = load_lanes(job, waits) if lanes is None else lanes
+    joined = join_lanes(lanes.operations, lanes.calls, lanes.threads)
+    operations, calls = lanes.operations, lanes.calls
+    numbers = Numbers(operations.begin.size, calls.begin.size)
+    device_edges, marker_time = list_device_edges(joined, lanes.events, numbers)
+    time = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, marker_time])
+    items = make_items(lanes, numbers)
+    communication = list_communication(job, waits, items, time.size, time)
+    time = np.concatenate([time, communication.time])
+    every = np.arange(numbers.operations)
+    own = make_edges(every, numbers.operation_end + every, _get_kinds(lanes), ALWAYS)
+    edges = [own, *list_thread_edges(joined, numbers)]
+    edges = [merge_own(part, communication, items.get_ends(communication.starts)) for part in edges]
+    marks, mark_edges = list_marks(job, lanes, numbers, time.size)
+    time = np.concatenate([time, marks.time])
+    whole = join_edges([*edges, *device_edges, *communication.edges, mark_edges])
+    graph = build_graph(time, limit_returns(whole, time, numbers, lanes.call_name))
+    return Model(job, lanes, numbers, graph, find_launching(operations, calls), marks)
+
+
+def _get_kinds(lanes: Lanes) -> IntArray:
+    """Return what passes along the edge of each operation from its start to its end."""
+    kind = np.full(lanes.operation_kind.size, columns.KERNEL)
+    kind[lanes.operation_kind == MEMORY] = columns.COPY
+    kind[(lanes.operation_kind == COMMUNICATION) & (lanes.operations.kind == path.NOT_SPLIT)] = columns.UNSPLIT
+    return kind
+
+
+def _load_classes(job: Job, lanes: Lanes) -> tuple[IntArray, list[str]]:
+    """Return (index of the class of each kernel or NONE, names of the classes)."""
+    names: dict[str, int] = {}
+    found = np.full(lanes.operation_row.size, NONE, np.int64)
+    once = np.flatnonzero(~mark_duplicates(lanes.operation_row, lanes.operations.begin))
+    own = [lanes.operation_row[once], lanes.operations.begin[once]]
+    for report, rows in zip(job.reports, job.whole.rows, strict=True):
+        events = load_opened_events(report, source_names.KERNELS, job.store)
+        value = events.get_values(types.KERNEL_CLASS)
+        line = np.flatnonzero(value != ABSENT)
+        texts = events.get_names(types.KERNEL_CLASS)
+        distinct, index = np.unique(value[line], return_inverse=True)
+        numbered = np.array([names.setdefault(texts[key], len(names)) for key in distinct.tolist()], np.int64)
+        at = find_rows(own, [rows[events.place[line]], events.begin[line]])
+        known = at >= 0
+        found[once[at[known]]] = numbered[index[known]]
+    return found, list(names)

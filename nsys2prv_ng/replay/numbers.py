@@ -1,0 +1,94 @@
+"""The numbers of a what-if analysis: what each change would save. These dataclasses are the JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+WHAT_IF_VERSION = 1
+_BOUNDS = ("host =", "waits =", "rank ")
+"""Changes that nobody can make as such: they are bounds of what others may save."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankSaving:
+    """How much shorter (ns) the steps of a rank become, on average."""
+
+    rank: int | None
+    task: str
+    saving_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """What takes most of the time of the path that decides how long the steps are.
+
+    `what`: host, GPU, launch, copies or network. `rank`: the rank it belongs to; None for the network.
+    """
+
+    what: str
+    rank: int | None
+    share: float
+    """Its part of the path, from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A change, and what it would do to the steps. Times are ns a step, on average over the steps that count."""
+
+    change: str
+    predicted_step_ns: int
+    saving_ns: int
+    share: float
+    """The saving as a part of the step."""
+    limited_by: Limit | None
+    """What limits the job with this change."""
+    connected: bool
+    """Whether the change has any influence on the steps: the same thing, made ten times longer, shows in them."""
+    measurable: bool
+    """Whether the saving is larger than the variation of the steps (`noise_ns`)."""
+    ranks: list[RankSaving] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slack:
+    """How much longer (ns a step) a range or class of kernels may take before the steps do; None if no limit is known.
+
+    `own_ns`: what it takes now.
+    """
+
+    target: str
+    own_ns: int
+    slack_ns: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIfNumbers:
+    """What changes would save. Times are ns a step, on average over the steps that count."""
+
+    steps: int
+    """Number of steps that count; 0 if the program shows none: then all numbers are for its whole time."""
+    step_ns: int
+    noise_ns: int
+    """The variation of the steps: 1.4826 times the median deviation from the median, which is sigma if it is normal.
+
+    With less than eight steps, their standard deviation; 0 for one step, and without steps.
+    """
+    limited_by: Limit | None
+    """What sets the pace now; None if hosts and GPUs are about equally fast."""
+    scenarios: list[Scenario]
+    """The largest saving first; changes that the user named are in the order given."""
+    slack: list[Slack]
+    unsplit_ns: int
+    """Time (ns a step) of NCCL kernels that may be waiting or moving data: no change of the network alters it."""
+
+    @property
+    def best(self) -> Scenario | None:
+        """The change that saves most; one that somebody can make, if any of these saves something measurable."""
+        useful = [scenario for scenario in self.scenarios if scenario.measurable and scenario.saving_ns > 0]
+        specific = [scenario for scenario in useful if not scenario.change.startswith(_BOUNDS)]
+        return max(specific or useful, key=lambda scenario: scenario.saving_ns, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as JSON has them."""
+        return {"version": WHAT_IF_VERSION, **asdict(self)}

@@ -1,0 +1,127 @@
+"""Moves a job to predicted times: everything on a row moves with the clock of the row (row_clock.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nsys2prv_ng.analysis.waits.placed_parts import place_parts
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.placement import measure_limits
+from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.job.spill import load_for_change, load_states, spill_states
+from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.operations.matching import Operations
+from nsys2prv_ng.operations.parts import MessagePairs
+from nsys2prv_ng.records.retime import retime_rows
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.replay.model import Model
+from nsys2prv_ng.replay.outcome import StepClock
+from nsys2prv_ng.replay.row_clock import RowClock, make_row_clock
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import JoinResult
+
+
+def predict_job(model: Model, time: IntArray) -> Job:
+    """Return the job of a model with predicted times: its records are copies, on the common clock.
+
+    `time`: when each node happens in a replay (ns). Expects a job whose records no window has cut.
+    """
+    job = model.job
+    clock = make_row_clock(model, time)
+    reports = [
+        _move_report(report, rows, clock, job.store) for report, rows in zip(job.reports, job.whole.rows, strict=True)
+    ]
+    old_row = np.flatnonzero(job.new_row >= 0)
+    joined = [_move_joined(part, old_row, clock, job.store) for part in job.joined]
+    spans = [_move_spans(span, rows, clock) for span, rows in zip(job.spans, job.whole.rows, strict=True)]
+    steps = None if job.steps is None else _move_steps(model, job.steps, time, clock)
+    limits = measure_limits(reports)
+    return replace(
+        job,
+        reports=reports,
+        joined=joined,
+        spans=spans,
+        steps=steps,
+        operations=_move_operations(job, clock),
+        offsets=[0] * len(reports),
+        measured=job.measured if job.counted is None or steps is None else steps.list_windows(*job.counted),
+        first=limits.first,
+        last=limits.last,
+        zero=limits.first,
+    )
+
+
+def _move_report(report: ReportRecords, rows: IntArray, clock: RowClock, store: Store) -> ReportRecords:
+    results = {name: _move_result(result, rows, clock, store, report.clock) for name, result in report.results.items()}
+    place, begin, end, state = load_states(report.states, store)
+    row = rows[place]
+    begin, end = (clock(row, report.clock(times), is_end=is_end) for times, is_end in ((begin, False), (end, True)))
+    states = spill_states([StateIntervals(place, begin, np.maximum(begin, end), state)], store)
+    return replace(report, results=results, states=states, clock=ClockMap())
+
+
+def _move_result(result: Result, rows: IntArray, clock: RowClock, store: Store, own: ClockMap | None = None) -> Result:
+    """Return a copy of a result with moved records. `rows`: row of the whole tree by place."""
+    moved = result.copy_records()
+    with load_for_change(moved, store, own or ClockMap()):
+        moved.records = [
+            retime_rows(records, rows, lambda row, time, is_end: clock(row, time, is_end=is_end))
+            for records in moved.records
+        ]
+    return moved
+
+
+def _move_joined(part: JoinResult, old_row: IntArray, clock: RowClock, store: Store) -> JoinResult:
+    accounts = {name: _move_result(result, old_row, clock, store) for name, result in part.accounts.items()}
+    messages = {name: _move_messages(pairs, clock) for name, pairs in part.messages.items()}
+    return replace(part, accounts=accounts, messages=messages)
+
+
+def _move_messages(pairs: MessagePairs, clock: RowClock) -> MessagePairs:
+    def move(row: IntArray, times: IntArray, *, is_end: bool = False) -> IntArray:
+        return np.where(times == NULL, NULL, clock(row, times, is_end=is_end))
+
+    return pairs._replace(
+        send_arrived=move(pairs.sender, pairs.send_arrived),
+        send_begin=move(pairs.send_row, pairs.send_begin),
+        send_end=move(pairs.send_row, pairs.send_end, is_end=True),
+        receive_arrived=move(pairs.receiver, pairs.receive_arrived),
+        receive_begin=move(pairs.receive_row, pairs.receive_begin),
+        receive_end=move(pairs.receive_row, pairs.receive_end, is_end=True),
+    )
+
+
+def _move_spans(span: tuple[IntArray, IntArray], rows: IntArray, clock: RowClock) -> tuple[IntArray, IntArray]:
+    """Return the predicted first and last time of the events on each place; places without events stay without."""
+    first, last = span
+    used = first <= last
+    return (
+        np.where(used, clock(rows, np.where(used, first, 0)), first),
+        np.where(used, clock(rows, np.where(used, last, 0), is_end=True), last),
+    )
+
+
+def _move_operations(job: Job, clock: RowClock) -> Operations:
+    operations = job.operations
+    table = operations.table
+    parts = place_parts(job, np.arange(table.begin.size))
+    begin, end = clock(parts.row, parts.begin), clock(parts.row, parts.end, is_end=True)
+    moved = table._replace(begin=begin, end=np.maximum(begin, end))
+    # _replace does not take a tuple whose length is not that of its fields.
+    return Operations(moved, operations.first, operations.group, operations.members, operations.part)
+
+
+def _move_steps(model: Model, steps: Steps, time: IntArray, clock: RowClock) -> Steps:
+    """Return the steps, which end with what they launched."""
+    row = np.where(steps.row >= 0, steps.row, -1)
+    host_begin, host_end = clock(row, steps.host_begin), clock(row, steps.host_end, is_end=True)
+    marked = time.copy()
+    marked[model.marks.first : model.marks.first + 2 * row.size] = np.concatenate([host_end, host_begin])
+    found = StepClock(model).find_steps(marked)
+    start, stop, begin, end = found
+    return steps._replace(start=start, stop=stop, begin=begin, end=end, host_begin=host_begin, host_end=host_end)

@@ -1,0 +1,92 @@
+"""Dependencies on host threads: calls follow each other, and a thread may go on only after another one.
+
+- A call starts after the call before it on its thread. A long time without calls (path/walk.py) may have been a wait
+  for the thread of the process that launches kernels and was active last; then it starts after that one's last call.
+- A call returns when its own work is done. One that waited for another thread returns after that thread's last call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.analysis.path.causes import find_active, find_call
+from nsys2prv_ng.analysis.path.columns import SYNC_THREAD, PathCalls, PathLanes, PathLists, PathThreads
+from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.replay.columns import ALWAYS, CALL, CODE, HANDOVER, NONE, Edges, Numbers, make_edges
+from nsys2prv_ng.runtime.jit import compiled
+
+
+def list_thread_edges(lanes: PathLanes, numbers: Numbers) -> list[Edges]:
+    """Return the dependencies between the calls of threads."""
+    calls = lanes.calls
+    every = np.arange(numbers.calls)
+    before = np.where(np.append(NONE, calls.thread[:-1])[: every.size] == calls.thread, every - 1, NONE)
+    handed, of_call = _find_handovers(calls, lanes.threads, lanes.lists, before)
+    begin, end = numbers.call_begin + every, numbers.call_end + every
+    # A thread that waited for another one did nothing else meanwhile.
+    is_handed = handed >= 0
+    return [
+        make_edges(np.where(before >= 0, numbers.call_end + before, NONE), begin, CODE),
+        make_edges(_name_nodes(numbers, handed), np.where(is_handed, begin, NONE), CODE),
+        make_edges(begin, end, CALL, ALWAYS),
+        make_edges(_name_nodes(numbers, of_call), end, HANDOVER, ALWAYS),
+    ]
+
+
+def limit_returns(edges: Edges, time: IntArray, numbers: Numbers, name: IntArray) -> Edges:
+    """Return edges of which those to the end of a call take at most what the shortest call of its name needs.
+
+    That is the least time (ns) from the start of a call of this name, or from when it no longer had to wait, to its
+    end. `time`: of each node (ns), `name`: number of the name of each call.
+    """
+    to_call = np.flatnonzero((edges.to >= numbers.call_end) & (edges.to < numbers.others))
+    call = edges.to[to_call] - numbers.call_end
+    since, end = time[edges.since[to_call]], time[edges.to[to_call]]
+    latest = np.full(numbers.calls, np.iinfo(np.int64).min)
+    on_time = since <= end
+    np.maximum.at(latest, call[on_time], since[on_time])
+    needed = time[numbers.call_end : numbers.others] - latest
+    shortest = np.full(int(name.max(initial=NONE)) + 1, ALWAYS)
+    np.minimum.at(shortest, name, needed)
+    least = edges.least.copy()
+    least[to_call] = np.minimum(least[to_call], shortest[name[call]])
+    return edges._replace(least=least)
+
+
+def _name_nodes(numbers: Numbers, found: IntArray) -> IntArray:
+    """Return the nodes of calls: 2 * c stands for the start of call c, 2 * c + 1 for its end, NONE for none."""
+    first = np.where(found & 1, numbers.call_end, numbers.call_begin)
+    return np.where(found >= 0, first + (found >> 1), NONE)
+
+
+@compiled
+def _find_handovers(
+    calls: PathCalls, threads: PathThreads, lists: PathLists, before: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return what of another thread came before the start of each call, and before its return: 2 * call + is its end.
+
+    NONE without such a call.
+    """
+    count = calls.begin.size
+    handed, returned = np.full(count, NONE, np.int64), np.full(count, NONE, np.int64)
+    for c in range(count):
+        thread, now = calls.thread[c], calls.begin[c]
+        after = np.iinfo(np.int64).min
+        if before[c] >= 0:
+            after = calls.end[before[c]]
+        if before[c] < 0 or HANDED_OVER_NS <= now - after < threads.shortest_wait[thread]:
+            handed[c] = _find_last(calls, threads, lists, thread, after, now)
+        if calls.sync[c] == SYNC_THREAD:
+            returned[c] = _find_last(calls, threads, lists, thread, now, calls.end[c])
+    return handed, returned
+
+
+@compiled
+def _find_last(calls: PathCalls, threads: PathThreads, lists: PathLists, thread: int, after: int, now: int) -> int:
+    """Return the last start or end of another thread's call from `after` to `now` (ns), as `_find_handovers` does."""
+    other, _, waits = find_active(calls, threads, lists, thread, after, now)
+    if other < 0:
+        return NONE
+    c = find_call(calls, threads, other, now)
+    return 2 * c + (0 if waits or calls.end[c] > now else 1)

@@ -1,0 +1,112 @@
+"""Predicts what changes save: plays a job with each of them, and compares its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.apply import apply_changes
+from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.replay.columns import NAMES, NETWORK_TIME, NONE, UNSPLIT
+from nsys2prv_ng.replay.graph import play, trace_back
+from nsys2prv_ng.replay.model import Model
+from nsys2prv_ng.replay.numbers import Limit, RankSaving, Scenario
+from nsys2prv_ng.replay.outcome import Outcome, StepClock
+
+_NORMAL = 1.4826
+"""Sigma of a normal distribution in units of its median deviation."""
+_FEW = 8
+"""The median deviation of fewer steps is often far too small, such as 0 if two of three are alike."""
+_CONTROL = 10.0
+"""How much longer the control makes what a change shortens."""
+
+
+class Experiment:
+    """Plays a model with changes, and measures the steps that count."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._clock = StepClock(model)
+        self.observed = self._clock.measure(model.graph.time)
+        self.noise_ns = measure_noise(self.observed.lengths)
+
+    def play(self, changes: Sequence[Change]) -> tuple[Outcome, IntArray]:
+        """Return (the steps with changes, the weights of the edges)."""
+        weight = apply_changes(self.model, changes)
+        balanced = any(change.target == what.WAITS for change in changes)
+        return self._clock.measure(play(self.model.graph, weight), balanced=balanced), weight
+
+    def run(self, changes: Sequence[Change]) -> Scenario:
+        """Return what changes do together."""
+        outcome, weight = self.play(changes)
+        saving = self.observed.mean_ns - outcome.mean_ns
+        measurable = abs(saving) > self.noise_ns
+        return Scenario(
+            change=" and ".join(map(str, changes)),
+            predicted_step_ns=round(outcome.mean_ns),
+            saving_ns=round(saving),
+            share=saving / self.observed.mean_ns if self.observed.mean_ns else 0.0,
+            limited_by=next(iter(self.list_limits(outcome, weight)), None),
+            connected=measurable or self._is_connected(changes, saving),
+            measurable=measurable,
+            ranks=self._list_ranks(outcome),
+        )
+
+    def _is_connected(self, changes: Sequence[Change], saving: float) -> bool:
+        """Return whether what changes alter, made ten times longer, shows in the steps."""
+        if abs(saving) >= 1:
+            return True
+        unlike = (what.WAITS, what.RANK)
+        longer = [replace(change, factor=_CONTROL) for change in changes if change.target not in unlike]
+        if not longer:
+            return False
+        return self.play(longer)[0].mean_ns > self.observed.mean_ns + 1
+
+    def _list_ranks(self, outcome: Outcome) -> list[RankSaving]:
+        whole = self.model.job.whole
+        return [
+            RankSaving(rank=whole.ranks[task], task=whole.model.tasks[task].name, saving_ns=round(before - after))
+            for task, before, after in zip(
+                outcome.tasks.tolist(), self.observed.task_mean_ns, outcome.task_mean_ns, strict=True
+            )
+        ]
+
+    def list_limits(self, outcome: Outcome, weight: IntArray) -> list[Limit]:
+        """Return what takes the time of the path that decides when the last step ends, the most time first."""
+        if outcome.last_node == NONE:
+            return []
+        graph, ranks = self.model.graph, self.model.job.whole.ranks
+        path = trace_back(graph, weight, outcome.time, outcome.last_node, outcome.begin)
+        kind = _WHAT_OF_KIND[graph.kind[path]]
+        task = np.where(kind == _WHATS.index(NETWORK_TIME), NONE, self.model.edge_rank[path])
+        code, owners = find_distinct_rows(kind, task)
+        sums = np.bincount(code, weights=weight[path])
+        total = max(float(sums.sum()), 1.0)
+        limits = [
+            Limit(what=_WHATS[owner], rank=ranks[task] if task >= 0 else None, share=ns / total)
+            for (owner, task), ns in zip(owners, sums.tolist(), strict=True)
+        ]
+        return sorted(limits, key=lambda limit: -limit.share)
+
+    def measure_unsplit(self) -> int:
+        """Return the time (ns a step) of NCCL kernels that is not known to be waiting or moving."""
+        graph = self.model.graph
+        ends = graph.time[graph.to]
+        inside = (graph.kind == UNSPLIT) & (ends > self.observed.begin) & (ends <= self.observed.end)
+        return int(graph.weight[inside].sum()) // max(self.observed.lengths.size, 1)
+
+
+def measure_noise(lengths: IntArray) -> int:
+    """Return sigma (ns) of the lengths of steps; 0 of one step. With at least _FEW, outliers do not count."""
+    if lengths.size < _FEW:
+        return round(float(lengths.std(ddof=1))) if lengths.size > 1 else 0
+    return round(_NORMAL * float(np.median(np.abs(lengths - np.median(lengths)))))
+
+
+_WHATS = sorted(set(NAMES.values()))
+_WHAT_OF_KIND = np.array([_WHATS.index(NAMES[kind]) for kind in range(len(NAMES))], np.int64)

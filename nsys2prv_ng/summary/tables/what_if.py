@@ -1,0 +1,55 @@
+"""The tables of a what-if analysis: what each change saves, and by how much ranges and kernels may grow."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
+from nsys2prv_ng.text.formatting import format_percent
+from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Share, make_columns
+from nsys2prv_ng.text.names import name_task
+
+NOTHING_MEASURABLE = "nothing measurable"
+NOT_CONNECTED = "not connected"
+UNLIMITED = "unlimited"
+
+
+def tabulate_scenarios(numbers: WhatIfNumbers, scenarios: list[Scenario]) -> Grid:
+    """Return what each change saves a step, and what sets the pace then."""
+    rows: list[list[Cell]] = []
+    for scenario in scenarios:
+        saving: Cell = Ns(scenario.saving_ns)
+        share: Cell = Share(scenario.saving_ns, numbers.step_ns)
+        if not scenario.measurable:
+            saving, share = NOTHING_MEASURABLE if scenario.connected else NOT_CONNECTED, ""
+        rows.append([Name(scenario.change), saving, share, name_limit(scenario.limited_by)])
+    caption = "What a change saves, about, each step; and what sets the pace then"
+    return Grid(caption=caption, columns=make_columns("change", "saves", "share", "then"), rows=rows, names=1)
+
+
+def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
+    """Return by how much ranges and classes of kernels may grow before the steps do."""
+    rows: list[list[Cell]] = [
+        [Name(slack.target), Ns(slack.own_ns), UNLIMITED if slack.slack_ns is None else Ns(slack.slack_ns)]
+        for slack in _sort(numbers.slack)
+    ]
+    caption = "Slack: by how much each may grow, each step of a rank, before the steps do"
+    return Grid(caption=caption, columns=make_columns("range or kernels", "takes", "may grow by"), rows=rows, names=1)
+
+
+def _sort(slack: list[Slack]) -> list[Slack]:
+    """Return the least slack first, and the longest of equal ones."""
+    unlimited = max((own.slack_ns or 0 for own in slack), default=0) + 1
+    return sorted(slack, key=lambda own: (unlimited if own.slack_ns is None else own.slack_ns, -own.own_ns))
+
+
+def name_limit(limit: Limit | None) -> str:
+    """Return what sets the pace in words; "" if that is not known."""
+    if limit is None:
+        return ""
+    what = {"launch": "launch latency"}.get(limit.what, limit.what)
+    if limit.what == "network":
+        owner = "the network"
+    elif limit.rank is None:
+        owner = f"the {what}"
+    else:
+        owner = f"{what} of {name_task(limit.rank, '')}"
+    return f"{owner} ({format_percent(limit.share, 1)})"

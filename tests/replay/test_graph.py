@@ -1,0 +1,126 @@
+"""The graph of a replay, on graphs made by chance: observed times come back, and all others by the longest path."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from nsys2prv_ng.replay.columns import CODE, REMOVED, Edges
+from nsys2prv_ng.replay.graph import Graph, build_graph, play, trace_back
+from tests.examples import examples
+
+SEEDS = range(10 * examples(100))
+"""Small graphs: of few times, so that many nodes have the same."""
+
+
+def make_graph(seed: int) -> tuple[Graph, Edges]:
+    """Return a graph of up to 40 nodes, and its dependencies, of which some contradict the times or close circles."""
+    rng = np.random.default_rng(seed)
+    nodes, edges = int(rng.integers(1, 40)), int(rng.integers(0, 120))
+    time = rng.integers(0, rng.choice([3, 30, 10**9]), nodes)
+    since, to = rng.integers(0, nodes, (2, edges))
+    given = Edges(since, to, np.full(edges, CODE), rng.integers(0, 20, edges))
+    return build_graph(time, given), given
+
+
+def find_longest(graph: Graph, weight: np.ndarray) -> list[int]:
+    """Return when each node happens, by recursion over the edges that the graph keeps."""
+    before: dict[int, list[tuple[int, int]]] = {}
+    for edge, (since, to) in enumerate(zip(graph.since.tolist(), graph.to.tolist(), strict=True)):
+        before.setdefault(to, []).append((since, int(weight[edge])))
+
+    @cache
+    def happens(node: int) -> int:
+        if node not in before:
+            return int(graph.time[node])
+        return max(happens(since) + length for since, length in before[node])
+
+    return [happens(node) for node in range(graph.time.size)]
+
+
+def test_observed_times_come_back() -> None:
+    for seed in SEEDS:
+        graph, _ = make_graph(seed)
+        assert play(graph, graph.weight).tolist() == graph.time.tolist(), seed
+
+
+def test_other_weights_give_the_longest_path() -> None:
+    for seed in SEEDS:
+        graph, _ = make_graph(seed)
+        rng = np.random.default_rng(seed)
+        weight = graph.weight * rng.integers(0, 4, graph.to.size)
+        weight[(rng.random(weight.size) < 0.1) & ~graph.is_last] = REMOVED
+        assert play(graph, weight).tolist() == find_longest(graph, weight), seed
+
+
+def test_the_last_dependency_has_what_was_observed_and_others_at_most_their_least() -> None:
+    for seed in SEEDS:
+        graph, given = make_graph(seed)
+        least: dict[tuple[int, int], list[int]] = {}
+        for since, to, _, ns in zip(*(column.tolist() for column in given), strict=True):
+            least.setdefault((since, to), []).append(ns)
+        latest: dict[int, int] = {}
+        for since, to in zip(graph.since.tolist(), graph.to.tolist(), strict=True):
+            latest[to] = max(latest.get(to, 0), int(graph.time[since]))
+        lasts: list[int] = []
+        for edge in range(graph.to.size):
+            since, to = int(graph.since[edge]), int(graph.to[edge])
+            passed = int(graph.time[to] - graph.time[since])
+            if graph.is_last[edge]:
+                assert graph.time[since] == latest[to] and graph.weight[edge] == passed
+                lasts.append(to)
+            else:
+                assert graph.weight[edge] in {min(ns, passed) for ns in least[since, to]}
+        assert sorted(lasts) == sorted(latest)  # one of each node that has any
+
+
+def test_what_contradicts_the_times_or_closes_a_circle_is_counted() -> None:
+    for seed in SEEDS:
+        graph, given = make_graph(seed)
+        assert graph.dropped == given.to.size - graph.to.size
+        possible = [
+            (since, to)
+            for since, to in zip(given.since.tolist(), given.to.tolist(), strict=True)
+            if since != to and graph.time[since] <= graph.time[to]
+        ]
+        # Only edges between nodes of one time can close a circle.
+        on_circles = len(possible) - graph.to.size
+        assert 0 <= on_circles <= sum(graph.time[since] == graph.time[to] for since, to in possible)
+        kept = set(zip(graph.since.tolist(), graph.to.tolist(), strict=True))
+        assert {edge for edge in possible if graph.time[edge[0]] < graph.time[edge[1]]} <= kept
+
+
+def test_nothing_longer_makes_anything_earlier() -> None:
+    for seed in SEEDS:
+        graph, _ = make_graph(seed)
+        rng = np.random.default_rng(seed)
+        weight = graph.weight * rng.integers(0, 3, graph.to.size)
+        longer = weight + rng.integers(0, 50, weight.size) * (rng.random(weight.size) < 0.2)
+        assert (play(graph, longer) >= play(graph, weight)).all(), seed
+
+
+def test_the_path_back_explains_the_time_of_its_end() -> None:
+    for seed in SEEDS:
+        graph, _ = make_graph(seed)
+        if not graph.to.size:
+            continue
+        weight = graph.weight * np.random.default_rng(seed).integers(0, 4, graph.to.size)
+        new = play(graph, weight)
+        node = int(new.argmax())
+        path = trace_back(graph, weight, new, node, int(new.min()))
+        for edge in path.tolist():
+            assert graph.to[edge] == node
+            assert new[node] == new[graph.since[edge]] + weight[edge]
+            node = int(graph.since[edge])
+        assert new[node] == new.min() or node not in graph.to
+
+
+@pytest.mark.parametrize("edges", [[(0, 1), (1, 0)], [(0, 0)], [(0, 1), (1, 2), (2, 0)]])
+def test_circles_are_opened(edges: list[tuple[int, int]]) -> None:
+    since, to = np.array(edges, np.int64).T
+    zeros = np.zeros(since.size, np.int64)
+    graph = build_graph(np.full(3, 7, np.int64), Edges(since.copy(), to.copy(), zeros, zeros))
+    assert graph.dropped == 1
+    assert play(graph, graph.weight).tolist() == [7, 7, 7]

@@ -1,0 +1,34 @@
+"""The model of real reports: with nothing changed, every observed time comes back exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.replay.graph import play
+from tests.conftest import REPORTS, SAMPLES, Unpacked
+from tests.replay.jobs import opened_model
+from tests.report_sets import list_sets
+
+SETS = list_sets(SAMPLES, REPORTS)
+
+
+@pytest.mark.push_cases(12)
+@pytest.mark.parametrize("name", SETS)
+def test_what_was_observed_comes_back(name: str, tmp_path: Path, unpacked: Unpacked) -> None:
+    with opened_model([unpacked(path) for path in SETS[name]], tmp_path) as model:
+        graph, lanes = model.graph, model.lanes
+        new = play(graph, graph.weight)
+        assert new.tolist() == graph.time.tolist()
+        first = model.numbers.call_begin
+        operations, calls = lanes.operations, lanes.calls
+        assert new[: operations.begin.size].tolist() == operations.begin.tolist()
+        assert new[operations.begin.size : first].tolist() == operations.end.tolist()
+        assert new[first : first + calls.begin.size].tolist() == calls.begin.tolist()
+        assert new[first + calls.begin.size : model.numbers.others].tolist() == calls.end.tolist()
+        # An operation with a launch depends on it, unless its clock contradicts: it is not played on its own.
+        known = (model.launching >= 0) & (
+            calls.begin[model.launching] <= operations.begin if calls.begin.size else True
+        )
+        assert set(known.nonzero()[0].tolist()) <= set(graph.to.tolist())

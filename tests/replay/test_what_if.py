@@ -1,0 +1,87 @@
+"""Predictions for a sample: their noise, their controls, the slack, and what limits the job."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nsys2prv_ng.replay.analyse import analyse
+from nsys2prv_ng.replay.changes import Change, parse_changes
+from nsys2prv_ng.replay.what_if import Experiment, measure_noise
+from tests.conftest import SAMPLES
+from tests.replay.jobs import opened_model
+
+
+@pytest.fixture(scope="module", params=["ddp-2x2", "mpi-4"])
+def experiment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Experiment]:
+    reports = sorted(SAMPLES.glob(f"{request.param}*.sqlite"))
+    scratch: Path = tmp_path_factory.mktemp("scratch")
+    with opened_model(reports, scratch) as model:
+        yield Experiment(model)
+
+
+def mean_step(experiment: Experiment, change: Change) -> float:
+    return experiment.play([change])[0].mean_ns
+
+
+def test_noise_is_the_standard_deviation_of_few_steps(experiment: Experiment) -> None:
+    lengths = experiment.observed.lengths.tolist()
+    assert 1 < len(lengths) < 8
+    assert experiment.noise_ns == round(statistics.stdev(lengths))
+
+
+def test_noise_is_the_median_deviation_of_many_steps() -> None:
+    lengths = np.array([1000, 1003, 998, 1010, 990, 1001, 1004, 90_000])
+    middle = statistics.median(lengths.tolist())
+    assert measure_noise(lengths) == round(1.4826 * statistics.median(abs(lengths - middle).tolist()))
+    assert measure_noise(lengths) < 10
+    assert measure_noise(lengths[:1]) == 0
+
+
+def test_a_change_to_nothing_saves_nothing(experiment: Experiment) -> None:
+    scenario = experiment.run(parse_changes("host * 1 and copies * 1"))
+    assert scenario.saving_ns == 0 and not scenario.measurable
+    assert scenario.predicted_step_ns == round(experiment.observed.mean_ns)
+
+
+def test_a_zero_carries_its_control(experiment: Experiment) -> None:
+    """Ten times as long, what is connected shows; what is not changes nothing."""
+    seen = set()
+    for name in experiment.model.ranges.names:
+        change = Change("range", name, 0.999)
+        scenario = experiment.run([change])
+        saving = experiment.observed.mean_ns - mean_step(experiment, change)
+        grown = mean_step(experiment, Change("range", name, 10.0)) - experiment.observed.mean_ns
+        assert scenario.saving_ns == round(saving)
+        assert scenario.connected == (abs(saving) >= 1 or grown > 1), name
+        seen.add(scenario.connected)
+    assert True in seen
+
+
+def test_slack_is_where_a_step_begins_to_grow(experiment: Experiment) -> None:
+    observed = experiment.observed.mean_ns
+    found = analyse(experiment).slack
+    assert found
+    for slack in found:
+        target, _, name = slack.target.partition(" ")
+
+        def grows(ns: float, target: str = target, name: str = name.strip("'"), own: int = slack.own_ns) -> bool:
+            return mean_step(experiment, Change(target, name, 1 + ns / own)) > observed * 1.001
+
+        if slack.slack_ns is None:
+            assert not grows(4 * observed)
+            continue
+        # To a thousandth of four steps.
+        assert not slack.slack_ns or not grows(slack.slack_ns - 1)
+        assert grows(slack.slack_ns + 4 * observed / 1_000)
+
+
+def test_parts_of_the_path_add_up(experiment: Experiment) -> None:
+    limits = experiment.list_limits(experiment.observed, experiment.model.graph.weight)
+    assert sum(limit.share for limit in limits) == pytest.approx(1)
+    assert [limit.share for limit in limits] == sorted((limit.share for limit in limits), reverse=True)
+    assert len({(limit.what, limit.rank) for limit in limits}) == len(limits)
