@@ -145,9 +145,8 @@ def find(folder: Path, *, shows: bool) -> None:
             return segments
 
         critical_path.walk = walk  # type: ignore[assignment]
-        del lanes
         start = time.perf_counter()
-        path = critical_path.find_critical_path(job, waits)
+        path = critical_path.find_critical_path(job, lanes)
         finding = time.perf_counter() - start
         critical_path.walk = original
         memory.append(get_memory())

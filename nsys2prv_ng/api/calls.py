@@ -137,11 +137,10 @@ def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
     output = options.output
     if output is not None:
         _check_prediction(given, output, scenarios, options)
-    from nsys2prv_ng.analysis.path.critical_path import check_size
     from nsys2prv_ng.analysis.waits.waits import find_waits
     from nsys2prv_ng.api.plans import make_prediction_plan
     from nsys2prv_ng.job.open_job import open_job
-    from nsys2prv_ng.replay.analyse import analyse
+    from nsys2prv_ng.replay.analyse import analyse, check_model_size
     from nsys2prv_ng.replay.model import load_model
     from nsys2prv_ng.replay.what_if import Experiment
     from nsys2prv_ng.runtime.jit import announce_compilation
@@ -152,8 +151,8 @@ def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
         choose_engine(options, make_prediction_plan(options), scratch) as plan,
         open_job(given, scratch, plan, progress) as job,
     ):
-        if too_many := check_size(job):
-            raise UsageError(too_many[0].replace("the critical path was not looked for", "nothing can be predicted"))
+        for too_many in check_model_size(job):
+            raise UsageError(too_many)
         experiment = Experiment(load_model(job, find_waits(job)))
         try:
             numbers = analyse(experiment, scenarios)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections import contents, efficiency, over_time, waits
+from nsys2prv_ng.html.summary_sections import contents, efficiency, over_time, waits, what_if
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.verdicts.verdicts import NOTES, About, list_verdicts
@@ -17,6 +17,7 @@ _SECTIONS: dict[About, str] = {
     "efficiency": "efficiency",
     "waits": "waits",
     "critical path": "critical-path",
+    "gain": "what-if",
     "advice": "efficiency",
 }
 """The section with the numbers of a verdict."""
@@ -52,6 +53,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         over_time.make_heat_map_section(pictures),
         over_time.make_step_section(summary, pictures),
         efficiency.make_path_section(summary, pictures),
+        what_if.make_what_if_section(summary.what_if),
         efficiency.make_efficiency_section(summary, pictures),
         waits.make_wait_section(summary),
         waits.make_gap_section(summary, pictures),

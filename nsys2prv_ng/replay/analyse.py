@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nsys2prv_ng.analysis.path.critical_path import count_lane_events
+from nsys2prv_ng.analysis.path.lanes import Lanes
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.job.counted import list_counted
+from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.candidates import Totals, choose_largest, list_candidates
 from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.replay.model import load_model
 from nsys2prv_ng.replay.numbers import Limit, Slack, WhatIfNumbers
 from nsys2prv_ng.replay.slack import measure_slack
 from nsys2prv_ng.replay.what_if import Experiment
 
+_MOST = 6_000_000
+"""Most operations and calls to play: each takes about 530 bytes."""
 _LEAST_GAIN = 0.02
 """Least part of a step that ideal hosts must save for hosts to set the pace."""
 _MOST_SLACK = 6
 """Most ranges, and most classes of kernels, whose slack is measured."""
+
+
+def check_model_size(job: Job) -> list[str]:
+    """Return a warning if the reports contain too many operations and calls to play them again; else []."""
+    count = count_lane_events(job)
+    if count <= _MOST:
+        return []
+    return [f"savings were not predicted: {count:,} operations and calls are too many; choose a shorter time"]
+
+
+def predict_likely(job: Job, waits: Waits, lanes: Lanes | None) -> WhatIfNumbers | None:
+    """Return what likely changes would save a step; None without lanes or steps, and for a job that is too large."""
+    if lanes is None or job.steps is None or not list_counted(job, job.steps).size or check_model_size(job):
+        return None
+    return analyse(Experiment(load_model(job, waits, lanes)), with_slack=False)
 
 
 def analyse(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path
+from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path, load_path_lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits.waits import find_waits
@@ -78,7 +78,8 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     labels = Labels()
     derived_waits, waiting = derive_waits(job, waits, late, plan.wait_lines, labels)
     needs_path = job.finds_waits and (plan.summary or not plan.overview_trace)
-    path = find_critical_path(job, waits, name_ranges=plan.summary) if needs_path else None
+    lanes = load_path_lanes(job, waits) if needs_path else None
+    path = find_critical_path(job, lanes, name_ranges=plan.summary)
     derived_path = derive_path(job, path, labels)
     derived_steps = derive_steps(job, labels)
     job = replace(job, joined=[*job.joined, derived_waits, derived_path, derived_steps])
@@ -103,7 +104,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     if plan.summary:
         from nsys2prv_ng.summary.compute.job import compute_summary  # takes a tenth of a second to import
 
-        summary = compute_summary(job, waits, late, path)
+        summary = compute_summary(job, waits, late, lanes, path)
     load = measure_load(placed.run for placed in runs)
     warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if needs_path else ())]
     warnings += warn_of_load(load, plan.paraver_memory)

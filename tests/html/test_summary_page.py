@@ -30,6 +30,7 @@ KEYS = frozenset(
         "alignment",
         "reason",
         "function",
+        "what",
     }
 )
 """Texts that the program sets, not the reports."""
@@ -40,8 +41,8 @@ def test_every_part_of_a_summary_has_a_section() -> None:
     summary, pictures = job_of("ddp-2x2")
     keys = [section.key for section in list_sections(summary, pictures)]
     assert keys == [
-        "facts", "pace", "over-time", "step", "critical-path", "efficiency", "waits", "gaps", "kernels", "operations",
-        "bandwidth", "memory", "quality",
+        "facts", "pace", "over-time", "step", "critical-path", "what-if", "efficiency", "waits", "gaps", "kernels",
+        "operations", "bandwidth", "memory", "quality",
     ]  # fmt: skip
 
 

@@ -40,7 +40,9 @@ def test_of_many_gpus_outliers_and_the_spread_are_shown(found: JobSummary) -> No
     one = replace(found.gpus[0], span_ns=span, compute_ns=0)
     gpus = [replace(one, gpu=n, busy_ns=span - ns, idle_ns=ns) for n, ns in enumerate(idle)]
     shown = (
-        format_summary(replace(found, gpus=gpus, waits=None, critical_path=None, efficiency=None, steps=None))
+        format_summary(
+            replace(found, gpus=gpus, waits=None, critical_path=None, efficiency=None, steps=None, what_if=None)
+        )
         .split("\n\n")[1]
         .splitlines()
     )

@@ -61,17 +61,21 @@ class CriticalPath(NamedTuple):
         return self.end - self.begin
 
 
-def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> CriticalPath | None:
-    """Find the critical path of each window of time that numbers cover (Job.measured).
-
-    Without such a window, find the path of all time from the first call or operation to the last. Return None if the
-    reports contain neither calls nor operations, or too many (`check_size`). Without `name_ranges`, the segments have
-    no NVTX ranges: a trace shows only their kinds.
-    """
+def load_path_lanes(job: Job, waits: Waits) -> Lanes | None:
+    """Load the lanes of a job; None if its reports contain neither calls nor operations, or too many (`check_size`)."""
     if check_size(job):
         return None
     lanes = load_lanes(job, waits)
-    if not lanes.operations.begin.size and not lanes.calls.begin.size:
+    return lanes if lanes.operations.begin.size or lanes.calls.begin.size else None
+
+
+def find_critical_path(job: Job, lanes: Lanes | None, *, name_ranges: bool = True) -> CriticalPath | None:
+    """Find the critical path of each window of time that numbers cover (Job.measured); None without lanes.
+
+    Without such a window, find the path of all time from the first call or operation to the last. Without
+    `name_ranges`, the segments have no NVTX ranges: a trace shows only their kinds.
+    """
+    if lanes is None:
         return None
     steps = None if job.windows or not job.measured else list_counted_steps(job)
     windows = [(low, min(high, job.last)) for low, high in job.measured] or [_measure_span(lanes)]
@@ -90,10 +94,15 @@ _MOST = 20_000_000
 The limit is the same on every machine, so that a trace does not depend on the machine's memory."""
 
 
+def count_lane_events(job: Job) -> int:
+    """Return the number of operations and calls of the reports."""
+    lines = sum(run.facts.kinds[EVENT] for report in job.reports for run in report.runs(_SOURCES))
+    return lines // 2  # each has a line for its start and one for its end
+
+
 def check_size(job: Job) -> list[str]:
     """Return a warning if the reports contain too many operations and calls to find the critical path; else []."""
-    lines = sum(run.facts.kinds[EVENT] for report in job.reports for run in report.runs(_SOURCES))
-    count = lines // 2  # each has a line for its start and one for its end
+    count = count_lane_events(job)
     if count <= _MOST:
         return []
     return [f"the critical path was not looked for: {count:,} operations and calls are too many; choose a shorter time"]

@@ -24,7 +24,8 @@ from nsys2prv_ng.analysis.gpus.activity import (
     measure_activity,
 )
 from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
-from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size, find_critical_path
+from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size, find_critical_path, load_path_lanes
+from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
@@ -34,6 +35,7 @@ from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.replay.analyse import check_model_size, predict_likely
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
@@ -61,16 +63,22 @@ from nsys2prv_ng.summary.numbers.waits import Excess, WaitNumbers
 
 
 def compute_summary(
-    job: Job, waits: Waits | None = None, late: LateReasons | None = None, path: CriticalPath | None = None
+    job: Job,
+    waits: Waits | None = None,
+    late: LateReasons | None = None,
+    lanes: Lanes | None = None,
+    path: CriticalPath | None = None,
 ) -> JobSummary:
     """Return the numbers of a job. Each worker loads the records of one report at once.
 
-    `waits`, `late` and `path`: the results for this job, if the caller already has them.
+    `waits`, `late`, `lanes` and `path`: the results for this job, if the caller already has them.
     """
     waits = find_waits(job) if waits is None else waits
     late = find_reasons(job, waits) if late is None else late
-    if path is None and job.finds_waits:
-        path = find_critical_path(job, waits)
+    if lanes is None and job.finds_waits:
+        lanes = load_path_lanes(job, waits)
+    if path is None:
+        path = find_critical_path(job, lanes)
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
@@ -119,11 +127,12 @@ def compute_summary(
         gpu_time_ns=find_gpu_time(job),
         calls=_list_calls(calls),
         skipped=job.skipped,
+        what_if=predict_likely(job, waits, lanes),
         warnings=[
             *job.warnings,
             *check_clocks(job),
             *describe_missing_payload(wait_numbers, len(job.reports)),
-            *(check_size(job) if job.finds_waits else ()),
+            *([*check_size(job), *check_model_size(job)][:1] if job.finds_waits else ()),
         ],
     )
 

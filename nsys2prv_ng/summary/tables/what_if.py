@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
+from nsys2prv_ng.replay.numbers import Limit, Slack, WhatIfNumbers
 from nsys2prv_ng.text.formatting import format_percent
-from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Share, make_columns
+from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
 from nsys2prv_ng.text.names import name_task
 
-NOTHING_MEASURABLE = "nothing measurable"
-NOT_CONNECTED = "not connected"
 UNLIMITED = "unlimited"
 
 
-def tabulate_scenarios(numbers: WhatIfNumbers, scenarios: list[Scenario]) -> Grid:
-    """Return what each change saves a step, and what sets the pace then."""
-    rows: list[list[Cell]] = []
-    for scenario in scenarios:
-        saving: Cell = Ns(scenario.saving_ns)
-        share: Cell = Share(scenario.saving_ns, numbers.step_ns)
-        if not scenario.measurable:
-            saving, share = NOTHING_MEASURABLE if scenario.connected else NOT_CONNECTED, ""
-        rows.append([Name(scenario.change), saving, share, name_limit(scenario.limited_by)])
+def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
+    """Return what each change with a measurable saving saves a step, and what sets the pace then."""
+    rows: list[list[Cell]] = [
+        [
+            Name(scenario.change),
+            Ns(scenario.saving_ns),
+            Share(scenario.saving_ns, numbers.step_ns),
+            Bar([BarPart("saves", "host_ns", scenario.saving_ns)], numbers.step_ns),
+            name_limit(scenario.limited_by),
+        ]
+        for scenario in numbers.scenarios
+        if scenario.measurable
+    ]
     caption = "What a change saves, about, each step; and what sets the pace then"
-    return Grid(caption=caption, columns=make_columns("change", "saves", "share", "then"), rows=rows, names=1)
+    columns = make_columns("change", "saves", "share", Column("of the step", wide=True), "then")
+    return Grid(caption=caption, columns=columns, rows=rows, names=1)
 
 
 def tabulate_slack(numbers: WhatIfNumbers) -> Grid:

@@ -11,9 +11,10 @@ from nsys2prv_ng.summary.verdicts.advice import advise
 from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency, describe_whole_graphs, describe_window
 from nsys2prv_ng.summary.verdicts.path import describe_path
 from nsys2prv_ng.summary.verdicts.waits import describe_waits
+from nsys2prv_ng.summary.verdicts.what_if import describe_best
 from nsys2prv_ng.text.layout import wrap
 
-About = Literal["payload", "graphs", "window", "efficiency", "waits", "critical path", "advice"]
+About = Literal["payload", "graphs", "window", "efficiency", "waits", "critical path", "gain", "advice"]
 
 NOTES: tuple[About, ...] = ("payload", "graphs")
 """The parts whose verdicts are notes on what is not known."""
@@ -40,6 +41,7 @@ def list_verdicts(summary: JobSummary) -> list[Verdict]:
         Verdict(describe_efficiency(efficiency, steps), [], "efficiency"),
         *(Verdict(text, details, "waits") for text, details in describe_waits(summary)),
         Verdict(describe_path(summary), [], "critical path"),
+        Verdict("" if summary.what_if is None else describe_best(summary.what_if), [], "gain"),
         Verdict(advise(summary), [], "advice"),
     ]
     return [verdict for verdict in verdicts if verdict.text]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from nsys2prv_ng.analysis.path.critical_path import find_critical_path
+from nsys2prv_ng.analysis.path.critical_path import find_critical_path, load_path_lanes
 from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.cli.app import app
@@ -143,7 +143,7 @@ def test_critical_path_through_a_graph(tmp_path: Path, name: str, kind: int) -> 
     capture.whole_graph(capture.call("cudaGraphLaunch", 3_000, 4_000), 10_000, 80_000)
     capture.sync("cudaStreamSynchronize", 5_000, 81_000, STREAM_SYNC, stream=7)
     with opened([capture.write(tmp_path / "x.sqlite")], tmp_path) as job:
-        found = find_critical_path(job, find_waits(job))
+        found = find_critical_path(job, load_path_lanes(job, find_waits(job)))
         assert found is not None
         assert int(found.length[found.kind == kind].sum()) >= 70_000
         assert int(found.length.sum()) == sum(high - low for low, high in found.windows)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path
+from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path, load_path_lanes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
@@ -57,7 +57,7 @@ def found_path(
         if warmup is not None and job.steps is not None:
             steps = job.steps._replace(warmup=warmup)
             job = replace(job, steps=steps, measured=[(int(steps.start[warmup]), int(steps.stop[-1]))])
-        found = find_critical_path(job, find_waits(job), name_ranges=name_ranges)
+        found = find_critical_path(job, load_path_lanes(job, find_waits(job)), name_ranges=name_ranges)
         assert found is not None
         check_sums(found)
         yield job, found

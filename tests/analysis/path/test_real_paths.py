@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path
+from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path, load_path_lanes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job, open_job
@@ -217,7 +217,7 @@ def test_each_segment_is_what_the_reports_show(reports: Sequence[Path], unpacked
 def test_reports_without_calls_and_operations_have_no_path(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     paths = sorted(REPORTS.glob(f"{name}*")) or [REPORTS / f"{name}.sqlite"]
     with open_job([unpacked(path) for path in paths], tmp_path, ReadOptions(), Progress()) as job:
-        assert find_critical_path(job, find_waits(job)) is None
+        assert find_critical_path(job, load_path_lanes(job, find_waits(job))) is None
 
 
 # ---- selections and damage -------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ SET_OF_SOURCE = {
 def test_without_a_source(name: str, source: str, unpacked: Unpacked, tmp_path: Path) -> None:
     sources = tuple(own for own in SOURCES + DERIVED if own.name != source)
     with open_job(locate(name, unpacked), tmp_path, ReadOptions(sources=sources), Progress()) as job:
-        found = find_critical_path(job, find_waits(job))
+        found = find_critical_path(job, load_path_lanes(job, find_waits(job)))
         assert found is not None
         check_sums(found)
 

@@ -121,7 +121,7 @@ def sections(found: JobSummary, waits: WaitNumbers | None, width: int = 100) -> 
 
 def verdicts(found: JobSummary, waits: WaitNumbers) -> list[str]:
     """The sentences on the tasks, each of which would fit a line."""
-    text = sections(replace(found, critical_path=None, efficiency=None, steps=None), waits, 1000)[1]
+    text = sections(replace(found, critical_path=None, efficiency=None, steps=None, what_if=None), waits, 1000)[1]
     return [] if text.startswith("From the first") else text.splitlines()
 
 

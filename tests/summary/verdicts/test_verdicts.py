@@ -24,8 +24,9 @@ def test_order_and_words(found: JobSummary) -> None:
     assert found.waits is not None
     lacking = replace(found, waits=replace(found.waits, reports_without_payload=1))
     verdicts = list_verdicts(lacking)
-    assert [verdict.about for verdict in verdicts] == ["payload", "efficiency", "waits", "critical path", "advice"]
-    assert [len(verdict.details) for verdict in verdicts] == [0, 0, 1, 0, 0]
+    about = ["payload", "efficiency", "waits", "critical path", "gain", "advice"]
+    assert [verdict.about for verdict in verdicts] == about
+    assert [len(verdict.details) for verdict in verdicts] == [0, 0, 1, 0, 0, 0]
     texts = [text for verdict in verdicts for text in (verdict.text, *verdict.details)]
     assert all("\n" not in text and not text.startswith(" ") for text in texts)
     for width in (80, 100):
@@ -49,6 +50,7 @@ def test_names_of_reports_are_printable(found: JobSummary) -> None:
     hostile = "<b>\x1b[31m\nrange\t"
     waits, path, efficiency, steps = found.waits, found.critical_path, found.efficiency, found.steps
     assert waits is not None and path is not None and efficiency is not None and isinstance(steps, StepNumbers)
+    assert found.what_if is not None
     ranks = [replace(rank, rank=None, task=hostile + rank.task) for rank in waits.ranks]
     costs = [replace(cost, rank=None, task=hostile + cost.task, range=hostile, call=hostile) for cost in waits.costs]
     parts = [replace(part, name=hostile, range=hostile) for part in path.parts]
@@ -58,15 +60,16 @@ def test_names_of_reports_are_printable(found: JobSummary) -> None:
         critical_path=replace(path, parts=parts, step_name=hostile),
         nccl=[replace(nccl, function=hostile) for nccl in found.nccl],
         steps=replace(steps, name=hostile),
+        what_if=replace(found.what_if, scenarios=[replace(part, change=hostile) for part in found.what_if.scenarios]),
     )
     verdicts = list_verdicts(named)
-    assert len(verdicts) == 4
+    assert len(verdicts) == 5
     for verdict in verdicts:
         for text in (verdict.text, *verdict.details):
             assert text.isprintable()
-    assert sum("<b>" in verdict.text for verdict in verdicts) == 4
+    assert sum("<b>" in verdict.text for verdict in verdicts) == 5
 
 
 def test_nothing_to_say(found: JobSummary) -> None:
-    nothing = replace(found, waits=None, critical_path=None, efficiency=None, steps=None)
+    nothing = replace(found, waits=None, critical_path=None, efficiency=None, steps=None, what_if=None)
     assert list_verdicts(nothing) == [] and format_verdicts([], 80) == [[], []]
