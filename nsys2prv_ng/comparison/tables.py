@@ -281,8 +281,11 @@ def choose_windows(summaries: Sequence[JobSummary]) -> tuple[list[WindowEfficien
 
 
 def _list_efficiencies(window: WindowEfficiency) -> dict[str, float]:
-    """Return the efficiencies of GPUs in both conventions, and of main threads, by the names in the table."""
-    named: dict[str, float] = {}
+    """Return the efficiencies of GPUs in both conventions, and of main threads, by the names in the table.
+
+    Skip those that do not apply.
+    """
+    named: dict[str, float | None] = {}
     conventions = (("NCCL as communication", window.nccl_as_communication), ("NCCL as useful", window.nccl_as_useful))
     for convention, trees in conventions:
         if trees.device is not None:
@@ -293,8 +296,9 @@ def _list_efficiencies(window: WindowEfficiency) -> dict[str, float]:
     host = window.nccl_as_communication.host
     if host is not None:
         named |= {f"main threads: {_name_rate(one.name)}": getattr(host, one.name) for one in fields(HostEfficiency)}
-    return named
+    return {name: rate for name, rate in named.items() if rate is not None}
 
 
 def _name_rate(field: str) -> str:
-    return "device offload" if field == "offload" else field.replace("mpi", "MPI").replace("_", " ")
+    words = field.replace("mpi_", "MPI ").replace("pop_", "POP ").replace("_", " ")
+    return "device offload" if field == "offload" else words

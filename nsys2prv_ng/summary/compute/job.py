@@ -34,6 +34,7 @@ from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.replay.what_if import Experiment
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
@@ -61,11 +62,16 @@ from nsys2prv_ng.summary.numbers.waits import Excess, WaitNumbers
 
 
 def compute_summary(
-    job: Job, waits: Waits | None = None, late: LateReasons | None = None, path: CriticalPath | None = None
+    job: Job,
+    waits: Waits | None = None,
+    late: LateReasons | None = None,
+    path: CriticalPath | None = None,
+    experiment: Experiment | None = None,
 ) -> JobSummary:
     """Return the numbers of a job. Each worker loads the records of one report at once.
 
-    `waits`, `late` and `path`: the results for this job, if the caller already has them.
+    `waits`, `late` and `path`: the results for this job, if the caller already has them. `experiment`: plays the job
+    again; without it, what a replay finds is not in the summary.
     """
     waits = find_waits(job) if waits is None else waits
     late = find_reasons(job, waits) if late is None else late
@@ -110,7 +116,7 @@ def compute_summary(
         absent=[name for name, is_absent in absent.items() if is_absent],
         chosen=_list_chosen(job.selection),
         waits=wait_numbers,
-        efficiency=sum_efficiency(job, efficiency),
+        efficiency=sum_efficiency(job, efficiency, experiment),
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices),
