@@ -1,7 +1,7 @@
 """Measures what a job would save on an ideal network, which moves data in no time: POP's transfer efficiency.
 
-Ranks still wait for each other. BSC gets the same from Dimemas, for MPI. Where much of the communication cannot be split
-into waiting and moving data, nothing is known: a replay keeps its whole length.
+Ranks still wait for each other. BSC gets the same from Dimemas, for MPI. If much of the communication cannot be split
+into waiting and moving data, nothing is known, because a replay keeps its whole length.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from nsys2prv_ng.summary.compute.efficiency import sum_efficiency
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, EfficiencyNumbers, HostEfficiency, WindowEfficiency
 from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import REPORTS, SAMPLES, Unpacked
+from tests.report_sets import list_sets
 
 MS, US = 1_000_000, 1_000
 STEPS = 6
@@ -224,6 +225,36 @@ def test_savings_of_samples_are_those_of_an_ideal_network(reports: list[Path]) -
     assert expected > 0
     assert savings.whole == savings.in_steps == Saving(expected, expected if reports is MPI else None)
     assert savings.in_work == Saving()
+
+
+SETS = list_sets(SAMPLES, REPORTS)
+
+
+@pytest.mark.slow
+@pytest.mark.push_cases(6)
+@pytest.mark.parametrize("name", SETS)
+def test_products_hold_for_real_reports(name: str, unpacked: Unpacked) -> None:
+    """To the last bit; the ideal window is neither longer than the real one nor shorter than what is useful."""
+    numbers = rate([unpacked(path) for path in SETS[name]])
+    for window in (numbers, numbers.in_steps, numbers.in_work):
+        if window is None:
+            continue
+        trees = window.nccl_as_communication
+        found = []
+        if trees.host is not None:
+            host = trees.host
+            found.append((host.mpi_communication, host.mpi_serialisation, host.mpi_transfer))
+            assert host.mpi_parallel == host.mpi_load_balance * host.mpi_communication
+        if trees.device is not None:
+            device = trees.device
+            found.append((device.pop_communication, device.serialisation, device.transfer))
+            if device.pop_communication is not None:
+                assert device.load_balance * device.pop_communication == pytest.approx(device.parallel, rel=1e-12)
+        for whole, serialisation, transfer in found:
+            assert (serialisation is None) == (transfer is None)
+            if serialisation is not None and transfer is not None:
+                assert whole == serialisation * transfer
+                assert 0 <= serialisation <= 1 and 0 < transfer <= 1
 
 
 WHATIF = REPORTS / "whatif"
