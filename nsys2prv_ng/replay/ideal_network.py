@@ -36,7 +36,7 @@ class Savings(NamedTuple):
     whole: Saving = Saving()
     """The time that numbers cover."""
     in_steps: Saving = Saving()
-    """From the start of the first step that counts to the end of the last."""
+    """The steps that count."""
     in_work: Saving = Saving()
     """From the first operation of any GPU to the last, in a job without steps."""
 
@@ -66,11 +66,14 @@ def _measure(experiment: Experiment, moves: BoolArray) -> tuple[int | None, int 
         return (high - low) - (after[1] - after[0])
 
     in_steps = save((observed.begin, observed.end), (played.begin, played.end)) if experiment.has_steps else None
+    if np.unique(model.lanes.thread_row).size < model.lanes.thread_row.size:
+        # Steps of GPUs do not contain what lies between two captures. What that depends on is not known.
+        tiles = in_steps is not None and job.counted is not None and job.steps is not None and job.steps.on_gpu
+        by_step = int((observed.lengths - played.lengths).sum()) if tiles else None
+        return by_step, by_step, None
     whole, in_work = None, None
     if job.counted is not None:
-        # Where captures end between steps, what lies between them is not in the windows.
-        has_gaps = in_steps is not None and len(job.measured) > 1
-        whole = int((observed.lengths - played.lengths).sum()) if has_gaps else in_steps
+        whole = in_steps
     elif not job.selection.restricts_time:
         numbers = model.numbers
         is_shown = np.tile(job.new_row[model.lanes.operation_row] >= 0, 2)

@@ -181,6 +181,40 @@ def test_all_time_of_a_job_without_steps(tmp_path: Path) -> None:
         assert get_device(window).serialisation == pytest.approx(7 * MS / (ns - 3 * MS), rel=1e-15)
 
 
+def test_the_time_between_captures_is_of_no_step(tmp_path: Path) -> None:
+    """Four steps of 5 ms in each of two captures: a kernel, then an MPI collective that moves data for 1 ms.
+
+    After the steps of each capture, another collective does so: it shortens only what lies between the captures.
+    """
+    paths, start = [], MS
+    for part in range(2):
+        captures = [Capture(rank, 2) for rank in range(2)]
+        for number in range(4):
+            entered = start + 4 * MS
+            for capture, compute in zip(captures, (3, 2), strict=True):
+                call = capture.call("cudaLaunchKernel", start + 10 * US, start + 20 * US)
+                capture.kernel(call, start + 30 * US, start + compute * MS, device=capture.rank)
+                capture.sync(
+                    *("cudaStreamSynchronize", start + 30 * US, start + compute * MS + 5 * US, STREAM_SYNC),
+                    stream=7,
+                    device=capture.rank,
+                )
+                capture.mpi_call(entered, entered + MS)
+                capture.range(f"step {4 * part + number}", start, entered + MS)
+            start = entered + MS
+        for capture in captures:
+            capture.mpi_call(start + MS, start + 2 * MS)
+        start += 50 * MS
+        paths += [capture.write(tmp_path / f"part{part}.rank{capture.rank}.sqlite") for capture in captures]
+    numbers, whole = rate(paths), rate(paths, Selection(window=(None, None)))
+    assert len(numbers.windows_ns) == 2 and numbers.in_steps is not None and whole.in_steps is not None
+    assert numbers.window_ns == numbers.in_steps.window_ns == 7 * 5 * MS
+    assert get_device(numbers).transfer == get_device(numbers.in_steps).transfer == (35 - 7) / 35
+    # With `--time :`, one window contains the time between the captures: nobody knows what that would be.
+    assert whole.in_steps.window_ns == (7 * 5 + 50) * MS
+    assert list_pop(get_device(whole.in_steps)) == list_pop(get_device(whole)) == [None] * 3
+
+
 @pytest.mark.parametrize(("graph_ms", "is_known"), [(1.15, True), (1.25, False)])
 def test_time_that_may_be_waiting_or_moving(tmp_path: Path, graph_ms: float, is_known: bool) -> None:
     """A graph that may contain NCCL is 5 % of the time of two GPUs from 1.2035 ms on."""
@@ -235,10 +269,11 @@ SETS = list_sets(SAMPLES, REPORTS)
 @pytest.mark.parametrize("name", SETS)
 def test_products_hold_for_real_reports(name: str, unpacked: Unpacked) -> None:
     """To the last bit; the ideal window is neither longer than the real one nor shorter than what is useful."""
-    numbers = rate([unpacked(path) for path in SETS[name]])
-    for window in (numbers, numbers.in_steps, numbers.in_work):
-        if window is None:
-            continue
+    with opened([unpacked(path) for path in SETS[name]]) as experiment:
+        job = experiment.model.job
+        numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)), experiment)
+    windows = [] if numbers is None else [numbers, numbers.in_steps, numbers.in_work]
+    for window in filter(None, windows):
         trees = window.nccl_as_communication
         found = []
         if trees.host is not None:
