@@ -65,8 +65,11 @@ def list_pop(device: DeviceEfficiency) -> list[float | None]:
     return [device.pop_communication, device.serialisation, device.transfer]
 
 
-def make_mpi(folder: Path, *, extra_ms: float = 0) -> list[Path]:
-    """Write a job of two ranks without GPUs; a call of rank 0 in its last step has no partner."""
+def make_mpi(folder: Path, *, extra_ms: float = 0, communicating: int = STEPS) -> list[Path]:
+    """Write a job of two ranks without GPUs; a call of rank 0 in its last step has no partner.
+
+    `communicating`: the first steps, of which ranks communicate; in the others, the network has nothing to do.
+    """
     captures = [Capture(rank, 2) for rank in range(2)]
     start = MS
     for step in range(STEPS):
@@ -75,7 +78,8 @@ def make_mpi(folder: Path, *, extra_ms: float = 0) -> list[Path]:
             entered = [time + ms * MS for time, ms in zip(now, compute, strict=True)]
             end = max(entered) + moving * MS
             for capture, time in zip(captures, entered, strict=True):
-                capture.mpi_call(time, end)
+                if step < communicating:
+                    capture.mpi_call(time, end)
             now = [end, end]
         start = now[0]
         is_last = step == STEPS - 1
@@ -231,6 +235,12 @@ def test_mpi_calls_without_partner(tmp_path: Path, extra_ms: float, is_known: bo
     host = get_host(numbers)
     assert (host.mpi_transfer is not None) == (host.mpi_serialisation is not None) == is_known
     assert 0 < host.mpi_communication < 1
+
+
+def test_nothing_moves_in_the_steps(tmp_path: Path) -> None:
+    """The ranks communicate only in the warm-up."""
+    host = get_host(rate(make_mpi(tmp_path, communicating=1)))
+    assert host.mpi_transfer is host.mpi_serialisation is None
 
 
 def test_nothing_moves_if_a_rank_has_no_report(tmp_path: Path) -> None:
