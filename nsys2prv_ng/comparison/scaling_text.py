@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from nsys2prv_ng.comparison.model import WEAK, Scaling
-from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, applies, list_scores
+from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, applies, list_device_scores, list_scores
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Ns, Score, Term, make_columns
 from nsys2prv_ng.text.layout import format_grid, wrap
 from nsys2prv_ng.text.names import quote_name, to_one_line
@@ -43,7 +43,7 @@ def tabulate_scaling(scaling: Scaling, quote: Callable[[str], str]) -> Grid:
     ]
     rows += [[term, *(Score(getattr(run, key)) for run in runs)] for key, term in rates.items()]
     if on_gpus:
-        rows += list_scores(_lower(DEVICE_TERMS), "parallel", [run.device for run in runs])
+        rows += list_device_scores("parallel", [run.device for run in runs], _lower(DEVICE_TERMS))
     terms, root = (HOST_TERMS, "host, parallel") if on_gpus else (_lower(HOST_TERMS), "parallel")
     for key, term in terms.items():
         trees = [run.host if applies(key, run.host) else None for run in runs]

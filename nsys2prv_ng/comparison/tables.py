@@ -7,7 +7,7 @@ percent of the step, or if one side does not have it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import fields, replace
 from functools import partial
 from typing import NamedTuple
@@ -267,7 +267,10 @@ def _compare_efficiencies(a: Scaled, b: Scaled) -> Table:
     """Compare the efficiencies in steps, if both sides have them, otherwise the efficiencies in all their time."""
     windows, in_steps = choose_windows([a.summary, b.summary])
     before, after = (None if window is None else _list_efficiencies(window) for window in windows)
-    rows = [] if before is None or after is None else _compare_values(before, after, LEAST)
+    rows = []
+    if before is not None and after is not None:
+        unknown = {name for rates in (before, after) for name, rate in rates.items() if rate is None}
+        rows = _compare_values(_skip(unknown, before), _skip(unknown, after), LEAST)
     title = "Efficiencies" + (" in steps" if in_steps else "")
     return Table("efficiencies", title, "ratio", rows)
 
@@ -280,9 +283,13 @@ def choose_windows(summaries: Sequence[JobSummary]) -> tuple[list[WindowEfficien
     return steps if in_steps else whole, in_steps
 
 
-def _list_efficiencies(window: WindowEfficiency) -> dict[str, float]:
+def _skip(unknown: Set[str], rates: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: rate for name, rate in rates.items() if rate is not None and name not in unknown}
+
+
+def _list_efficiencies(window: WindowEfficiency) -> dict[str, float | None]:
     """Return the efficiencies of GPUs in both conventions, and of main threads, by the names in the table."""
-    named: dict[str, float] = {}
+    named: dict[str, float | None] = {}
     conventions = (("NCCL as communication", window.nccl_as_communication), ("NCCL as useful", window.nccl_as_useful))
     for convention, trees in conventions:
         if trees.device is not None:
@@ -297,4 +304,5 @@ def _list_efficiencies(window: WindowEfficiency) -> dict[str, float]:
 
 
 def _name_rate(field: str) -> str:
-    return "device offload" if field == "offload" else field.replace("mpi", "MPI").replace("_", " ")
+    words = field.replace("mpi_", "MPI ").replace("pop_", "POP ").replace("_", " ")
+    return "device offload" if field == "offload" else words

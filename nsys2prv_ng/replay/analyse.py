@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from nsys2prv_ng.analysis.path.critical_path import count_lane_events
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.job.counted import list_counted
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.candidates import Totals, choose_largest, list_candidates
@@ -33,11 +32,11 @@ def check_model_size(job: Job) -> list[str]:
     return [f"savings were not predicted: {count:,} operations and calls are too many; choose a shorter time"]
 
 
-def predict_likely(job: Job, waits: Waits, lanes: Lanes | None) -> WhatIfNumbers | None:
-    """Return what likely changes would save a step; None without lanes or steps, and for a job that is too large."""
-    if lanes is None or job.steps is None or not list_counted(job, job.steps).size or check_model_size(job):
+def load_experiment(job: Job, waits: Waits, lanes: Lanes | None) -> Experiment | None:
+    """Return what plays a job; None without lanes, and for a job that is too large."""
+    if lanes is None or check_model_size(job):
         return None
-    return analyse(Experiment(load_model(job, waits, lanes)), with_slack=False)
+    return Experiment(load_model(job, waits, lanes))
 
 
 def analyse(

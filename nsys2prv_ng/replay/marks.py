@@ -28,10 +28,11 @@ def list_marks(job: Job, lanes: Lanes, numbers: Numbers, first: int) -> tuple[Ma
     if steps is None:
         none = np.zeros(0, np.int64)
         return Marks(first, none, none), make_edges(none, none, CODE)
-    threads = np.full(job.whole.model.row_count + 1, NONE, np.int64)
-    threads[lanes.thread_row] = np.arange(lanes.thread_row.size)
     time = np.concatenate([steps.host_end, steps.host_begin])
-    thread = threads[np.concatenate([steps.row, steps.row])]
+    # A row has a thread for each capture of its process.
+    order = np.lexsort((lanes.thread_first, lanes.thread_row))
+    at = find_latest(lanes.thread_row[order], lanes.thread_first[order], np.tile(steps.row, 2), time)
+    thread = np.where(at >= 0, np.append(order, NONE)[at], NONE)
     calls = lanes.calls
     call = find_latest(calls.thread, calls.begin, thread, time)
     has_call = (call >= 0) & (thread >= 0)

@@ -46,6 +46,11 @@ class StepClock:
         if self._steps is not None:
             self._find_work(self._steps)
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether any steps count: else all time is one step."""
+        return self._steps is not None
+
     def _find_work(self, steps: Steps) -> None:
         """Find the operations of each span, which spans follow each other, and which steps count."""
         model, job = self._model, self._model.job

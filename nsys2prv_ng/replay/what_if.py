@@ -33,13 +33,17 @@ class Experiment:
         self.model = model
         self._clock = StepClock(model)
         self.observed = self._clock.measure(model.graph.time)
+        self.has_steps = self._clock.has_steps
         self.noise_ns = measure_noise(self.observed.lengths)
 
     def play(self, changes: Sequence[Change]) -> tuple[Outcome, IntArray]:
         """Return (the steps with changes, the weights of the edges)."""
         weight = apply_changes(self.model, changes)
-        balanced = any(change.target == what.WAITS for change in changes)
-        return self._clock.measure(play(self.model.graph, weight), balanced=balanced), weight
+        return self.replay(weight, balanced=any(change.target == what.WAITS for change in changes)), weight
+
+    def replay(self, weight: IntArray, *, balanced: bool = False) -> Outcome:
+        """Return the steps if the edges have these weights (ns). If `balanced`, each takes the mean of all tasks."""
+        return self._clock.measure(play(self.model.graph, weight), balanced=balanced)
 
     def run(self, changes: Sequence[Change]) -> Scenario:
         """Return what changes do together."""

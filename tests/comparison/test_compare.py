@@ -138,6 +138,28 @@ def test_totals_of_summaries_that_are_not_restricted_to_steps() -> None:
     assert pair_of(whole, chosen).notes[0].startswith("no tables of totals: A is not restricted")
 
 
+def add_transfer(summary: JobSummary, transfer: float) -> JobSummary:
+    """Return a summary whose steps have the rates of a replay."""
+    efficiency = summary.efficiency
+    assert efficiency is not None and efficiency.in_steps is not None
+    trees = efficiency.in_steps.nccl_as_communication
+    assert trees.device is not None
+    device = replace(trees.device, pop_communication=transfer, serialisation=1.0, transfer=transfer)
+    in_steps = replace(efficiency.in_steps, nccl_as_communication=replace(trees, device=device))
+    return replace(summary, efficiency=replace(efficiency, in_steps=in_steps))
+
+
+def test_rates_of_a_replay_are_compared_if_both_sides_have_them() -> None:
+    plain = steps_of(100)
+    known = pair_of(add_transfer(plain, 0.5), add_transfer(plain, 0.75))
+    name = "GPUs, NCCL as communication: transfer"
+    row = rows_of(known, "efficiencies")[name]
+    assert (row.a, row.b, row.differs) == (0.5, 0.75, True)
+    assert rows_of(known, "efficiencies")["GPUs, NCCL as communication: POP communication"].b == 0.75
+    for pair in (pair_of(add_transfer(plain, 0.5), plain), pair_of(plain, add_transfer(plain, 0.5))):
+        assert rows_of(pair, "efficiencies") == rows_of(pair_of(plain, plain), "efficiencies")
+
+
 @pytest.mark.parametrize(
     ("a", "b", "differs"),
     [

@@ -19,6 +19,7 @@ from nsys2prv_ng.comparison.scaling_text import format_scaling, tabulate_scaling
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.text.grid import Term
 from tests.comparison.made_runs import MS, hide_in_graphs, make_facts, make_run
 from tests.conftest import Unpacked
 from tests.summary.made import summarize_reports
@@ -105,6 +106,23 @@ def test_communication_is_lost_in_communication() -> None:
     device = made.runs[1].device
     assert device is not None
     assert (device.load_balance, device.communication, device.orchestration) == (1.0, 0.8, 500 / 620)
+
+
+def test_the_rates_of_a_replay_are_a_tree_of_their_own() -> None:
+    """They are no factors of the global efficiency, and runs without them have empty cells."""
+    four = make_run("four", [200] * 4, 25)
+    assert not any("POP" in row[0] for row in list_rows(scale(ONE, four)))
+    efficiency = four.summary.efficiency
+    assert efficiency is not None and efficiency.in_steps is not None
+    trees = efficiency.in_steps.nccl_as_communication
+    assert trees.device is not None
+    device = replace(trees.device, pop_communication=0.8, serialisation=1.0, transfer=0.8)
+    in_steps = replace(efficiency.in_steps, nccl_as_communication=replace(trees, device=device))
+    four = four._replace(summary=replace(four.summary, efficiency=replace(efficiency, in_steps=in_steps)))
+    grid = tabulate_scaling(scale(ONE, four), str)
+    rows = {term.text: (term.depth, *map(str, cells)) for term, *cells in grid.rows if isinstance(term, Term)}
+    assert rows["POP communication"] == (0, "", "80.0%")
+    assert rows["serialisation"] == (1, "", "100.0%") and rows["transfer"] == (1, "", "80.0%")
 
 
 def test_useful_time_in_whole_graphs_is_not_known() -> None:

@@ -20,7 +20,7 @@ from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.html.tables import Table, show_grid
 from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, list_scores
+from nsys2prv_ng.summary.tables.efficiency import HOST_TERMS, list_device_scores, list_scores
 from nsys2prv_ng.text.formatting import count_noun, format_time, format_window
 from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, make_columns
 from nsys2prv_ng.text.tables import cut_names
@@ -118,7 +118,7 @@ def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
     windows, in_steps = choose_windows([side.summary for side in sides])
     trees = [None if window is None else window.nccl_as_communication for window in windows]
     devices, hosts = ([None if tree is None else getattr(tree, kind) for tree in trees] for kind in ("device", "host"))
-    rows = list_scores(DEVICE_TERMS, "GPUs, parallel", devices)
+    rows = list_device_scores("GPUs, parallel", devices)
     return rows + list_scores({"parallel": HOST_TERMS["parallel"]}, "main threads, parallel", hosts), in_steps
 
 

@@ -9,10 +9,12 @@ import pandas as pd
 
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
-from nsys2prv_ng.analysis.efficiency.times import DeviceTimes, HostTimes, WindowTimes
+from nsys2prv_ng.analysis.efficiency.times import CLASSES, NOT_SPLIT, WHOLE_GRAPH, DeviceTimes, HostTimes, WindowTimes
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.replay.ideal_network import MOST_UNKNOWN, Saving, Savings, measure_savings
+from nsys2prv_ng.replay.what_if import Experiment
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.numbers.efficiency import (
     DeviceEfficiency,
@@ -32,23 +34,28 @@ _MOST_COMPARED = 1_000
 """Most steps of each half that are compared with the steps of the other half."""
 _MOST_RANGES = 100
 """Most ranges that are listed, the ranges with most time first."""
+_UNKNOWN = Saving()
 
 
-def sum_efficiency(job: Job, efficiency: Efficiency) -> EfficiencyNumbers | None:
-    """Return the efficiencies of a job; None if it has neither GPUs nor main threads."""
+def sum_efficiency(job: Job, efficiency: Efficiency, experiment: Experiment | None = None) -> EfficiencyNumbers | None:
+    """Return the efficiencies of a job; None if it has neither GPUs nor main threads.
+
+    `experiment`: plays the job again; without it, serialisation and transfer are not known.
+    """
     whole = efficiency.whole
     if whole.devices is None and whole.host is None:
         return None
+    saved = Savings() if experiment is None else measure_savings(experiment)
     steps, work = efficiency.steps, efficiency.at_work
-    in_steps = None if efficiency.in_steps is None else WindowEfficiency(**_rate(efficiency.in_steps))
+    in_steps = None if efficiency.in_steps is None else WindowEfficiency(**_rate(efficiency.in_steps, saved.in_steps))
     by_step = [] if steps is None else list(zip(steps.number.tolist(), steps.host_length.tolist(), strict=True))
     return EfficiencyNumbers(
-        **_rate(whole),
+        **_rate(whole, saved.whole),
         windows_ns=[(low - job.origin, high - job.origin) for low, high in efficiency.windows],
         is_chosen=bool(job.windows),
         in_steps=in_steps,
         steps_ns=None if steps is None else _find_window(job, steps),
-        in_work=None if efficiency.in_work is None else WindowEfficiency(**_rate(efficiency.in_work)),
+        in_work=None if efficiency.in_work is None else WindowEfficiency(**_rate(efficiency.in_work, saved.in_work)),
         work_ns=None if work is None else (work[0] - job.origin, work[1] - job.origin),
         steps=[
             StepEfficiency(**_rate(times), number=number, host_ns=host_ns)
@@ -63,13 +70,18 @@ def _rate_range(row: RangeTimes) -> RangeEfficiency:
     return RangeEfficiency(**fields, domain=row.domain, name=row.name, occurrences=row.occurrences, tasks=row.tasks)
 
 
-def _rate(times: WindowTimes) -> dict[str, Any]:
+def _rate(times: WindowTimes, saved: Saving = _UNKNOWN) -> dict[str, Any]:
     """Return the fields of a WindowEfficiency."""
-    devices, host = times.devices, None if times.host is None else rate_host(times.host, times.ns)
+    devices, host = times.devices, None if times.host is None else rate_host(times.host, times.ns, saved.mpi)
     as_communication = as_useful = None
     if devices is not None:
-        as_communication = rate_devices(devices, times.ns, devices.compute, devices.most_compute)
-        as_useful = rate_devices(devices, times.ns, devices.kernels, devices.most_kernels)
+        unknown = devices.by_class[CLASSES[NOT_SPLIT]] + devices.by_class[CLASSES[WHOLE_GRAPH]]
+        network = saved.network if unknown <= MOST_UNKNOWN * devices.devices * times.ns else None
+        as_communication = rate_devices(devices, times.ns, devices.compute, devices.most_compute, network)
+        # With NCCL as useful, an ideal network would do less of what is useful.
+        has_nccl = devices.kernels != devices.compute
+        useful_saved = None if has_nccl else network
+        as_useful = rate_devices(devices, times.ns, devices.kernels, devices.most_kernels, useful_saved)
     return {
         "window_ns": times.ns,
         "threads": 0 if times.host is None else times.host.threads,
@@ -79,23 +91,38 @@ def _rate(times: WindowTimes) -> dict[str, Any]:
     }
 
 
-def rate_devices(devices: DeviceTimes, window: int, useful: int, most_useful: int) -> DeviceEfficiency:
-    """Return the efficiencies of GPUs. `useful`: useful time (ns) of all GPUs; `most_useful`: the most of any GPU."""
+def rate_devices(
+    devices: DeviceTimes, window: int, useful: int, most_useful: int, saved: int | None = None
+) -> DeviceEfficiency:
+    """Return the efficiencies of GPUs. `useful`: useful time (ns) of all GPUs; `most_useful`: the most of any GPU.
+
+    `saved`: how much shorter (ns) the window is on an ideal network; None if that is not known.
+    """
     load_balance = _divide(useful, devices.devices * most_useful)
     communication = _divide(most_useful, devices.most_active)
     orchestration = _divide(devices.most_active, window)
+    serialisation, transfer = _split(most_useful, window, saved)
     return DeviceEfficiency(
         parallel=load_balance * communication * orchestration,
         load_balance=load_balance,
         communication=communication,
         orchestration=orchestration,
+        pop_communication=None if serialisation is None or transfer is None else serialisation * transfer,
+        serialisation=serialisation,
+        transfer=transfer,
     )
 
 
-def rate_host(host: HostTimes, window: int) -> HostEfficiency:
-    """Return the efficiencies of main threads."""
+def rate_host(host: HostTimes, window: int, saved: int | None = None) -> HostEfficiency:
+    """Return the efficiencies of main threads.
+
+    `saved`: how much shorter (ns) the window is if MPI moves data in no time; None if that is not known.
+    """
     load_balance = _divide(host.outside_mpi, host.threads * host.most_outside_mpi)
+    serialisation, transfer = _split(host.most_outside_mpi, window, saved)
     communication = _divide(host.most_outside_mpi, window)
+    if serialisation is not None and transfer is not None:
+        communication = serialisation * transfer
     offload = _divide(host.useful, host.outside_mpi)
     mpi_parallel = load_balance * communication
     return HostEfficiency(
@@ -106,7 +133,17 @@ def rate_host(host: HostTimes, window: int) -> HostEfficiency:
         offload=offload,
         mpi_balance_in_nodes=_divide(host.node_outside_mpi, host.node_threads * host.most_outside_mpi),
         mpi_balance_of_nodes=_divide(host.outside_mpi * host.node_threads, host.threads * host.node_outside_mpi),
+        mpi_serialisation=serialisation,
+        mpi_transfer=transfer,
     )
+
+
+def _split(most_useful: int, window: int, saved: int | None) -> tuple[float | None, float | None]:
+    """Return (serialisation, transfer): most useful time / ideal window, ideal window / window; None if not known."""
+    if saved is None:
+        return None, None
+    ideal = min(max(window - saved, most_useful), window)
+    return _divide(most_useful, ideal), _divide(ideal, window)
 
 
 def _divide(part: int, whole: int) -> float:

@@ -35,7 +35,7 @@ from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
-from nsys2prv_ng.replay.analyse import check_model_size, predict_likely
+from nsys2prv_ng.replay.analyse import analyse, check_model_size, load_experiment
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
@@ -79,6 +79,7 @@ def compute_summary(
         lanes = load_path_lanes(job, waits)
     if path is None:
         path = find_critical_path(job, lanes)
+    experiment = load_experiment(job, waits, lanes)
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
@@ -118,7 +119,7 @@ def compute_summary(
         absent=[name for name, is_absent in absent.items() if is_absent],
         chosen=_list_chosen(job.selection),
         waits=wait_numbers,
-        efficiency=sum_efficiency(job, efficiency),
+        efficiency=sum_efficiency(job, efficiency, experiment),
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices),
@@ -127,7 +128,7 @@ def compute_summary(
         gpu_time_ns=find_gpu_time(job),
         calls=_list_calls(calls),
         skipped=job.skipped,
-        what_if=predict_likely(job, waits, lanes),
+        what_if=None if experiment is None or not experiment.has_steps else analyse(experiment, with_slack=False),
         warnings=[
             *job.warnings,
             *check_clocks(job),

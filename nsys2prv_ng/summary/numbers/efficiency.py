@@ -17,12 +17,22 @@ class DeviceEfficiency:
     U is the useful time of a GPU. A is U plus the communication and copies that do not overlap with it. T is the
     window. The three factors are mean U / max U, max U / max A and max A / T. The two maxima may come from different
     GPUs. Graphs that may contain NCCL (`whole_graph_ns`) count as communication.
+
+    POP divides the same product in another way: parallel = load_balance x pop_communication, and pop_communication =
+    max U / T = serialisation x transfer. I is the window on an ideal network, which moves data in no time: T less what
+    a replay of the job saves, at least max U. Then serialisation = max U / I, and transfer = I / T. The three are None
+    in single steps and ranges, in a chosen time unless it is steps, if nothing moves between ranks, and if NCCL counts
+    as useful. They are also None if more than 5 % of the window may be waiting or moving data: of GPUs (`not_split_ns`
+    and `whole_graph_ns`), or of main threads, in MPI calls without a known partner.
     """
 
     parallel: float
     load_balance: float
     communication: float
     orchestration: float
+    pop_communication: float | None = None
+    serialisation: float | None = None
+    transfer: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +52,8 @@ class HostEfficiency:
     offload: float
     mpi_balance_in_nodes: float
     mpi_balance_of_nodes: float
+    mpi_serialisation: float | None = None
+    mpi_transfer: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

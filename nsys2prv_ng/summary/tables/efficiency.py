@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nsys2prv_ng.summary.numbers.efficiency import (
+    DeviceEfficiency,
     EfficiencyNumbers,
     HostEfficiency,
     IdleInRange,
@@ -56,6 +57,15 @@ DEVICE_TERMS = {
         "orchestration", "Longest time that a GPU computes, communicates or copies, of the time of the window", 1
     ),
 }
+POP_TERMS = {
+    "pop_communication": Term(
+        "POP communication", "Longest time that a GPU computes, of the time of the window: serialisation x transfer"
+    ),
+    "serialisation": Term(
+        "serialisation", "Longest time that a GPU computes, of the time of the window if data moved in no time", 1
+    ),
+    "transfer": Term("transfer", "Time of the window if data moved in no time, of its real time", 1),
+}
 HOST_TERMS = {
     "parallel": Term(
         "parallel",
@@ -68,8 +78,16 @@ HOST_TERMS = {
     ),
     "mpi_load_balance": Term("load balance", "Mean time of a main thread outside of MPI, of the longest of any", 2),
     "mpi_communication": Term(
-        "communication", "Longest time of a main thread outside of MPI, of the time of the window", 2
+        "communication",
+        "Longest time of a main thread outside of MPI, of the time of the window: serialisation x transfer",
+        2,
     ),
+    "mpi_serialisation": Term(
+        "serialisation",
+        "Longest time of a main thread outside of MPI, of the time of the window if MPI moved data in no time",
+        3,
+    ),
+    "mpi_transfer": Term("transfer", "Time of the window if MPI moved data in no time, of its real time", 3),
     "offload": Term(
         "device offload",
         "Time of all main threads outside of MPI and CUDA calls, of their time outside of MPI",
@@ -203,7 +221,7 @@ def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None
     rows: list[list[Cell]] = []
     devices, losses = [tree.device for tree in trees], efficiency.losses
     if losses is not None and None not in devices:
-        rows += list_scores(DEVICE_TERMS, f"{count_noun(losses.devices, 'GPU')}, parallel", devices)
+        rows += list_device_scores(f"{count_noun(losses.devices, 'GPU')}, parallel", devices)
     terms = {key: term for key, term in HOST_TERMS.items() if any(applies(key, host) for host in hosts)}
     if None not in hosts and (losses is not None or "mpi_parallel" in terms):
         rows += list_scores(terms, f"{count_noun(efficiency.threads, 'main thread')}, parallel", [*hosts, *without])
@@ -212,9 +230,17 @@ def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None
 
 def applies(key: str, host: HostEfficiency | None) -> bool:
     """Return whether a rate applies to main threads: rates of MPI, and of CUDA, do not if no thread calls it."""
-    if host is None or (key.startswith("mpi_") and host.mpi_parallel == 1):
+    if host is None or getattr(host, key) is None or (key.startswith("mpi_") and host.mpi_parallel == 1):
         return False
     return key != "offload" or host.offload != 1
+
+
+def list_device_scores(
+    root: str, trees: Sequence[DeviceEfficiency | None], terms: Mapping[str, Term] = DEVICE_TERMS
+) -> list[list[Cell]]:
+    """Return the rows of both trees of GPUs; that of POP only if it applies to any. `root`: name of the first row."""
+    has_pop = any(tree is not None and tree.pop_communication is not None for tree in trees)
+    return list_scores(terms, root, trees) + (list_scores(POP_TERMS, "", trees) if has_pop else [])
 
 
 def list_scores(terms: Mapping[str, Term], root: str, trees: Sequence[object]) -> list[list[Cell]]:

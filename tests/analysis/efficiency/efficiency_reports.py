@@ -132,10 +132,10 @@ def add_up(times: WindowTimes) -> dict[str, int]:
 
 
 def get_trees(window: WindowEfficiency) -> list[tuple[float, ...] | None]:
-    """Return the numbers of GPUs in both conventions and of main threads."""
+    """Return the numbers of GPUs in both conventions and of main threads, without those that need a replay."""
     trees = window.nccl_as_communication.device, window.nccl_as_useful.device, window.nccl_as_communication.host
     assert window.nccl_as_useful.host == window.nccl_as_communication.host
-    return [None if tree is None else tuple(vars(tree).values()) for tree in trees]
+    return [None if tree is None else tuple(rate for rate in vars(tree).values() if rate is not None) for tree in trees]
 
 
 def check_window(window: WindowEfficiency, times: Times) -> None:

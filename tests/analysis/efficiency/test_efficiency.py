@@ -308,23 +308,41 @@ def test_chosen_ranks() -> None:
 TIMES = st.integers(0, 10**15)
 
 
-@given(st.integers(1, 9), TIMES, TIMES, TIMES, TIMES)
-def test_rates_are_exact(devices: int, useful: int, most: int, active: int, window: int) -> None:
+@given(st.integers(1, 9), TIMES, TIMES, TIMES, TIMES, st.none() | st.integers(-(10**15), 10**16))
+def test_rates_are_exact(devices: int, useful: int, most: int, active: int, window: int, saved: int | None) -> None:
     """Products hold to the last bit, and are the ratio of the times within 4 units in the last place."""
     active, window = most + active, most + active + window
     useful = min(devices * most, useful)
     times = DeviceTimes(devices, {}, most, most, active, {})
-    rate = rate_devices(times, window, useful, most)
+    rate = rate_devices(times, window, useful, most, saved)
     exact = Fraction(useful, devices * window) if window else Fraction(0)
     assert rate.parallel == rate.load_balance * rate.communication * rate.orchestration
     assert abs(Fraction(rate.parallel) - exact) <= 4 * Fraction(math.ulp(rate.parallel))
-    assert all(0 <= value <= 1 for value in vars(rate).values())
-    host = rate_host(HostTimes(devices, useful, most, useful // 2, devices, useful), window)
+    host = rate_host(HostTimes(devices, useful, most, useful // 2, devices, useful), window, saved)
+    for rates in (rate, host):
+        assert all(0 <= value <= 1 for value in vars(rates).values() if value is not None)
+    check_split(rate.pop_communication, rate.serialisation, rate.transfer, most, window, saved)
+    check_split(host.mpi_communication, host.mpi_serialisation, host.mpi_transfer, most, window, saved)
     assert host.parallel == host.mpi_load_balance * host.mpi_communication * host.offload
     assert host.mpi_balance_in_nodes == host.mpi_load_balance
     assert host.mpi_balance_of_nodes == (1 if useful else 0)
     exact = Fraction(useful // 2, devices * window) if window else Fraction(0)
     assert abs(Fraction(host.parallel) - exact) <= 4 * Fraction(math.ulp(host.parallel))
+
+
+def check_split(
+    whole: float | None, serialisation: float | None, transfer: float | None, most: int, window: int, saved: int | None
+) -> None:
+    """Compare with exact fractions: the most useful time / ideal window, and ideal window / window."""
+    if saved is None:
+        assert serialisation is transfer is None
+        return
+    assert serialisation is not None and transfer is not None
+    assert whole == serialisation * transfer
+    ideal = sorted([most, window - saved, window])[1]
+    for rate, part, of in ((serialisation, most, ideal), (transfer, ideal, window), (whole, most, window)):
+        exact = Fraction(part, of) if of else Fraction(0)
+        assert abs(Fraction(rate) - exact) <= 4 * Fraction(math.ulp(rate))
 
 
 def test_gpus_that_do_nothing_useful() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.summary.numbers.efficiency import HostEfficiency, StepNumbers
+from nsys2prv_ng.summary.numbers.efficiency import EfficiencyTrees, HostEfficiency, StepNumbers, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import Cause, GpuNumbers, JobSummary
 from nsys2prv_ng.summary.numbers.late import list_stragglers
 from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathPart
@@ -167,6 +167,44 @@ def test_each_efficiency_is_the_product_of_those_below(found: JobSummary) -> Non
             # The definition names them as the table does.
             assert term.about.endswith(": " + " x ".join(child.text for child, _ in children))
     assert parents == 3
+
+
+def make_pop(window: WindowEfficiency) -> WindowEfficiency:
+    """Return a window with rates of a replay: its real time is 1.25 times that on an ideal network."""
+    trees = window.nccl_as_communication
+    assert trees.device is not None and trees.host is not None
+    pop = trees.device.communication * trees.device.orchestration
+    device = replace(trees.device, pop_communication=pop, serialisation=pop / 0.8, transfer=0.8)
+    host = replace(trees.host, mpi_serialisation=trees.host.mpi_communication / 0.8, mpi_transfer=0.8)
+    return replace(window, nccl_as_communication=EfficiencyTrees(device=device, host=host))
+
+
+@pytest.mark.slow
+def test_the_rates_of_a_replay_are_factors(found: JobSummary) -> None:
+    """Of a tree of their own for GPUs, and of MPI's communication; where they are not known, cells are empty."""
+    assert found.efficiency is not None and found.efficiency.in_steps is not None
+    efficiency = replace(found.efficiency, in_steps=make_pop(found.efficiency.in_steps))
+    grid = tabulate_efficiency(efficiency, found.steps)
+    rows = list_scores(grid)
+    assert [(term.depth, term.text) for term, _ in rows] == [
+        *((0, "4 GPUs, parallel"), (1, "load balance"), (1, "communication"), (1, "orchestration")),
+        *((0, "POP communication"), (1, "serialisation"), (1, "transfer")),
+        *((0, "4 main threads, parallel"), (1, "MPI parallel"), (2, "load balance"), (2, "communication")),
+        *((3, "serialisation"), (3, "transfer"), (1, "device offload")),
+    ]
+    # As the conventions differ now, there are two columns of each: the capture and the steps.
+    assert list_titles(grid) == ["capture", "steps"] * 2
+    parents = 0
+    for index, (term, values) in enumerate(rows):
+        children = list_children(rows, index)
+        if children:
+            parents += 1
+            assert term.about.endswith(": " + " x ".join(child.text for child, _ in children))
+            assert values[1] == pytest.approx(prod(child[1] or 0 for _, child in children))
+    assert parents == 5
+    for term, (capture, steps, *useful) in rows:
+        if term.text in ("POP communication", "serialisation", "transfer"):
+            assert capture is None and steps is not None and set(useful) == {None}
 
 
 def test_the_host_has_no_convention() -> None:
