@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.row_keys import find_starts
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.records.clip import find_limits, move_limits
 from nsys2prv_ng.records.columns import BEGIN, COMMUNICATION, EMPTY, END, STATE, Records, concatenate, pack_tie
+from nsys2prv_ng.runtime.jit import compiled, inlined
 
 
 def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> Records:
@@ -18,8 +20,10 @@ def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> R
     Both lines of an interval get its new length. If both limits of an interval become equal, the interval becomes one
     line that opens and closes, as if it had never had a length. A state without length is dropped.
     """
-    begin, end = map(clock, find_limits(records))
-    return _drop_vanished(move_limits(records, begin, end, lambda times, _: clock(times)), begin, end, records.time)
+    low, high = find_limits(records)
+    begin, end = clock(low), clock(high)
+    moved = move_limits(records, begin, end, lambda times, _: clock(times))
+    return _drop_vanished(moved, begin, end, low, high)
 
 
 def retime_rows(records: Records, rows: IntArray, clock: Callable[[IntArray, IntArray, bool], IntArray]) -> Records:
@@ -39,57 +43,78 @@ def retime_rows(records: Records, rows: IntArray, clock: Callable[[IntArray, Int
         received = clock(receiver, records.value[words + word], False)
         is_forward = records.value[words + word] >= records.time[at]
         moved.value[words + word] = np.where(is_forward, np.maximum(received, moved.time[at]), received)
-    return _drop_vanished(moved, begin, end, records.time)
+    return _drop_vanished(moved, begin, end, low, high)
 
 
-def _drop_vanished(moved: Records, begin: IntArray, end: IntArray, old_time: IntArray) -> Records:
+def _drop_vanished(moved: Records, begin: IntArray, end: IntArray, old_begin: IntArray, old_end: IntArray) -> Records:
     """Return records without states and intervals that lost their length; such intervals become one line.
 
-    `begin`, `end`: their limits (ns). `old_time`: of each record before it was moved (ns).
+    `begin`, `end`: the limits of what each record belongs to (ns). `old_begin`, `old_end`: before it was moved.
     """
     is_short = begin >= end
     is_vanished = is_short & np.isin(moved.tie_class, (BEGIN, END))
     is_dropped = is_vanished | (is_short & (moved.kind == STATE))
     if not is_dropped.any():
         return moved
-    vanished = _merge_vanished(moved, old_time, np.flatnonzero(is_vanished))
+    vanished = _merge_lines(moved, np.flatnonzero(is_vanished), old_begin, old_end)
     return concatenate([moved.take(np.flatnonzero(~is_dropped)), vanished])
 
 
-def _merge_vanished(records: Records, old_time: IntArray, lines: IntArray) -> Records:
+def _merge_lines(records: Records, lines: IntArray, old_begin: IntArray, old_end: IntArray) -> Records:
     """Merge the two lines of each interval that lost its length: first the pairs that open, then the pairs that close.
 
-    On a clock that drifts, only intervals of about a nanosecond lose their length; in a prediction, those of a range or
-    call that takes no time.
+    `lines`: indices of all of these lines. On a clock that drifts, only intervals of about a nanosecond lose their
+    length; in a prediction, those of a range or call that takes no time.
     """
-    open_lines: dict[tuple[int, int], list[int]] = {}
-    pairs = []
-    for line in sorted(lines.tolist(), key=lambda i: (records.time[i], records.tie_class[i] == END)):
-        place = int(records.place[line])
-        if records.tie_class[line] == BEGIN:
-            open_lines.setdefault((place, int(records.time[line])), []).append(line)
-            continue
-        closed = set(_get_words(records, line)[0].tolist())
-        candidates = open_lines.get((place, int(records.time[line])), [])
-        opened = next(i for i in reversed(candidates) if closed <= set(_get_words(records, i)[0].tolist()))
-        candidates.remove(opened)
-        pairs.append((opened, line))
-    pairs.sort(key=lambda pair: int(old_time[pair[0]]))
-    opened_lines = np.array([opened for opened, _ in pairs], np.int64)
-    words = [_get_words(records, line) for pair in pairs for line in pair]
-    sizes = [handle.size for handle, _ in words]
-    first = np.concatenate([[0], np.cumsum(np.add(sizes[::2], sizes[1::2]))]).astype(np.int64)
+    columns = records.place[lines].astype(np.int64), old_begin[lines], old_end[lines]
+    order = np.lexsort((lines, *columns))
+    lines = lines[order]
+    limits = np.append(find_starts(*(column[order] for column in columns)), lines.size)
+    opened = lines[records.tie_class[lines] == BEGIN]
+    closed = _find_ends(lines, limits, records.tie_class == BEGIN, records.first, records.handle)[opened]
+    assert (closed >= 0).all()
+    in_order = np.argsort(opened)  # the outer interval stays first
+    opened, closed = opened[in_order], closed[in_order]
+    words = records.take(np.stack([opened, closed], axis=1).ravel())
     return Records(
-        records.time[opened_lines],
-        np.full(opened_lines.size, pack_tie(EMPTY, 0), np.int64),
-        records.place[opened_lines],
-        records.kind[opened_lines],
-        first,
-        np.concatenate([handle for handle, _ in words]) if words else records.handle[:0],
-        np.concatenate([value for _, value in words]) if words else records.value[:0],
+        records.time[opened],
+        np.full(opened.size, pack_tie(EMPTY, 0), np.int64),
+        records.place[opened],
+        records.kind[opened],
+        words.first[::2],
+        words.handle,
+        words.value,
     )
 
 
-def _get_words(records: Records, line: int) -> tuple[npt.NDArray[np.int32], IntArray]:
-    words = slice(records.first[line], records.first[line + 1])
-    return records.handle[words], records.value[words]
+@compiled
+def _find_ends(
+    lines: IntArray, limits: IntArray, opens: BoolArray, first: IntArray, handle: npt.NDArray[np.int32]
+) -> IntArray:
+    """Return the line that ends the interval of each line that opens one; -1 for all other lines.
+
+    The lines limits[g] .. limits[g + 1] - 1 have one place and interval: of those that open, the last one without an
+    end has the types that a line closes.
+    """
+    ends = np.full(opens.size, -1, np.int64)
+    for g in range(limits.size - 1):
+        for i in range(limits[g], limits[g + 1]):
+            if opens[lines[i]]:
+                continue
+            for j in range(limits[g + 1] - 1, limits[g] - 1, -1):
+                if opens[lines[j]] and ends[lines[j]] < 0 and _closes(lines[i], lines[j], first, handle):
+                    ends[lines[j]] = lines[i]
+                    break
+    return ends
+
+
+@inlined
+def _closes(line: int, opening: int, first: IntArray, handle: npt.NDArray[np.int32]) -> bool:
+    """Return whether a line has only types that another line opens."""
+    for i in range(first[line], first[line + 1]):
+        found = False
+        for j in range(first[opening], first[opening + 1]):
+            found |= handle[i] == handle[j]
+        if not found:
+            return False
+    return True

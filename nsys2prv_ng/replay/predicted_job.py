@@ -12,11 +12,12 @@ from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_limits
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.spill import load_for_change, load_states, spill_states
+from nsys2prv_ng.job.spill import load_on_clock, load_states, spill_states
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.records.retime import retime_rows
+from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.outcome import StepClock
@@ -66,13 +67,16 @@ def _move_report(report: ReportRecords, rows: IntArray, clock: RowClock, store: 
 
 
 def _move_result(result: Result, rows: IntArray, clock: RowClock, store: Store, own: ClockMap | None = None) -> Result:
-    """Return a copy of a result with moved records. `rows`: row of the whole tree by place."""
+    """Return a copy of a result with moved records. `rows`: row of the whole tree by place.
+
+    Runs stay apart: the trace has records of equal time in the order of the runs.
+    """
     moved = result.copy_records()
-    with load_for_change(moved, store, own or ClockMap()):
-        moved.records = [
-            retime_rows(records, rows, lambda row, time, is_end: clock(row, time, is_end=is_end))
-            for records in moved.records
-        ]
+    moved.runs = []
+    for run in result.runs:
+        records = load_on_clock(run, store, own)
+        records = retime_rows(records, rows, lambda row, time, is_end: clock(row, time, is_end=is_end))
+        moved.runs += store_records(records, store, on_common_clock=True)
     return moved
 
 
