@@ -27,17 +27,25 @@ _COLUMNS = {
     "OSRT_API": ("start", "end", "eventClass", "globalTid", "nameId"),
     "NVTX_EVENTS": ("start", "end", "eventType", "globalTid", "textId", "domainId", "text", "jsonText"),
     "MPI_COLLECTIVES_EVENTS": ("start", "end", "globalTid", "textId", "commHandle", "rootRank", "size", "recvSize"),
+    "MPI_P2P_EVENTS": (
+        *("start", "end", "globalTid", "textId", "commHandle"),
+        *("tag", "remoteRank", "size", "requestHandle"),
+    ),
 }
-_WORLD = 0x1000
+_WORLD, _GROUP = 0x1000, 0x2000
+_TEXTS = ("nameId", "shortName", "demangledName", "textId")
 _OTHER = 9
 """A thread that no job has."""
 
 
 class Capture:
-    """What one report has of one process, of a rank of a job. Threads count from 0, the main thread."""
+    """What one report has of one process, of a rank of a job. Threads count from 0, the main thread.
 
-    def __init__(self, rank: int = 0, ranks: int = 1) -> None:
-        self.rank, self.ranks = rank, ranks
+    `first`: the first of the `ranks` ranks that NCCL and collectives of MPI join.
+    """
+
+    def __init__(self, rank: int = 0, ranks: int = 1, first: int = 0) -> None:
+        self.rank, self.ranks, self.first = rank, ranks, first
         self.process = 1 << 48 | (100 + rank) << 24
         self._strings = [""]
         self._rows: dict[str, list[Sequence[object]]] = {name: [] for name in _COLUMNS}
@@ -47,9 +55,7 @@ class Capture:
         return self.process | (100 + self.rank + 1_000 * thread)
 
     def _number(self, text: str) -> int:
-        if text not in self._strings:
-            self._strings.append(text)
-        return self._strings.index(text)
+        return _find_number(self._strings, text)
 
     def call(self, name: str, begin: int, end: int, thread: int = 0) -> int:
         """Add a CUDA call; return its correlation id."""
@@ -116,29 +122,70 @@ class Capture:
 
     def nccl_call(self, begin: int, end: int, thread: int = 0) -> None:
         """Add an all-reduce of all ranks."""
-        payload = {"NCCL communicator ID": 99, "Message size [bytes]": 1 << 20, "Reduction operation": "Sum"}
+        communicator = 99 + self.first
+        payload = {"NCCL communicator ID": communicator, "Message size [bytes]": 1 << 20, "Reduction operation": "Sum"}
         text, own = self._number("ncclAllReduce"), self.get_tid(thread)
         if not self._nccl:
             self._rows["NVTX_EVENTS"].append((0, None, 75, own, None, 1, "NCCL", None))
-            init = {"NCCL communicator ID": 99, "No. of ranks": self.ranks, "Rank": self.rank, "CUDA device": 0}
+            own_rank = {"No. of ranks": self.ranks, "Rank": self.rank - self.first, "CUDA device": 0}
+            init = {"NCCL communicator ID": communicator, **own_rank}
             row = (1, 2, 59, self.get_tid(0), self._number("ncclCommInitRank"), 1, None, json.dumps(init))
             self._rows["NVTX_EVENTS"].append(row)
         self._nccl += 1
         self._rows["NVTX_EVENTS"].append((begin, end, 59, own, text, 1, None, json.dumps(payload)))
 
-    def mpi_call(self, begin: int, end: int, thread: int = 0) -> None:
-        """Add an all-reduce of all ranks."""
-        row = (begin, end, self.get_tid(thread), self._number("MPI_Allreduce"), _WORLD, None, 8, 8)
+    def mpi_call(
+        self, begin: int, end: int, thread: int = 0, name: str = "MPI_Allreduce", root: int | None = None
+    ) -> None:
+        """Add a collective of all ranks. `root`: a rank of the world."""
+        own_root = None if root is None else root - self.first
+        row = (begin, end, self.get_tid(thread), self._number(name), _GROUP, own_root, 8, 8)
         self._rows["MPI_COLLECTIVES_EVENTS"].append(row)
+
+    def mpi_message(self, name: str, begin: int, end: int, partner: int) -> None:
+        """Add a send to or a receive from a rank of the world."""
+        row = (begin, end, self.get_tid(0), self._number(name), _WORLD, 5, partner, 8, None)
+        self._rows["MPI_P2P_EVENTS"].append(row)
 
     def write(self, path: Path) -> Path:
         """Write the report."""
-        tables: dict[str, Rows] = {name: (_COLUMNS[name], rows) for name, rows in self._rows.items() if rows}
-        members = (self.rank, 3, _WORLD, 0, self.rank, self.ranks, None, None, None)
-        columns = ("rank", "timestamp", "commHandle", "parentHandle", "localRank", "size")
-        tables["MPI_COMMUNICATORS"] = ((*columns, "groupRoot", "groupRootUid", "members"), [members])
-        tables["MPI_RANKS"] = (("globalTid", "rank"), [(self.get_tid(0), self.rank)])
-        return export(path, self._strings, tables)
+        return write_captures([self], path, self.ranks)
+
+    def list_rows(self, strings: list[str]) -> dict[str, list[Sequence[object]]]:
+        """Return the rows of each table with texts numbered as in another list, which gets those that it lacks."""
+        number = {own: _find_number(strings, text) for own, text in enumerate(self._strings)}
+        found = {}
+        for name, rows in self._rows.items():
+            texts = [n for n, column in enumerate(_COLUMNS[name]) if column in _TEXTS]
+            found[name] = [
+                tuple(number[value] if n in texts and value is not None else value for n, value in enumerate(row))  # type: ignore[index]
+                for row in rows
+            ]
+        return found
+
+
+def _find_number(strings: list[str], text: str) -> int:
+    if text not in strings:
+        strings.append(text)
+    return strings.index(text)
+
+
+def write_captures(captures: Sequence[Capture], path: Path, ranks: int) -> Path:
+    """Write the report of the processes of some ranks of a world of `ranks`."""
+    strings = [""]
+    tables: dict[str, list[Sequence[object]]] = {name: [] for name in _COLUMNS}
+    groups: list[Sequence[object]] = []
+    for capture in captures:
+        for name, rows in capture.list_rows(strings).items():
+            tables[name] += rows
+        members = f"{list(range(capture.first, capture.first + capture.ranks))}"
+        group = (_GROUP, _WORLD, capture.rank - capture.first, capture.ranks, capture.first, 1, members)
+        groups += [(capture.rank, 3, _WORLD, 0, capture.rank, ranks, None, None, None), (capture.rank, 4, *group)]
+    columns = ("rank", "timestamp", "commHandle", "parentHandle", "localRank", "size")
+    used: dict[str, Rows] = {name: (_COLUMNS[name], rows) for name, rows in tables.items() if rows}
+    used["MPI_COMMUNICATORS"] = ((*columns, "groupRoot", "groupRootUid", "members"), groups)
+    used["MPI_RANKS"] = (("globalTid", "rank"), [(capture.get_tid(0), capture.rank) for capture in captures])
+    return export(path, strings, used)
 
 
 def write_job(job: SmallJob, folder: Path) -> list[Path]:
