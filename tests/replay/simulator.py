@@ -327,9 +327,7 @@ class _Run:
         for change in self._applying(rank):
             if change.target == "call" and change.name == CALLS[action.do]:
                 time, is_made = time * change.factor, is_made and change.factor > 0
-            elif change.target == "host" and not moves_data:
-                time *= change.factor
-            elif change.target == "network" and moves_data:
+            elif (change.target == "host" and not moves_data) or (change.target == "network" and moves_data):
                 time *= change.factor
             elif change.target == "range" and change.name in action.ranges and (change.factor or not moves_data):
                 time, is_made = time * change.factor, is_made and change.factor > 0
