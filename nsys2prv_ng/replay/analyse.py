@@ -12,7 +12,7 @@ from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.candidates import Totals, choose_largest, list_candidates
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.model import load_model
-from nsys2prv_ng.replay.numbers import Limit, Slack, WhatIfNumbers
+from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
 from nsys2prv_ng.replay.slack import measure_slack
 from nsys2prv_ng.replay.what_if import Experiment
 
@@ -54,7 +54,7 @@ def analyse(
     if not scenarios:
         slowest = next((limit.rank for limit in limits if limit.rank is not None), None)
         likely = list_candidates(totals, ranges, classes, slowest)
-        tried = [scenario for change in likely if (scenario := experiment.run([change])).connected]
+        tried = [scenario for change in likely if _is_likely(scenario := experiment.run([change]))]
         tried.sort(key=lambda scenario: -scenario.saving_ns)
     slack = _list_slack(experiment, totals, {what.RANGE: ranges, what.CLASS: classes}) if with_slack else []
     return WhatIfNumbers(
@@ -66,6 +66,11 @@ def analyse(
         slack=slack,
         unsplit_ns=experiment.measure_unsplit(),
     )
+
+
+def _is_likely(scenario: Scenario) -> bool:
+    """Return whether a change has an influence on the steps that may be a gain."""
+    return scenario.connected and (scenario.saving_ns >= 0 or not scenario.measurable)
 
 
 def _confirm_limit(experiment: Experiment, limits: Sequence[Limit]) -> Limit | None:

@@ -35,6 +35,7 @@ from nsys2prv_ng.replay.columns import (
     mark_kinds,
 )
 from nsys2prv_ng.replay.model import Model
+from nsys2prv_ng.text.names import to_one_line
 
 _WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR)
 """Edges that a call which is not made lacks."""
@@ -87,6 +88,7 @@ def match_names(pattern: str, names: Iterable[str], kind: str) -> list[int]:
     literal = pattern.replace("[", "[[]")  # names of kernels and ranges contain brackets
     found = [n for n, name in enumerate(texts) if fnmatchcase(name, literal)]
     if not found:
+        pattern = to_one_line(pattern)
         near = get_close_matches(pattern, texts, n=3, cutoff=0.4)
         hint = f"; the nearest are {', '.join(map(repr, near))}" if near else ""
         raise UsageError(f"no {kind} is named {pattern!r}{hint}")

@@ -49,16 +49,17 @@ class Change:
 
 _NUMBER = r"[0-9]{1,6}(?:\.[0-9]{1,18})?"
 """A factor: times that are multiplied by larger ones would not fit into 64 bits."""
+_RANKS = r"[0-9]{1,6}(?:[-,][0-9]{1,6})*"
 _LEAST_SPEED = 1e-6
 _CHANGE = re.compile(
     rf"""\s*(?:
     (?P<named>range|call|kernel|class)\s+(?P<quote>['"])(?P<name>.*?)(?P=quote)\s*(?:=\s*0|\*\s*(?P<factor>{_NUMBER}))
     |(?P<network>network)(?:\s+(?P<where>within\ nodes?|between\ nodes?))?\s*(?:=\s*ideal|\*\s*(?P<speed>{_NUMBER}))
-    |rank\s+(?P<rank>[0-9]+(?:[-,][0-9]+)*)\s*=\s*median
+    |rank\s+(?P<rank>{_RANKS})\s*=\s*median
     |(?P<host>host)\s*(?:=\s*ideal|\*\s*(?P<host_factor>{_NUMBER}))
     |(?P<copies>copies)\s*(?:=\s*0|\*\s*(?P<copies_factor>{_NUMBER}))
     |(?P<waits>waits)\s*=\s*0
-    )(?:\s+on\s+ranks?\s+(?P<ranks>[0-9]+(?:[-,][0-9]+)*))?\s*""",
+    )(?:\s+on\s+ranks?\s+(?P<ranks>{_RANKS}))?\s*""",
     re.VERBOSE,
 )
 _MOST = 64

@@ -53,3 +53,9 @@ def test_many_wildcards_take_no_time() -> None:
     with pytest.raises(UsageError):
         match_names("*a" * 200 + "b", ["a" * 2_000], "kernel")
     assert time.process_time() - start < 1
+
+
+def test_a_long_unknown_name_is_cut() -> None:
+    with pytest.raises(UsageError) as error:
+        match_names("\x1b[31m" + "x" * 100_000, NAMES, "range")
+    assert len(str(error.value)) < 600 and str(error.value).isprintable()

@@ -77,6 +77,7 @@ def test_names_may_contain_what_separates_changes() -> None:
         *("host = ideal andcopies = 0", "host = ideal and", "host = ideal;", "HOST = ideal", "kernel 'a' = 0x"),
         *("host = ideal on rank 3-1", "rank 3-1 = median", "host = ideal on rank 0-99999999999999999999"),
         *("rank 0-999999999999 = median", "host * 2 on rank " + "9" * 300, "range 'a' * " + "9" * 5000),
+        *("rank " + "9" * 5000 + " = median", "rank 1234567 = median"),
         *("host = ideal\0", "range 'a' = 0\x1b[31m", "range 'a\nb' = 0 \n x", "x" * 100_000, "'" * 100_000),
         *("; ".join(["copies = 0"] * 65), "range 'a' * 1 " * 1000),
     ],

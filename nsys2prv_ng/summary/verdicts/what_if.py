@@ -7,6 +7,9 @@ from nsys2prv_ng.summary.tables.what_if import name_limit
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import quote_name
 
+_MOST_NAMED = 8
+"""Most changes that a sentence names."""
+
 
 def describe_steps(numbers: WhatIfNumbers) -> str:
     """Return a sentence on the steps, and on what sets the pace."""
@@ -37,8 +40,14 @@ def describe_others(numbers: WhatIfNumbers) -> str:
         ("Not connected to any step, though made ten times longer", [s for s in scenarios if not s.connected]),
     ):
         if chosen:
-            parts.append(f"{text}: {', '.join(quote_name(scenario.change) for scenario in chosen)}.")
+            parts.append(f"{text}: {_list_first([quote_name(scenario.change) for scenario in chosen])}.")
     return " ".join(parts)
+
+
+def _list_first(names: list[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def describe_unsplit(numbers: WhatIfNumbers) -> str:
