@@ -94,7 +94,7 @@ def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers |
     """Return the sections on efficiencies, each as its lines: a table, and a sentence on the steps."""
     if efficiency is None or not efficiency.window_ns:
         return []
-    table = format_grid(tabulate_efficiency(efficiency, steps), width)
+    table = format_grid(tabulate_efficiency(efficiency, steps), width, None)
     if table:
         table += wrap(describe_parts(efficiency, steps), width)
     return [table, [] if steps is None else wrap(describe_steps(steps), width)]

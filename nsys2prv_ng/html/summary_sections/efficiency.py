@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import Section
-from nsys2prv_ng.html.tables import MOST_RANKS, show_grid
+from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables.efficiency import choose_window, list_windows, tabulate_efficiency, tabulate_parts
@@ -16,8 +16,9 @@ def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section 
     if efficiency is None or not efficiency.window_ns:
         return None
     windows = list_windows(efficiency, summary.steps)
-    grids = [tabulate_efficiency(efficiency, summary.steps), tabulate_parts(windows)]
-    blocks = [show_grid(grid) for grid in grids if grid.rows]
+    tree = tabulate_efficiency(efficiency, summary.steps)
+    grids = [(tree, len(tree.rows)), (tabulate_parts(windows), MOST_ROWS)]
+    blocks = [show_grid(grid, most) for grid, most in grids if grid.rows]
     if not blocks:
         return None
     chosen = choose_window(efficiency, summary.steps)
