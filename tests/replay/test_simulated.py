@@ -113,7 +113,8 @@ def test_a_replay_is_the_simulation(batch: int, tmp_path: Path) -> None:
     with opened_batch(batch, tmp_path) as opened:
         assert opened.check(()) == 0
         for changes in CHANGES[batch % 3 :: 3]:
-            assert opened.check(changes) > 0, changes
+            moved = opened.check(changes)
+            assert moved or any(change.rank == 0 for change in changes), changes
 
 
 @pytest.mark.slow
