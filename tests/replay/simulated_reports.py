@@ -32,7 +32,7 @@ def write_programs(programs: Sequence[Program], times: Sequence[Times], path: Pa
 
 def _add_call(capture: Capture, thread: int, action: Action, times: Times, event: int) -> None:
     begin, end = times.calls[action]
-    name = CALLS[action.do]
+    name = CALLS[action.do].replace("*", "")
     match action.do:
         case "launch" | "nccl" | "copy":
             launch = capture.call(name, begin, end, thread)

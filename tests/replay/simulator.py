@@ -40,7 +40,7 @@ CALLS = {
     "device": "cudaDeviceSynchronize",
     "plain": "cudaMalloc",
     "signal": "pthread_cond_signal",
-    "wait": "pthread_cond_wait",
+    "wait": "pthread_cond_*wait",
     "allreduce": "MPI_Allreduce",
     "bcast": "MPI_Bcast",
     "reduce": "MPI_Reduce",
@@ -142,7 +142,8 @@ class _Writer:
 
     def __init__(self, seed: int, first_rank: int, latency: int, lengths: dict[str, int]) -> None:
         self._random = random.Random(seed)
-        ranks = list(range(first_rank, first_rank + self._random.randint(1, 3)))
+        # Rank 0 has others to wait for, since there are changes of it alone.
+        ranks = list(range(first_rank, first_rank + self._random.randint(1, 3) if first_rank else 3))
         self.program = Program(ranks, latency, UNIT * self._random.randint(100, 1_000))
         self._lengths = lengths
         self._open: dict[Thread, list[str]] = {}
@@ -155,7 +156,7 @@ class _Writer:
                 self._streams[thread] = [10 * (number + 1) + n for n in range(self._random.randint(1, 2))]
                 self.program.threads[thread] = []
                 self._launch(thread)
-        for _ in range(self._random.randint(10, 60)):
+        for _ in range(self._random.randint(10, 60) if first_rank else 60):
             self._add_some()
         for thread, names in self._open.items():
             while names and names != ["side"]:
@@ -239,7 +240,7 @@ class _Writer:
         for rank in self.program.ranks:
             thread = rank, 0
             if do == "nccl":
-                self._add(thread, do, group=number, name=NCCL, stream=self._pick_stream(thread), run=run)
+                self._add(thread, do, group=number, name=NCCL, stream=self._streams[thread][0], run=run)
                 continue
             is_needed, waits = do != "bcast" or rank == root, do != "reduce" or rank == root
             self._add(thread, do, group=number, root=root, is_needed=is_needed, waits=waits)
@@ -327,9 +328,9 @@ class _Run:
         for change in self._applying(rank):
             if change.target == "call" and change.name == CALLS[action.do]:
                 time, is_made = time * change.factor, is_made and change.factor > 0
-            elif (change.target == "host" and not moves_data) or (change.target == "network" and moves_data):
+            elif change.target == ("network" if moves_data else "host"):
                 time *= change.factor
-            elif change.target == "range" and change.name in action.ranges and (change.factor or not moves_data):
+            elif change.target == "range" and change.name in action.ranges and not (change.factor and moves_data):
                 time, is_made = time * change.factor, is_made and change.factor > 0
         assert time == int(time)
         return int(time), is_made
@@ -348,10 +349,10 @@ class _Run:
             }.get(change.target, False)
             if not own:
                 continue
-            stays = change.target == "range" and action.do == "nccl" and not change.factor
-            run = run if stays else run * change.factor
+            if change.target != "range" or action.do != "nccl" or not change.factor:
+                run *= change.factor
             if not change.factor and change.target != "network":
-                latency, waits = 0, waits and stays
+                latency, waits = 0, False
         assert run == int(run)
         return int(run), latency, waits
 
@@ -390,6 +391,8 @@ class _Run:
         if self._at[thread] == len(actions):
             return False
         action = actions[self._at[thread]]
+        if action.do == "stream wait" and action.group >= 0 and (rank, action.event) not in self._events:
+            return False  # what a stream waits for stays, even if its thread no longer waits for the other one
         if action not in self._begun:
             is_first = self._at[thread] == 0
             self._now[thread] += 0 if is_first else self._scale_code(rank, action)
