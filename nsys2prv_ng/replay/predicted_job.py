@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,10 +41,13 @@ def predict_job(model: Model, time: IntArray) -> Job:
         _move_report(report, rows, clock, job.store) for report, rows in zip(job.reports, job.whole.rows, strict=True)
     ]
     old_row = np.flatnonzero(job.new_row >= 0)
-    joined = [_move_joined(part, old_row, clock, job.store) for part in job.joined]
-    for part in joined:
-        if observed := part.accounts.get(source_names.DEVICE_ACTIVITY):
-            part.accounts[source_names.DEVICE_ACTIVITY] = predict_activity(observed, model, time, clock)
+
+    def move_account(name: str, result: Result) -> Result:
+        if name == source_names.DEVICE_ACTIVITY:
+            return predict_activity(result, model, time, clock)
+        return _move_result(result, old_row, clock, job.store)
+
+    joined = [_move_joined(part, move_account, clock) for part in job.joined]
     spans = [_move_spans(span, rows, clock) for span, rows in zip(job.spans, job.whole.rows, strict=True)]
     steps = None if job.steps is None else _move_steps(model, job.steps, time, clock)
     limits = _measure_limits(reports, joined)
@@ -93,8 +96,8 @@ def _move_result(result: Result, rows: IntArray, clock: RowClock, store: Store, 
     return moved
 
 
-def _move_joined(part: JoinResult, old_row: IntArray, clock: RowClock, store: Store) -> JoinResult:
-    accounts = {name: _move_result(result, old_row, clock, store) for name, result in part.accounts.items()}
+def _move_joined(part: JoinResult, move_account: Callable[[str, Result], Result], clock: RowClock) -> JoinResult:
+    accounts = {name: move_account(name, result) for name, result in part.accounts.items()}
     messages = {name: _move_messages(pairs, clock) for name, pairs in part.messages.items()}
     return replace(part, accounts=accounts, messages=messages)
 
