@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.replay.changes import parse_changes
 from nsys2prv_ng.replay.model import Model
-from nsys2prv_ng.replay.row_clock import Instants, RowClock, make_row_clock
+from nsys2prv_ng.replay.row_clock import Instants, RowClock, _find_leaders, make_row_clock
 from nsys2prv_ng.replay.what_if import Experiment
 from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.examples import examples
@@ -24,8 +26,9 @@ from tests.report_sets import list_sets
 SETS = list_sets(SAMPLES, REPORTS)
 
 ROWS = 3
-KNOWN = st.lists(st.tuples(st.integers(0, ROWS - 2), st.integers(0, 12), st.integers(-5, 40)), max_size=12)
-"""Instants (row, time, new); the last row has none."""
+KNOWN = st.lists(st.tuples(st.integers(0, ROWS - 2), st.integers(0, 6), st.integers(-5, 40)), min_size=6, max_size=12)
+"""Instants (row, time, new), often several at a time; the last row has none."""
+TIMES = np.arange(-3, 12)
 
 
 def array(values: object) -> np.ndarray:
@@ -63,16 +66,17 @@ def predict(known: list[tuple[int, int, int]], row: int, time: int, *, is_end: b
     return begin + Fraction((time - low) * (end - begin), high - low)
 
 
+@pytest.mark.parametrize("is_end", [False, True])
 @settings(deadline=None, max_examples=examples(300))
-@given(known=KNOWN, time=st.integers(-20, 40))
-def test_time_passes_evenly_between_known_times(known: list[tuple[int, int, int]], time: int) -> None:
+@given(known=KNOWN)
+def test_time_passes_evenly_between_known_times(is_end: bool, known: list[tuple[int, int, int]]) -> None:
     clock = RowClock(make_instants(known), array([0, 1, -1]))
-    for is_end in (False, True):
-        row = np.arange(ROWS)
-        moved = clock(row, np.full(ROWS, time), is_end=np.full(ROWS, is_end))
-        exact = [predict(known, one, time, is_end=is_end) for one in range(ROWS - 1)] + [Fraction(time)]
+    for row in range(ROWS - 1):
+        moved = clock(np.full(TIMES.size, row), TIMES, is_end=np.full(TIMES.size, is_end))
+        exact = [predict(known, row, time, is_end=is_end) for time in TIMES.tolist()]
         assert all(abs(new - wanted) <= Fraction(1, 2) for new, wanted in zip(moved.tolist(), exact, strict=True))
-        assert clock(row[:1], array([time]), is_end=is_end).tolist() == moved[:1].tolist()
+        assert clock(np.full(TIMES.size, row), TIMES, is_end=is_end).tolist() == moved.tolist()
+    assert clock(np.full(TIMES.size, ROWS - 1), TIMES, is_end=is_end).tolist() == TIMES.tolist()
 
 
 @settings(deadline=None, max_examples=examples(200))
@@ -87,13 +91,14 @@ def test_everything_on_a_row_keeps_its_order(known: list[tuple[int, int, int]]) 
 
 
 @settings(deadline=None, max_examples=examples(200))
-@given(known=KNOWN, time=st.integers(-20, 40))
-def test_a_row_follows_its_leader(known: list[tuple[int, int, int]], time: int) -> None:
+@given(known=KNOWN)
+def test_a_row_follows_its_leader(known: list[tuple[int, int, int]]) -> None:
     clock = RowClock(make_instants(known), array([1, 1, 0]))
-    by_leader = [predict(known, leader, time, is_end=False) for leader in (1, 1, 0)]
-    moved = clock(np.arange(ROWS), np.full(ROWS, time)).tolist()
-    assert all(abs(new - wanted) <= Fraction(1, 2) for new, wanted in zip(moved, by_leader, strict=True))
-    assert clock(array([-1]), array([time])).tolist() == [time]
+    for row, leader in enumerate((1, 1, 0)):
+        moved = clock(np.full(TIMES.size, row), TIMES).tolist()
+        exact = [predict(known, leader, time, is_end=False) for time in TIMES.tolist()]
+        assert all(abs(new - wanted) <= Fraction(1, 2) for new, wanted in zip(moved, exact, strict=True))
+    assert clock(np.full(TIMES.size, -1), TIMES).tolist() == TIMES.tolist()
 
 
 @settings(deadline=None, max_examples=examples(200))
@@ -111,6 +116,16 @@ def test_marks_stay_between_the_times_around_them(
             most = [values[0] for t, values in times[row].items() if t > time]
             wanted.append((row, time, min([max([new, *least]), *most])))
     assert Counter(zip(*(column.tolist() for column in limited), strict=True)) == Counter(wanted)
+
+
+def test_leaders_are_the_busiest_of_the_task_else_of_the_node_else_of_the_job() -> None:
+    tasks = [SimpleNamespace(node=node) for node in (0, 0, 1)]
+    tree: Any = SimpleNamespace(task_of_row=array([0, 0, 0, 1, 1, 2]), model=SimpleNamespace(tasks=tasks))
+    #                                              rows of task 0 | 1 | 2, which is on another node
+    assert _find_leaders(array([0, 2, 5, 9, 0, 0]), tree).tolist() == [2, 2, 2, 3, 3, 3]
+    assert _find_leaders(array([0, 2, 2, 0, 0, 0]), tree).tolist() == [1, 1, 1, 1, 1, 1]
+    assert _find_leaders(array([0, 1, 0, 0, 0, 8]), tree).tolist() == [1, 1, 1, 1, 1, 5]
+    assert _find_leaders(array([0, 0, 0, 0, 0, 0]), tree).tolist() == [-1] * 6
 
 
 # ---- samples ---------------------------------------------------------------------------------------------------------
