@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -115,23 +117,15 @@ def test_nothing_to_move() -> None:
 # ---- rows with clocks of their own -----------------------------------------------------------------------------------
 
 _LATEST, _ROW_COUNT = 30, 3
-CLOCKS = st.lists(
-    st.lists(st.integers(0, 4), min_size=2 * _LATEST + 2, max_size=2 * _LATEST + 2),
-    min_size=_ROW_COUNT,
-    max_size=_ROW_COUNT,
+CLOCKS = st.integers(0, 2**32).map(
+    lambda seed: np.random.default_rng(seed).integers(0, 4, (_ROW_COUNT, 2 * _LATEST + 2)).cumsum(axis=1)
 )
-"""How far (ns) each row goes from the end to the start of each time, and from there to the next end."""
+"""A clock of each row as a table: of each time, the new time (ns) of what ends then and of what starts then."""
 
 
-class RowTables:
-    """A clock of each row as a table: of each time, the new time of what ends then and of what starts then."""
-
-    def __init__(self, steps: list[list[int]]) -> None:
-        self.times = np.cumsum(array(steps), axis=1)
-
-    def __call__(self, row: np.ndarray, time: np.ndarray, is_end: bool) -> np.ndarray:
-        moved: np.ndarray = self.times[row, 2 * time + (not is_end)]
-        return moved
+def look_up(clocks: np.ndarray, row: np.ndarray, time: np.ndarray, is_end: bool) -> np.ndarray:
+    moved: np.ndarray = clocks[row, 2 * time + (not is_end)]
+    return moved
 
 
 @settings(deadline=None, max_examples=examples(200))
@@ -139,15 +133,15 @@ class RowTables:
     times=st.lists(
         st.tuples(st.integers(0, 15), st.integers(0, _LATEST - 16), st.integers(0, _ROW_COUNT - 1)), max_size=40
     ),
-    steps=CLOCKS,
+    clocks=CLOCKS,
     rows=st.permutations(range(_ROW_COUNT)),
 )
 def test_each_row_moves_with_its_own_clock(
-    times: list[tuple[int, int, int]], steps: list[list[int]], rows: list[int]
+    times: list[tuple[int, int, int]], clocks: np.ndarray, rows: list[int]
 ) -> None:
     """As if made with the new times; both lines of intervals and states that lose their length become one or none."""
     begin, length, place = array(times).reshape(-1, 3).T
-    clock, row = RowTables(steps), array(rows)[place]
+    clock, row = partial(look_up, clocks), array(rows)[place]
 
     def make(b: np.ndarray, e: np.ndarray) -> Records:
         parts = [
@@ -175,25 +169,24 @@ def test_each_row_moves_with_its_own_clock(
         ),
         max_size=20,
     ),
-    steps=CLOCKS,
+    clocks=CLOCKS,
     rows=st.permutations(range(_ROW_COUNT)),
 )
 def test_messages_move_with_both_of_their_rows(
-    sends: list[tuple[int, int, int, int]], steps: list[list[int]], rows: list[int]
+    sends: list[tuple[int, int, int, int]], clocks: np.ndarray, rows: list[int]
 ) -> None:
     """A send has the time of its row, a receive that of its own; what was received after the send stays after it."""
     sent, received, sender, receiver = array(sends).reshape(-1, 4).T
-    clock = RowTables(steps)
     before = make_communications(sender, sent, receiver, received, np.arange(sent.size), 7)
     wanted = []
     for size, (send, receive, of_send, of_receive) in enumerate(sends):
         new_send, new_receive = (
-            int(clock.times[rows[place], 2 * time + 1]) for place, time in ((of_send, send), (of_receive, receive))
+            int(clocks[rows[place], 2 * time + 1]) for place, time in ((of_send, send), (of_receive, receive))
         )
         if receive >= send:
             new_receive = max(new_receive, new_send)
         wanted.append((new_send, of_send, of_receive, new_send, new_receive, new_receive, (7, size)))
-    moved = retime_rows(before, array(rows), clock)
+    moved = retime_rows(before, array(rows), partial(look_up, clocks))
     found = []
     for i in range(len(moved)):
         (receiver_place, physical), (_, logical), (_, late), tag = zip(

@@ -66,6 +66,11 @@ def played(
         yield experiment
 
 
+@pytest.fixture(scope="module")
+def real(played: tuple[Experiment, TranslationPlan], tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return predict(*played, "host * 1", tmp_path_factory.mktemp("real") / "real.prv")
+
+
 @pytest.fixture(scope="module", params=CHANGES)
 def predicted(
     request: pytest.FixtureRequest,
@@ -146,28 +151,26 @@ def test_states_and_limits_are_those_of_the_predicted_job(predicted: tuple[Exper
     assert not nsys2prv_ng.check(trace.path).problems
 
 
-def test_host_threads_have_a_state_from_their_first_event_to_their_last(
-    predicted: tuple[Experiment, str, Trace],
+def test_host_threads_have_states_as_long_as_in_the_real_trace(
+    predicted: tuple[Experiment, str, Trace], real: Trace
 ) -> None:
-    trace = predicted[2]
-    names = trace.names["THREAD"]
-    hosts = [row for row, name in enumerate(names) if not name.startswith(("CUDA", "Metrics"))]
-    own = trace.events[~trace.events["type"].isin(DERIVED)]
-    assert hosts
-    for row in hosts:
-        states = trace.states[trace.states["row"] == row].sort_values("begin")
-        times = own["time"][own["row"] == row]
-        if len(states):
-            assert states["begin"].tolist()[1:] == states["end"].tolist()[:-1]
-            assert states["begin"].min() <= times.min()
-            assert states["end"].max() >= times.max()
+    """From their first event to their last, without a gap, and before and after the same number of events."""
+
+    def describe(trace: Trace) -> list[tuple[int, int, int]]:
+        found = []
+        own = trace.events[~trace.events["type"].isin(DERIVED)]
+        for row, name in enumerate(trace.names["THREAD"]):
+            states = trace.states[trace.states["row"] == row].sort_values("begin")
+            if len(states) and not name.startswith(("CUDA", "Metrics")):
+                assert states["begin"].tolist()[1:] == states["end"].tolist()[:-1]
+                times = own["time"][own["row"] == row]
+                found.append((row, (times < states["begin"].min()).sum(), (times > states["end"].max()).sum()))
+        return found
+
+    assert describe(predicted[2]) == describe(real) != []
 
 
-def test_no_event_gets_lost(
-    predicted: tuple[Experiment, str, Trace], played: tuple[Experiment, TranslationPlan], tmp_path: Path
-) -> None:
-    real = predict(*played, "host * 1", tmp_path / "real.prv")
-
+def test_no_event_gets_lost(predicted: tuple[Experiment, str, Trace], real: Trace) -> None:
     def count(trace: Trace) -> pd.Series:
         events = trace.events[~trace.events["type"].isin(DERIVED) & (trace.events["value"] != 0)]
         return events.groupby(["row", "type", "value"]).size()
@@ -179,18 +182,28 @@ def test_no_event_gets_lost(
 # ---- as a user writes it ---------------------------------------------------------------------------------------------
 
 
-def test_compressed_and_with_chosen_steps_it_is_the_same(tmp_path: Path) -> None:
-    """It covers all time, whatever steps count."""
-    reports, change = sorted(SAMPLES.glob("ddp-2x2*.sqlite")), ["network = ideal"]
-    names = ("a/t.prv", "b/t.prv.gz", "c/t.prv")
-    for name, steps in zip(names, (None, None, "2"), strict=True):
-        (tmp_path / name).parent.mkdir()
-        chosen = {} if steps is None else {"steps": steps}
-        nsys2prv_ng.what_if(reports, change=change, output=tmp_path / name, **chosen)
-    whole = (tmp_path / names[0]).read_bytes()
-    assert gzip.decompress((tmp_path / names[1]).read_bytes()) == whole == (tmp_path / names[2]).read_bytes()
-    assert (tmp_path / "a/t.row").read_text() == (tmp_path / "b/t.row").read_text()
-    assert "t: prediction with network = ideal" in (tmp_path / "a/t.row").read_text()
+def test_compressed_it_is_the_same(tmp_path: Path) -> None:
+    reports = [SAMPLES / "single-graph.sqlite"]
+    for name in ("t.prv", "c/t.prv.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        nsys2prv_ng.what_if(reports, change=["host = ideal"], output=tmp_path / name)
+    assert gzip.decompress((tmp_path / "c/t.prv.gz").read_bytes()) == (tmp_path / "t.prv").read_bytes()
+    assert (tmp_path / "c/t.row").read_text() == (tmp_path / "t.row").read_text()
+    assert "t: prediction with host = ideal" in (tmp_path / "t.row").read_text()
+
+
+def test_a_choice_of_steps_leaves_the_trace_whole(tmp_path: Path) -> None:
+    """Only the critical path is that of the chosen steps."""
+    traces = []
+    for steps in (None, "2"):
+        output = tmp_path / str(len(traces)) / "t.prv"
+        output.parent.mkdir()
+        reports = sorted(SAMPLES.glob("ddp-2x2*.sqlite"))
+        nsys2prv_ng.what_if(reports, change=["network = ideal"], output=output, steps=steps)
+        traces.append(read_trace(output).omit_path())
+    for name in ("events", "states", "communications"):
+        one, other = (getattr(trace, name).drop(columns="line") for trace in traces)
+        pd.testing.assert_frame_equal(one, other)
 
 
 @pytest.mark.parametrize(
