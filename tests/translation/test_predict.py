@@ -138,6 +138,17 @@ def test_the_activity_of_gpus_is_that_of_the_predicted_operations(predicted: tup
         assert passed.min() > 0
 
 
+def test_streams_have_states_while_their_operations_run(predicted: tuple[Experiment, str, Trace]) -> None:
+    trace = predicted[2]
+    shown = pair_intervals(trace, *(number for number in OPERATIONS if number in trace.types))
+    states = trace.states[trace.states["row"].isin(shown["row"])]
+    runs, lasts = (
+        (table["end"] - table["begin"]).groupby(table["row"]).sum().loc[lambda ns: ns > 0].to_dict()
+        for table in (shown, states)
+    )
+    assert runs == lasts
+
+
 def test_states_and_limits_are_those_of_the_predicted_job(predicted: tuple[Experiment, str, Trace]) -> None:
     trace = predicted[2]
     states = trace.states.sort_values(["row", "begin"])
