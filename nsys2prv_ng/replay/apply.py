@@ -190,6 +190,8 @@ def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArr
     """Scale the edges of some ranks so that their total by key is that of the median rank."""
     tasks = np.unique(model.edge_rank[edges])
     which = np.flatnonzero(edges)
+    if not which.size:
+        return
     task = np.searchsorted(tasks, model.edge_rank[which])
     keys = int(key.max(initial=0)) + 2
     cell = task * keys + key[which] + 1

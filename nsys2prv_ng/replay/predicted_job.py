@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.placement import measure_limits
+from nsys2prv_ng.job.placement import Limits, measure_limits
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.spill import load_on_clock, load_states, spill_states
 from nsys2prv_ng.job.steps import Steps
@@ -21,6 +23,7 @@ from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.outcome import StepClock
+from nsys2prv_ng.replay.predicted_activity import predict_activity
 from nsys2prv_ng.replay.row_clock import RowClock, make_row_clock
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -38,10 +41,16 @@ def predict_job(model: Model, time: IntArray) -> Job:
         _move_report(report, rows, clock, job.store) for report, rows in zip(job.reports, job.whole.rows, strict=True)
     ]
     old_row = np.flatnonzero(job.new_row >= 0)
-    joined = [_move_joined(part, old_row, clock, job.store) for part in job.joined]
+
+    def move_account(name: str, result: Result) -> Result:
+        if name == source_names.DEVICE_ACTIVITY:
+            return predict_activity(result, model, time, clock)
+        return _move_result(result, old_row, clock, job.store)
+
+    joined = [_move_joined(part, move_account, clock) for part in job.joined]
     spans = [_move_spans(span, rows, clock) for span, rows in zip(job.spans, job.whole.rows, strict=True)]
     steps = None if job.steps is None else _move_steps(model, job.steps, time, clock)
-    limits = measure_limits(reports)
+    limits = _measure_limits(reports, joined)
     return replace(
         job,
         reports=reports,
@@ -55,6 +64,13 @@ def predict_job(model: Model, time: IntArray) -> Job:
         last=limits.last,
         zero=limits.first,
     )
+
+
+def _measure_limits(reports: Sequence[ReportRecords], joined: Sequence[JoinResult]) -> Limits:
+    """Return the first and last time of all records (ns); records of joins on GPUs may be before those of hosts."""
+    first, last = measure_limits(reports)
+    runs = [run.facts for part in joined for result in part.accounts.values() for run in result.runs]
+    return Limits(min([first, *(facts.first for facts in runs)]), max([last, *(facts.last for facts in runs)]))
 
 
 def _move_report(report: ReportRecords, rows: IntArray, clock: RowClock, store: Store) -> ReportRecords:
@@ -80,8 +96,8 @@ def _move_result(result: Result, rows: IntArray, clock: RowClock, store: Store, 
     return moved
 
 
-def _move_joined(part: JoinResult, old_row: IntArray, clock: RowClock, store: Store) -> JoinResult:
-    accounts = {name: _move_result(result, old_row, clock, store) for name, result in part.accounts.items()}
+def _move_joined(part: JoinResult, move_account: Callable[[str, Result], Result], clock: RowClock) -> JoinResult:
+    accounts = {name: move_account(name, result) for name, result in part.accounts.items()}
     messages = {name: _move_messages(pairs, clock) for name, pairs in part.messages.items()}
     return replace(part, accounts=accounts, messages=messages)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,7 +23,7 @@ from nsys2prv_ng.records.columns import (
     make_intervals,
     make_states,
 )
-from nsys2prv_ng.records.retime import retime_records
+from nsys2prv_ng.records.retime import retime_records, retime_rows
 from tests.examples import examples
 
 Line = tuple[object, ...]
@@ -110,3 +112,85 @@ def test_an_interval_that_loses_its_length_opens_and_closes_in_one_line() -> Non
 
 def test_nothing_to_move() -> None:
     assert len(retime_records(of_everything([], ClockMap()), ClockMap(1, 1e-4))) == 0
+
+
+# ---- rows with clocks of their own -----------------------------------------------------------------------------------
+
+_LATEST, _ROW_COUNT = 30, 3
+CLOCKS = st.integers(0, 2**32).map(
+    lambda seed: np.random.default_rng(seed).integers(0, 4, (_ROW_COUNT, 2 * _LATEST + 2)).cumsum(axis=1)
+)
+"""A clock of each row as a table: of each time, the new time (ns) of what ends then and of what starts then."""
+
+
+def look_up(clocks: np.ndarray, row: np.ndarray, time: np.ndarray, is_end: bool) -> np.ndarray:
+    moved: np.ndarray = clocks[row, 2 * time + (not is_end)]
+    return moved
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(
+    times=st.lists(
+        st.tuples(st.integers(0, 15), st.integers(0, _LATEST - 16), st.integers(0, _ROW_COUNT - 1)), max_size=40
+    ),
+    clocks=CLOCKS,
+    rows=st.permutations(range(_ROW_COUNT)),
+)
+def test_each_row_moves_with_its_own_clock(
+    times: list[tuple[int, int, int]], clocks: np.ndarray, rows: list[int]
+) -> None:
+    """As if made with the new times; both lines of intervals and states that lose their length become one or none."""
+    begin, length, place = array(times).reshape(-1, 3).T
+    clock, row = partial(look_up, clocks), array(rows)[place]
+
+    def make(b: np.ndarray, e: np.ndarray) -> Records:
+        parts = [
+            make_intervals(place, b, e, [Pair(1, length), Pair(2, begin, length % 2 == 0)], [1]),
+            make_intervals(place, b, e, [Pair(4, length), Pair(5, begin)], [4, 5]),
+            make_events(place, b, [Pair(3, length)]),
+            make_states(place, b, e, length),
+        ]
+        return concatenate(parts).sorted()
+
+    new_begin = clock(row, begin, False)
+    new_end = np.where(length == 0, new_begin, np.maximum(new_begin, clock(row, begin + length, True)))
+    moved = retime_rows(make(begin, begin + length), array(rows), clock)
+    assert lines(moved) == lines(make(new_begin, new_end))
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(
+    sends=st.lists(
+        st.tuples(
+            st.integers(0, _LATEST),
+            st.integers(0, _LATEST),
+            st.integers(0, _ROW_COUNT - 1),
+            st.integers(0, _ROW_COUNT - 1),
+        ),
+        max_size=20,
+    ),
+    clocks=CLOCKS,
+    rows=st.permutations(range(_ROW_COUNT)),
+)
+def test_messages_move_with_both_of_their_rows(
+    sends: list[tuple[int, int, int, int]], clocks: np.ndarray, rows: list[int]
+) -> None:
+    """A send has the time of its row, a receive that of its own; what was received after the send stays after it."""
+    sent, received, sender, receiver = array(sends).reshape(-1, 4).T
+    before = make_communications(sender, sent, receiver, received, np.arange(sent.size), 7)
+    wanted = []
+    for size, (send, receive, of_send, of_receive) in enumerate(sends):
+        new_send, new_receive = (
+            int(clocks[rows[place], 2 * time + 1]) for place, time in ((of_send, send), (of_receive, receive))
+        )
+        if receive >= send:
+            new_receive = max(new_receive, new_send)
+        wanted.append((new_send, of_send, of_receive, new_send, new_receive, new_receive, (7, size)))
+    moved = retime_rows(before, array(rows), partial(look_up, clocks))
+    found = []
+    for i in range(len(moved)):
+        (receiver_place, physical), (_, logical), (_, late), tag = zip(
+            moved.handle[4 * i : 4 * i + 4].tolist(), moved.value[4 * i : 4 * i + 4].tolist(), strict=True
+        )
+        found.append((int(moved.time[i]), int(moved.place[i]), receiver_place, physical, logical, late, tag))
+    assert sorted(found) == sorted(wanted)

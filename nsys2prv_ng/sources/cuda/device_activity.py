@@ -124,7 +124,7 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
     wanted = parts[0].kept[changes.device // len(captured)]
     result.drop(NOT_SELECTED, int((~wanted).sum()))
     cut = cut_changes(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
-    result.records = [_make_records(cut.changes, cut.changes.device // len(captured))]
+    result.records = [make_change_records(cut.changes, cut.changes.device // len(captured))]
     result.pieces = cut.more
     result.drop(OUTSIDE_TRACE, cut.outside)
     return result
@@ -169,7 +169,7 @@ def _number_stretches(parts: Sequence[JoinInput], captured: Sequence[Operations]
     return stretches
 
 
-def _make_records(changes: DeviceChanges, row: IntArray) -> Records:
+def make_change_records(changes: DeviceChanges, row: IntArray) -> Records:
     """Return a line for each change, with the values that it changes."""
     activity, running, in_flight, idle = (event_type.number for event_type in _TYPES)
     pairs = [
