@@ -40,7 +40,7 @@ def predict_job(model: Model, time: IntArray) -> Job:
     joined = [_move_joined(part, old_row, clock, job.store) for part in job.joined]
     spans = [_move_spans(span, rows, clock) for span, rows in zip(job.spans, job.whole.rows, strict=True)]
     steps = None if job.steps is None else _move_steps(model, job.steps, time, clock)
-    limits = measure_limits(reports)
+    limits = measure_limits(reports, joined)  # what is joined has clocks of its own
     return replace(
         job,
         reports=reports,
