@@ -18,8 +18,9 @@ def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> R
     Both lines of an interval get its new length. If both limits of an interval become equal, the interval becomes one
     line that opens and closes, as if it had never had a length. A state without length is dropped.
     """
-    begin, end = map(clock, find_limits(records))
-    return _drop_vanished(move_limits(records, begin, end, lambda times, _: clock(times)), begin, end, records.time)
+    low, high = find_limits(records)
+    begin, end = clock(low), clock(high)
+    return _drop_vanished(move_limits(records, begin, end, lambda times, _: clock(times)), begin, end, low, high)
 
 
 def retime_rows(records: Records, rows: IntArray, clock: Callable[[IntArray, IntArray, bool], IntArray]) -> Records:
@@ -39,42 +40,43 @@ def retime_rows(records: Records, rows: IntArray, clock: Callable[[IntArray, Int
         received = clock(receiver, records.value[words + word], False)
         is_forward = records.value[words + word] >= records.time[at]
         moved.value[words + word] = np.where(is_forward, np.maximum(received, moved.time[at]), received)
-    return _drop_vanished(moved, begin, end, records.time)
+    return _drop_vanished(moved, begin, end, low, high)
 
 
-def _drop_vanished(moved: Records, begin: IntArray, end: IntArray, old_time: IntArray) -> Records:
+def _drop_vanished(moved: Records, begin: IntArray, end: IntArray, low: IntArray, high: IntArray) -> Records:
     """Return records without states and intervals that lost their length; such intervals become one line.
 
-    `begin`, `end`: their limits (ns). `old_time`: of each record before it was moved (ns).
+    `begin`, `end`: their limits (ns). `low`, `high`: their limits before they were moved (ns).
     """
     is_short = begin >= end
     is_vanished = is_short & np.isin(moved.tie_class, (BEGIN, END))
     is_dropped = is_vanished | (is_short & (moved.kind == STATE))
     if not is_dropped.any():
         return moved
-    vanished = _merge_vanished(moved, old_time, np.flatnonzero(is_vanished))
+    vanished = _merge_vanished(moved, low, high, np.flatnonzero(is_vanished))
     return concatenate([moved.take(np.flatnonzero(~is_dropped)), vanished])
 
 
-def _merge_vanished(records: Records, old_time: IntArray, lines: IntArray) -> Records:
+def _merge_vanished(records: Records, low: IntArray, high: IntArray, lines: IntArray) -> Records:
     """Merge the two lines of each interval that lost its length: first the pairs that open, then the pairs that close.
 
     On a clock that drifts, only intervals of about a nanosecond lose their length; in a prediction, those of a range or
     call that takes no time.
     """
-    open_lines: dict[tuple[int, int], list[int]] = {}
+    open_lines: dict[tuple[int, int, int], list[int]] = {}
     pairs = []
-    for line in sorted(lines.tolist(), key=lambda i: (records.time[i], records.tie_class[i] == END)):
-        place = int(records.place[line])
+    types = {line: set(_get_words(records, line)[0].tolist()) for line in lines.tolist()}
+    for line in sorted(types, key=lambda i: (records.time[i], records.tie_class[i] == END, -len(types[i]))):
+        key = int(records.place[line]), int(low[line]), int(high[line])
         if records.tie_class[line] == BEGIN:
-            open_lines.setdefault((place, int(records.time[line])), []).append(line)
+            open_lines.setdefault(key, []).append(line)
             continue
-        closed = set(_get_words(records, line)[0].tolist())
-        candidates = open_lines.get((place, int(records.time[line])), [])
-        opened = next(i for i in reversed(candidates) if closed <= set(_get_words(records, i)[0].tolist()))
+        # Of intervals with the same limits, the one that has least besides what is closed.
+        candidates = open_lines[key]
+        opened = min(reversed(candidates), key=lambda i: (not types[line] <= types[i], len(types[i])))
         candidates.remove(opened)
         pairs.append((opened, line))
-    pairs.sort(key=lambda pair: int(old_time[pair[0]]))
+    pairs.sort(key=lambda pair: int(low[pair[0]]))
     opened_lines = np.array([opened for opened, _ in pairs], np.int64)
     words = [_get_words(records, line) for pair in pairs for line in pair]
     sizes = [handle.size for handle, _ in words]

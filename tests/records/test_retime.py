@@ -110,3 +110,17 @@ def test_an_interval_that_loses_its_length_opens_and_closes_in_one_line() -> Non
 
 def test_nothing_to_move() -> None:
     assert len(retime_records(of_everything([], ClockMap()), ClockMap(1, 1e-4))) == 0
+
+
+@pytest.mark.parametrize("outer_first", [True, False])
+def test_vanished_intervals_keep_their_own_ends(outer_first: bool) -> None:
+    """All intervals vanish at one time: each line closes what it opens, whatever the others close."""
+
+    def make(types: list[int], begin: int, end: int) -> Records:
+        pairs = [Pair(one, array([9])) for one in types]
+        return make_intervals(array([0]), array([begin]), array([end]), pairs, types)
+
+    made = [make([1, 2], 10, 40), make([1], 20, 30), make([1, 3], 20, 30), make([1], 10, 40)]
+    moved = retime_records(concatenate(made if outer_first else made[::-1]), lambda times: np.full_like(times, 50))
+    words = [moved.handle[a:b].tolist() for a, b in zip(moved.first[:-1], moved.first[1:], strict=True)]
+    assert sorted(words) == [[1, 1], [1, 1], [1, 2, 1, 2], [1, 3, 1, 3]]
