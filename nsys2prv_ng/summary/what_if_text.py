@@ -6,6 +6,7 @@ from nsys2prv_ng.replay.numbers import Scenario, WhatIfNumbers
 from nsys2prv_ng.summary.tables.what_if import name_limit, tabulate_scenarios, tabulate_slack
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
+from nsys2prv_ng.text.names import clean_name
 
 _MOST_SCENARIOS = 12
 
@@ -41,7 +42,8 @@ def describe_best(numbers: WhatIfNumbers) -> str:
     if best is None:
         return "No change saves more than the steps vary by." if numbers.scenarios else ""
     each = "a step" if numbers.steps else "in all"
-    return f"{best.change}: saves about {format_time(best.saving_ns)} {each} ({format_percent(best.share, 1)})."
+    saving = f"{format_time(best.saving_ns)} {each} ({format_percent(best.share, 1)})"
+    return f"{clean_name(best.change)}: saves about {saving}."
 
 
 def _describe_others(scenarios: list[Scenario]) -> str:
@@ -52,7 +54,7 @@ def _describe_others(scenarios: list[Scenario]) -> str:
         ("Not connected to any step, though made ten times longer", [s for s in scenarios if not s.connected]),
     ):
         if chosen:
-            parts.append(f"{text}: {', '.join(scenario.change for scenario in chosen)}.")
+            parts.append(f"{text}: {', '.join(clean_name(scenario.change) for scenario in chosen)}.")
     return " ".join(parts)
 
 
