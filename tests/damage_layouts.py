@@ -20,6 +20,8 @@ PAGE_SIZES = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 ENCODINGS = ("UTF-8", "UTF-8", "UTF-16le", "UTF-16be")
 EXACT = 2**53
 """Integers below this size are exact as floating point numbers."""
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+"""The last bytes of an Arrow stream."""
 LONG_TEXT = "beside " * 3000
 """More than a page holds, whatever its size but one."""
 
@@ -175,6 +177,9 @@ def _read_file(file: Path) -> pa.Table:
     else:
         with file.open("rb") as raw:
             is_file = raw.read(6) == b"ARROW1"
+            raw.seek(0)
+            if not is_file and not raw.read().endswith(END_OF_STREAM):
+                raise pa.ArrowInvalid("more follows the end of the stream, or it has none")
             raw.seek(0)
             table = (pa.ipc.open_file(raw) if is_file else pa.ipc.open_stream(raw)).read_all()
     table.validate(full=True)

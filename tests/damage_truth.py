@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -74,22 +74,32 @@ class Truth:
         text = f"CASE typeof({text}) WHEN 'text' THEN {text} END" if text in existing else "NULL"
         return self._query(f"SELECT {', '.join(values)}, {text} FROM {quote(table)} NOT INDEXED")
 
-    def count(self) -> dict[str, Counter[str]]:
+    def count(self, sources: Collection[str]) -> dict[str, Counter[str]]:
         """Return, by source, how many events are read, by the reason for which they are dropped, or the empty string.
 
-        Calls that overlap others on their thread count as not dropped.
+        Only the tables of these sources are read: others may be damaged where no translation of these looks. Calls that
+        overlap others on their thread count as not dropped.
         """
-        calls = {source: [call for table in tables for call in self._read_calls(table)] for source, tables in CALLS}
-        calls["mpi"] = calls["mpi"] or self._list_mpi_ranges()
-        counts = {source: Counter(_find_call_fault(call) for call in each) for source, each in calls.items()}
-        merged = self._count_merged(calls["mpi"])
-        counts["mpi"] += Counter({"": -merged, MERGED: merged})
+        counts: dict[str, Counter[str]] = {}
+        for source, tables in CALLS:
+            if source in sources:
+                counts[source] = self._count_calls(source, tables)
         for source, tables in OPERATIONS:
-            counts[source] = Counter(one.fault for table in tables for one in self.list_operations(table))
-        counts["cuda_sync"] = Counter(self._find_sync_faults())
+            if source in sources:
+                counts[source] = Counter(one.fault for table in tables for one in self.list_operations(table))
+        if "cuda_sync" in sources:
+            counts["cuda_sync"] = Counter(self._find_sync_faults())
         return counts
 
     # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def _count_calls(self, source: str, tables: Iterable[str]) -> Counter[str]:
+        calls = [call for table in tables for call in self._read_calls(table)]
+        if source != "mpi":
+            return Counter(_find_call_fault(call) for call in calls)
+        calls = calls or self._list_mpi_ranges()
+        merged = self._count_merged(calls)
+        return Counter(_find_call_fault(call) for call in calls) + Counter({"": -merged, MERGED: merged})
 
     def _read_calls(self, table: str) -> list[Any]:
         """Return begin, end, thread and id of the name of each call."""
@@ -172,9 +182,10 @@ def _find_time_fault(begin: int | None, end: int | None) -> str:
 
 def check_accounts(reports: Sequence[Path], accounts: Iterable[SourceAccount]) -> str:
     """Return which account of a translation differs from the reports, exports to SQLite, or the empty string."""
+    accounts = list(accounts)
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for report in reports:
-        for source, counted in Truth(report).count().items():
+        for source, counted in Truth(report).count({account.name for account in accounts}).items():
             counts[source] += counted
     for account in accounts:
         if account.name not in counts:

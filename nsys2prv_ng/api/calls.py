@@ -36,6 +36,7 @@ from nsys2prv_ng.options.kinds import AnyPath
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.limits import count_usable_cores
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.text.option import blame_value
 
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.model import Comparison, Side, SideTraces
@@ -194,7 +195,7 @@ def _parse_scenarios(options: WhatIfOptions) -> list[tuple[Change, ...]]:
         try:
             scenarios.append(parse_changes(text))
         except UsageError as error:
-            raise UsageError(error.message, parameter="change", value=text) from None
+            raise blame_value(error.message, "change", text) from None
     return scenarios
 
 

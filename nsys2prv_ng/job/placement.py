@@ -35,7 +35,7 @@ from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import Source
+from nsys2prv_ng.sources.shared.source import JoinResult, Source
 
 
 class AlignedReports(NamedTuple):
@@ -134,12 +134,14 @@ def drop_unselected_rows(
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 
-def measure_limits(reports: Sequence[ReportRecords]) -> Limits:
-    """Return the first and last time of all records.
+def measure_limits(reports: Sequence[ReportRecords], joined: Sequence[JoinResult] = ()) -> Limits:
+    """Return the first and last time of all records, those of joined results included.
 
     Expects that only records on chosen rows are left. Raises TranslationError if Paraver cannot show so long a time.
     """
     limits = [limit for report in reports if (limit := report.limits())]
+    results = [result for part in joined for result in part.accounts.values()]
+    limits += [(run.facts.first, run.facts.last) for result in results for run in result.runs]
     first, last = min(limit[0] for limit in limits), max(limit[1] for limit in limits)
     if last - first >= LONGEST_TRACE_NS:
         days = (last - first) / 86400e9

@@ -35,14 +35,20 @@ from nsys2prv_ng.replay.columns import (
     mark_kinds,
 )
 from nsys2prv_ng.replay.model import Model
-from nsys2prv_ng.text.names import to_one_line
+from nsys2prv_ng.text.option import quote_shortened
 
 _WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR)
 """Edges that a call which is not made lacks."""
+_LONGEST = 2**61
+"""Most time (ns) that changes may add: times of nodes are below 2**62."""
+_TOO_LONG = "the job would take longer than 64 bits can hold; choose a smaller factor"
 
 
 def apply_changes(model: Model, changes: Iterable[Change]) -> IntArray:
-    """Return the weight of each edge (ns) after all changes. Raises UsageError for names that match nothing."""
+    """Return the weight of each edge (ns) after all changes.
+
+    Raises UsageError for names that match nothing, and for times that no replay can add up.
+    """
     weight = model.graph.weight.copy()
     for change in changes:
         ranks = _mark_ranks(model, change)
@@ -63,12 +69,18 @@ def apply_changes(model: Model, changes: Iterable[Change]) -> IntArray:
             _scale_calls(model, change, ranks, weight)
         else:
             _scale_kernels(model, change, ranks, weight)
+    # No node is later than before by more than all that edges have grown.
+    if np.maximum(weight - model.graph.weight, 0).sum(dtype=np.float64) > _LONGEST:
+        raise UsageError(_TOO_LONG)
     return weight
 
 
 def _scale(weight: IntArray, factor: float | FloatArray) -> IntArray:
-    """Return weights (ns) times a factor; what was removed stays so."""
-    return np.where(weight < 0, weight, np.rint(weight * factor)).astype(np.int64)
+    """Return weights (ns) times a factor; what was removed stays so. Raises UsageError beyond 64 bits."""
+    scaled = np.where(weight < 0, weight, np.rint(weight * factor))
+    if scaled.max(initial=0) > _LONGEST:
+        raise UsageError(_TOO_LONG)
+    return scaled.astype(np.int64)
 
 
 def _mark_ranks(model: Model, change: Change) -> BoolArray:
@@ -88,10 +100,9 @@ def match_names(pattern: str, names: Iterable[str], kind: str) -> list[int]:
     literal = pattern.replace("[", "[[]")  # names of kernels and ranges contain brackets
     found = [n for n, name in enumerate(texts) if fnmatchcase(name, literal)]
     if not found:
-        pattern = to_one_line(pattern)
         near = get_close_matches(pattern, texts, n=3, cutoff=0.4)
-        hint = f"; the nearest are {', '.join(map(repr, near))}" if near else ""
-        raise UsageError(f"no {kind} is named {pattern!r}{hint}")
+        hint = f"; the nearest are {', '.join(map(quote_shortened, near))}" if near else ""
+        raise UsageError(f"no {kind} is named {quote_shortened(pattern)}{hint}")
     return found
 
 
@@ -188,10 +199,10 @@ def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
 
 def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArray, weight: IntArray) -> None:
     """Scale the edges of some ranks so that their total by key is that of the median rank."""
-    tasks = np.unique(model.edge_rank[edges])
     which = np.flatnonzero(edges)
     if not which.size:
         return
+    tasks = np.unique(model.edge_rank[which])
     task = np.searchsorted(tasks, model.edge_rank[which])
     keys = int(key.max(initial=0)) + 2
     cell = task * keys + key[which] + 1

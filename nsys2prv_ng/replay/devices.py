@@ -284,8 +284,10 @@ def _follow(
             if node >= 0:
                 edges[:, count] = node, call_end + call[i], WAKE
                 count += 1
-        elif s >= 0:
+        else:
             groups = devices if kind[i] == _ASKS_DEVICE else processes
+            if s < 0 or s + 1 >= groups.first.size:  # a device or process without operations has no streams
+                continue
             for k in range(groups.first[s], groups.first[s + 1]):
                 node = tail[groups.streams[k]]
                 if node >= 0:

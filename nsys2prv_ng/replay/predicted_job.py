@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.placement import Limits, measure_limits
+from nsys2prv_ng.job.placement import measure_limits
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.spill import load_on_clock, load_states, spill_states
 from nsys2prv_ng.job.steps import Steps
@@ -50,7 +50,7 @@ def predict_job(model: Model, time: IntArray) -> Job:
     joined = [_move_joined(part, move_account, clock) for part in job.joined]
     spans = [_move_spans(span, rows, clock) for span, rows in zip(job.spans, job.whole.rows, strict=True)]
     steps = None if job.steps is None else _move_steps(model, job.steps, time, clock)
-    limits = _measure_limits(reports, joined)
+    limits = measure_limits(reports, joined)  # records of joins on GPUs may be before those of hosts
     return replace(
         job,
         reports=reports,
@@ -64,13 +64,6 @@ def predict_job(model: Model, time: IntArray) -> Job:
         last=limits.last,
         zero=limits.first,
     )
-
-
-def _measure_limits(reports: Sequence[ReportRecords], joined: Sequence[JoinResult]) -> Limits:
-    """Return the first and last time of all records (ns); records of joins on GPUs may be before those of hosts."""
-    first, last = measure_limits(reports)
-    runs = [run.facts for part in joined for result in part.accounts.values() for run in result.runs]
-    return Limits(min([first, *(facts.first for facts in runs)]), max([last, *(facts.last for facts in runs)]))
 
 
 def _move_report(report: ReportRecords, rows: IntArray, clock: RowClock, store: Store) -> ReportRecords:

@@ -89,9 +89,7 @@ class Option(Generic[Given, Kept]):
             error = UsageError(f"give {self.wanted}")
         except UsageError as raised:
             error = raised
-        shown = value if error.value is None else error.value
-        shown = shown if len(repr(shown)) <= _LONGEST_SHOWN else None
-        raise UsageError(error.message, parameter=name, value=shown)
+        raise blame_value(error.message, name, value if error.value is None else error.value)
 
     def parse(self, text: str) -> Any:
         """Return the value that a text stands for. Raises UsageError for a wrong text."""
@@ -202,6 +200,16 @@ class Words(ListOption[str | Iterable[str] | None, tuple[str, ...] | None]):
         return words
 
 
+def blame_value(message: str, parameter: str, value: object) -> UsageError:
+    """Return an error about the value of a parameter, which is not shown if it is long."""
+    return UsageError(message, parameter=parameter, value=value if len(repr(value)) <= _LONGEST_SHOWN else None)
+
+
+def quote_shortened(text: str) -> str:
+    """Return a text in quotes, its end missing if an error cannot show it all."""
+    return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")
+
+
 def to_integer(value: Any) -> int:
     """Return an integer of Python or numpy as a Python integer. Raises TypeError for other types, and for bool."""
     if isinstance(value, bool):
@@ -228,9 +236,9 @@ def parse_number_ranges(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(rf"\s*({DIGITS})(?:-({DIGITS}))?\s*", part)
         if not match or (match[2] and int(match[2]) < int(match[1])):
-            raise UsageError(f"'{part}' is not a number or range such as 0-3")
+            raise UsageError(f"{quote_shortened(part)} is not a number or range such as 0-3")
         first, last = int(match[1]), int(match[2] or match[1])
         if last - first >= MOST_ELEMENTS:
-            raise UsageError(f"'{part}' is longer than any job")
+            raise UsageError(f"{quote_shortened(part)} is longer than any job")
         numbers.update(range(first, last + 1))
     return sorted(numbers)

@@ -194,3 +194,17 @@ def test_messages_move_with_both_of_their_rows(
         )
         found.append((int(moved.time[i]), int(moved.place[i]), receiver_place, physical, logical, late, tag))
     assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize("outer_first", [True, False])
+def test_vanished_intervals_keep_their_own_ends(outer_first: bool) -> None:
+    """All intervals vanish at one time: each line closes what it opens, whatever the others close."""
+
+    def make(types: list[int], begin: int, end: int) -> Records:
+        pairs = [Pair(one, array([9])) for one in types]
+        return make_intervals(array([0]), array([begin]), array([end]), pairs, types)
+
+    made = [make([1, 2], 10, 40), make([1], 20, 30), make([1, 3], 20, 30), make([1], 10, 40)]
+    moved = retime_records(concatenate(made if outer_first else made[::-1]), lambda times: np.full_like(times, 50))
+    words = [moved.handle[a:b].tolist() for a, b in zip(moved.first[:-1], moved.first[1:], strict=True)]
+    assert sorted(words) == [[1, 1], [1, 1], [1, 2, 1, 2], [1, 3, 1, 3]]

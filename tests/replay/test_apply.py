@@ -1,13 +1,19 @@
-"""Which names a change is for."""
+"""Which names a change is for, and what large factors do."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.replay.apply import match_names
+from nsys2prv_ng.replay.apply import _equalise_keys, apply_changes, match_names
+from nsys2prv_ng.replay.changes import parse_changes
+from nsys2prv_ng.replay.model import Model
+from tests.conftest import SAMPLES
+from tests.replay.jobs import opened_model
 
 NAMES = ["forward", "backward", "data loading", "layer[0]", "layer[1]", "layer0", "a]b", "[!f]*", "Forward", "x\ny", ""]
 
@@ -59,3 +65,48 @@ def test_a_long_unknown_name_is_cut() -> None:
     with pytest.raises(UsageError) as error:
         match_names("\x1b[31m" + "x" * 100_000, NAMES, "range")
     assert len(str(error.value)) < 600 and str(error.value).isprintable()
+
+
+def test_a_long_name_is_shortened_in_the_error() -> None:
+    with pytest.raises(UsageError) as raised:
+        match_names("y" * 100_000, ["y" * 90_000, "other"], "range")
+    line = str(raised.value)
+    assert line.startswith("no range is named 'yyy") and len(line) < 600
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    with opened_model(sorted(SAMPLES.glob("ddp-2x2*.sqlite")), tmp_path_factory.mktemp("scratch")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("text", ["host * 999999", "copies * 999999 and copies * 0.5"])
+def test_large_factors_multiply_exactly(model: Model, text: str) -> None:
+    changes = parse_changes(text)
+    weight = apply_changes(model, changes)
+    before = model.graph.weight.tolist()
+    for old, new in zip(before, weight.tolist(), strict=True):
+        expected = {old}
+        for change in changes:
+            expected |= {round(value * change.factor) for value in expected}
+        assert any(abs(new - one) <= 1 + one // 10**12 for one in expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "host * 999999 and host * 999999",
+        "copies * 999999 and copies * 999999 and copies * 999999 and copies = 0",
+        "kernel '*' * 999999.5 and call '*' * 999999 and range '*' * 999999",
+    ],
+)
+def test_times_beyond_64_bits_are_an_error(model: Model, text: str) -> None:
+    with pytest.raises(UsageError, match="longer than 64 bits can hold"):
+        apply_changes(model, parse_changes(text))
+
+
+def test_ranks_without_operations_and_calls_change_nothing(model: Model) -> None:
+    none = np.zeros(model.graph.to.size, np.bool_)
+    weight = model.graph.weight.copy()
+    _equalise_keys(model, none, model.edge_range, ~none, weight)
+    assert (weight == model.graph.weight).all()

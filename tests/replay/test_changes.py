@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsys2prv_ng import what_if
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change, parse_changes
+from tests.conftest import SAMPLES
 
 FORMS = {
     "range 'data loading' = 0": Change(what.RANGE, "data loading"),
@@ -101,3 +103,11 @@ def test_any_text_is_changes_or_refused(text: str) -> None:
 
 def test_as_many_changes_as_are_allowed() -> None:
     assert len(parse_changes("; ".join(["copies = 0"] * 64))) == 64
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "range 'a" * 20_000, f"rank {'9' * 5_000} = median"])
+def test_errors_do_not_show_long_texts(text: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        what_if(sorted(SAMPLES.glob("mpi-4*.sqlite")), change=[text])
+    line = str(raised.value)
+    assert line.startswith("change: ") and len(line) < 1000

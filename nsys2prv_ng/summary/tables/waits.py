@@ -110,7 +110,7 @@ _LEAST_EXCESS = 0.005
 
 def tabulate_excess(summary: JobSummary) -> Grid:
     """Return what the rank that others waited for longest took longer for than the others, for each step."""
-    waits, steps = summary.waits, 1 if summary.steps is None else summary.steps.count
+    waits, steps = summary.waits, 1 if summary.steps is None else max(1, summary.steps.count)
     whole = sum(high - low for low, high in summary.windows_ns) or summary.duration_ns
     listed = [] if waits is None else [row for row in waits.excess if row.ns - row.others_ns >= _LEAST_EXCESS * whole]
     late = "" if waits is None or not listed else name_task(*_find_latest(waits))

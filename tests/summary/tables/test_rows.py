@@ -12,11 +12,11 @@ from nsys2prv_ng.summary.numbers.efficiency import EfficiencyTrees, HostEfficien
 from nsys2prv_ng.summary.numbers.job import Cause, GpuNumbers, JobSummary
 from nsys2prv_ng.summary.numbers.late import list_stragglers
 from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathPart
-from nsys2prv_ng.summary.numbers.waits import Bandwidth
+from nsys2prv_ng.summary.numbers.waits import Bandwidth, Excess
 from nsys2prv_ng.summary.tables.efficiency import list_parts, tabulate_efficiency
 from nsys2prv_ng.summary.tables.gpus import tabulate_causes
 from nsys2prv_ng.summary.tables.path import tabulate_path
-from nsys2prv_ng.summary.tables.waits import list_bandwidth, tabulate_bandwidth
+from nsys2prv_ng.summary.tables.waits import list_bandwidth, tabulate_bandwidth, tabulate_excess
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, Score, Share, Term
 from tests.summary.made import summarize_reports
 from tests.summary.made_summary import make_losses, make_summary
@@ -360,3 +360,19 @@ def test_bandwidth_of_one_size_in_two_communicators() -> None:
         ("AllReduce", 4, "1.00 MB", 3_000_001, 3, 4000, 150.0, 225.0),
     ]
     assert [row[4] for row in tabulate_bandwidth(bandwidth).rows] == [Ns(10), Ns(4000 / 3)]
+
+
+# ---- excess ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "shown"), [(0, 10**9), (1, 10**9), (4, 10**9 // 4)])
+def test_excess_is_shown_for_each_step(samples: Path, count: int, shown: int) -> None:
+    """Saved summaries may have a count of zero steps."""
+    summary = summarize_reports(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
+    assert summary.waits and summary.steps
+    excess = Excess(kind="range", domain="", name="load", ns=10**9, others_ns=0)
+    summary = replace(
+        summary, waits=replace(summary.waits, excess=[excess]), steps=replace(summary.steps, count=count), windows_ns=[]
+    )
+    ((name, kind, time, others, more),) = tabulate_excess(summary).rows
+    assert (name, kind, time, others, more) == (Name("load"), "range", Ns(shown), Ns(0), Ns(shown))
