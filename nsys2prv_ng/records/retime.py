@@ -67,7 +67,8 @@ def _merge_lines(records: Records, lines: IntArray, old_begin: IntArray, old_end
     length; in a prediction, those of a range or call that takes no time.
     """
     columns = records.place[lines].astype(np.int64), old_begin[lines], old_end[lines]
-    order = np.lexsort((lines, *columns))
+    types = records.first[lines + 1] - records.first[lines]
+    order = np.lexsort((lines, -types, *columns))
     lines = lines[order]
     limits = np.append(find_starts(*(column[order] for column in columns)), lines.size)
     opened = lines[records.tie_class[lines] == BEGIN]
@@ -93,18 +94,22 @@ def _find_ends(
 ) -> IntArray:
     """Return the line that ends the interval of each line that opens one; -1 for all other lines.
 
-    The lines limits[g] .. limits[g + 1] - 1 have one place and interval: of those that open, the last one without an
-    end has the types that a line closes.
+    The lines limits[g] .. limits[g + 1] - 1 have one place and interval, those with most types first. A line ends the
+    interval with fewest types that has all of its own, or without one, any.
     """
     ends = np.full(opens.size, -1, np.int64)
     for g in range(limits.size - 1):
         for i in range(limits[g], limits[g + 1]):
             if opens[lines[i]]:
                 continue
+            found = -1
             for j in range(limits[g + 1] - 1, limits[g] - 1, -1):
-                if opens[lines[j]] and ends[lines[j]] < 0 and _closes(lines[i], lines[j], first, handle):
-                    ends[lines[j]] = lines[i]
-                    break
+                if opens[lines[j]] and ends[lines[j]] < 0:
+                    found = lines[j]
+                    if _closes(lines[i], found, first, handle):
+                        break
+            if found >= 0:
+                ends[found] = lines[i]
     return ends
 
 
