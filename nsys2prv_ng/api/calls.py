@@ -105,14 +105,15 @@ def _summarize(
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.summary.compute.job import compute_summary
+    from nsys2prv_ng.summary.verdicts.answer import add_verdict
 
     with announce_compilation(progress.note), open_job(reports, _find_scratch(), read_options, progress) as job:
         if not draws:
-            return compute_summary(job), None
+            return add_verdict(compute_summary(job)), None
         from nsys2prv_ng.summary.compute.pictures import collect_pictures
 
         waits = find_waits(job)
-        return compute_summary(job, waits), collect_pictures(job, waits)
+        return add_verdict(compute_summary(job, waits)), collect_pictures(job, waits)
 
 
 def _find_scratch() -> Path:

@@ -37,6 +37,7 @@ def parse_path(text: str) -> Path:
 
 ReportsArgument = Annotated[list[Path], describe_argument("REPORT...", f"{REPORTS_HELP}.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs: times in ns, sizes in bytes.")]
+Details = Annotated[bool, typer.Option("--details", help="Also print all tables.")]
 TalpFolder = Annotated[
     Path | None,
     typer.Option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, TalpFolder, print_json, with_options
+from nsys2prv_ng.cli.options import Details, Json, NoProgress, ReportsArgument, TalpFolder, print_json, with_options
 from nsys2prv_ng.options.calls import SummaryOptions
 
 
@@ -13,11 +13,12 @@ def summary(
     options: SummaryOptions,
     talp: TalpFolder = None,
     as_json: Json = False,
+    details: Details = False,
     quiet: NoProgress = False,
 ) -> None:
-    """Print the first numbers of a job.
+    """Find a job's bottleneck, stragglers and critical path.
 
-    Shows what GPUs and ranks did and waited for, without writing a trace.
+    Prints what limits the job, where, what a change would save and what to try, without writing a trace.
     """
     if talp is not None:
         from nsys2prv_ng.summary.numbers.talp import check_folder
@@ -30,8 +31,9 @@ def summary(
     if as_json:
         print_json(numbers)
     else:
-        from nsys2prv_ng.summary.text import format_summary
+        from nsys2prv_ng.summary.text import LEADS, format_summary
+        from nsys2prv_ng.text.style import choose_style
 
-        print(format_summary(numbers))
+        print(format_summary(numbers, details=details, leads=LEADS, style=choose_style()))
     if talp is not None:
         progress.note(f"for TALP-Pages: {numbers.save_talp(talp)}")

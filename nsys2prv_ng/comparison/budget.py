@@ -19,7 +19,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import PARTS
 
 COMPUTE = "compute"
-HOST_LATE = PARTS["host_ns"][0]
+HOST_LATE = PARTS["host_ns"]
 REST = "median less mean of the steps"
 NOT_DIVIDED = "not divided into parts"
 OUTSIDE_CALLS, IN_CUDA, IN_MPI = "outside MPI and CUDA", "in CUDA", "in MPI, or after the own step"
@@ -75,7 +75,7 @@ def _average(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def _divide_gpu(losses: Losses) -> dict[str, int]:
     by_class = losses.compute_by_class
     compute = {f"{COMPUTE}: {name}": ns for name, ns in by_class.items()} if by_class else {COMPUTE: losses.compute_ns}
-    return {**compute, **{text: getattr(losses, name) for name, (text, _) in PARTS.items()}}
+    return {**compute, **{text: getattr(losses, name) for name, text in PARTS.items()}}
 
 
 def _divide_thread(window: WindowEfficiency) -> dict[str, int]:

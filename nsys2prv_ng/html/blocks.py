@@ -81,3 +81,4 @@ class Line:
     text: str
     details: list[str] = field(default_factory=list)
     section: str = ""
+    label: str = ""

@@ -7,29 +7,22 @@ from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections import contents, efficiency, over_time, waits, what_if
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.verdicts.verdicts import NOTES, About, list_verdicts
+from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
 
-_SECTIONS: dict[About, str] = {
-    "payload": "quality",
-    "window": "pace",
-    "graphs": "efficiency",
+_SECTIONS = {
     "efficiency": "efficiency",
     "waits": "waits",
-    "critical path": "critical-path",
-    "gain": "what-if",
-    "advice": "efficiency",
+    "what_if": "what-if",
+    "critical_path": "critical-path",
+    "steps": "pace",
+    "start_up": "pace",
+    "gpus": "gaps",
+    "kernels": "kernels",
+    "memory_operations": "operations",
+    "skipped": "quality",
 }
-"""The section with the numbers of a verdict."""
-_SECTION_OF_PRESET = {
-    "analysis/gpu-gaps": "gaps",
-    "analysis/queue_delay": "gaps",
-    "analysis/waited_for": "waits",
-    "analysis/kernel_classes": "kernels",
-    "basics/memory_operations": "operations",
-    "basics/mpi": "operations",
-}
-"""The section with the numbers of an advice, by the preset that the advice names."""
+"""The section with the numbers of a statement, by the key of its evidence."""
 _MOST_PROGRAMS = 3
 
 
@@ -67,14 +60,13 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
 
 
 def list_lines(summary: JobSummary, sections: list[Section]) -> list[Line]:
-    """Return the verdicts, each with the section with its numbers, if the page contains that section."""
+    """Return the lines of the verdict, each with the first section with its numbers that the page contains."""
     known = {section.key for section in sections}
+    verdict = summary.verdict or answer(summary)
     lines = []
-    for text, details, about in list_verdicts(summary):
-        named = [section for preset, section in _SECTION_OF_PRESET.items() if preset in text]
-        section = named[0] if about == "advice" and named else _SECTIONS[about]
-        note = "Note: " if about in NOTES else ""
-        lines.append(Line(note + text, details, section if section in known else ""))
+    for statement in verdict.statements:
+        named = [_SECTIONS[key] for key in statement.evidence if _SECTIONS.get(key) in known]
+        lines.append(Line(statement.text, section=named[0] if named else "", label=statement.label))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Formats a summary for people: tables that fit a terminal and a job log."""
+"""Formats a summary for people: the answer in labelled lines, where GPU time goes, and the tables on demand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumber
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.tables import calls
-from nsys2prv_ng.summary.tables.efficiency import name_time, tabulate_efficiency
+from nsys2prv_ng.summary.tables.efficiency import (
+    choose_window,
+    find_main_range,
+    list_parts,
+    name_time,
+    tabulate_efficiency,
+)
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.waits import (
@@ -16,27 +22,101 @@ from nsys2prv_ng.summary.tables.waits import (
     tabulate_nccl_waits,
     tabulate_reasons,
 )
+from nsys2prv_ng.summary.tables.what_if import tabulate_scenarios
+from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
-from nsys2prv_ng.summary.verdicts.path import describe_tasks
-from nsys2prv_ng.summary.verdicts.verdicts import format_verdicts, list_verdicts
-from nsys2prv_ng.summary.verdicts.waits import describe_limits
-from nsys2prv_ng.text.formatting import count_nouns, format_time
+from nsys2prv_ng.summary.verdicts.header import describe_job
+from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
+from nsys2prv_ng.summary.verdicts.trust import describe_limits
+from nsys2prv_ng.text.formatting import format_percent
+from nsys2prv_ng.text.labelled import LABEL_WIDTH, format_labelled
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
+from nsys2prv_ng.text.names import describe_place
+from nsys2prv_ng.text.style import PLAIN, Style
+
+_LEAST_SHARE = 0.02
+"""Least share of GPU time of a part with a line of its own."""
+_MOST_PARTS = 6
+_BAR = 40
+"""Most columns of a bar."""
+LEADS = "Tables: --details   Report: --html FILE   Data: --json"
 
 
-def format_summary(summary: JobSummary, width: int | None = None) -> str:
-    """Return all tables that have rows. `width`: most columns (NARROWEST or more); None: as wide as the terminal."""
+def format_summary(
+    summary: JobSummary, width: int | None = None, *, details: bool = False, leads: str = "", style: Style = PLAIN
+) -> str:
+    """Return the answer, then with `details` all tables that have rows.
+
+    `width`: most columns (NARROWEST or more); None: as wide as the terminal. `leads`: the last line without tables.
+    """
     width = choose_width() if width is None else width
+    verdict = summary.verdict or answer(summary)
+    lines = [(line.label, line.text) for line in verdict.statements]
+    first = [line for line in lines if line[0] not in _BELOW]
+    below = [line for line in lines if line[0] in _BELOW]
     sections = [
-        wrap(_title(summary), width),
-        *format_verdicts(list_verdicts(summary), width),
+        wrap(describe_job(summary), width),
+        format_labelled(first, width, style),
+        _format_parts(summary, width, style),
+        format_labelled(below, width, style),
+    ]
+    sections += _list_tables(summary, width) if details else [wrap(leads, width)]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+_BELOW = ("STRAGGLER", "STARTUP", "TRUST")
+"""Labels of the lines below the bars."""
+
+
+# ---- where GPU time goes ---------------------------------------------------------------------------------------------
+
+
+def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
+    """Return a line for each large part of GPU time, with a bar on a terminal; [] without GPUs."""
+    if summary.efficiency is None:
+        return []
+    window = choose_window(summary.efficiency, summary.steps)
+    losses = window.numbers.losses
+    if losses is None or not window.numbers.window_ns or not losses.devices:
+        return []
+    whole = losses.devices * window.numbers.window_ns
+    parts = sorted(list_parts(losses), key=lambda part: -part.ns)
+    shown = [part for part in parts if part.ns >= _LEAST_SHARE * whole][:_MOST_PARTS]
+    rows = [(part.label, part.ns) for part in shown]
+    rest = sum(part.ns for part in parts if part not in shown)
+    rows += [("other", rest)] if rest >= whole / 2000 else []
+    main = find_main_range(losses)
+    names = max(len(name) for name, _ in rows)
+    room = min(_BAR, width - LABEL_WIDTH - names - len("  100.0%  "))
+    lines = []
+    for n, (name, ns) in enumerate(rows):
+        bar = style.draw_bar(ns / whole, room)
+        note = ""
+        if name == "host-bound" and main is not None and losses.idle_by_range:
+            note = f"mostly {describe_place(main.range)}"
+        label = "GPU time" if not n else ""
+        start = f"{style.bold(label.ljust(LABEL_WIDTH))}{name.ljust(names)}  {format_percent(ns, whole).rjust(6)}"
+        note = f"  {note}" if note and LABEL_WIDTH + names + 10 + len(bar) + len(note) <= width else ""
+        lines.append(f"{start}{f'  {bar}' if bar else ''}{note}")
+    return lines
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
+    """Return all tables that have rows, each as its lines."""
+    what_if = summary.what_if
+    return [
+        [] if what_if is None else format_grid(tabulate_scenarios(what_if), width),
         format_grid(tabulate_gpus(summary.gpus), width, MOST_GPUS),
         format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
         format_grid(tabulate_causes(summary.gpus), width),
         *_format_waits(summary, width),
-        *format_path(summary.critical_path, summary.tasks, width),
+        *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
         format_grid(calls.tabulate_ranges(summary), width),
+        format_grid(calls.tabulate_launched(summary), width),
         format_grid(calls.tabulate_kernels(summary), width),
         format_grid(calls.tabulate_memory_operations(summary), width, None),
         format_grid(calls.tabulate_nccl(summary), width, None),
@@ -44,22 +124,6 @@ def format_summary(summary: JobSummary, width: int | None = None) -> str:
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]
-    return "\n\n".join("\n".join(lines) for lines in sections if lines)
-
-
-# ---- sections --------------------------------------------------------------------------------------------------------
-
-
-def _title(summary: JobSummary) -> str:
-    numbers = {"report": summary.reports, "node": summary.nodes, "rank": summary.ranks, "GPU": len(summary.gpus)}
-    seconds = summary.duration_ns / 1e9
-    selected = sum(high - low for low, high in summary.windows_ns)
-    only = f" ({format_time(selected)} of it selected)" if len(summary.windows_ns) > 1 else ""
-    works = ""
-    if summary.gpu_time_ns is not None:
-        begin, end = (f"{time / 1e9:.3f}" for time in summary.gpu_time_ns)
-        works = f"; the GPUs work from {begin} to {end} s"
-    return f"{count_nouns(numbers)}: {seconds:.3f} s{only} from {summary.start_utc[:-7]}Z{works}"
 
 
 def _absent(summary: JobSummary, width: int) -> list[str]:
@@ -83,11 +147,13 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
     return [*(format_grid(grid, width) for grid in grids), *(wrap(text, width) for text in describe_limits(waits))]
 
 
-def format_path(path: PathNumbers | None, tasks: int, width: int) -> list[list[str]]:
-    """Return the sections on the critical path, each as its lines. `tasks`: number of tasks of the job."""
+def format_path(summary: JobSummary, width: int) -> list[list[str]]:
+    """Return the sections on the critical path, each as its lines."""
+    path: PathNumbers | None = summary.critical_path
     if path is None or not path.window_ns:
         return []
-    return [format_grid(tabulate_path(path, has_several=tasks > 1), width), wrap(describe_tasks(path), width)]
+    table = format_grid(tabulate_path(path, has_several=summary.tasks > 1), width)
+    return [wrap(describe_path(summary), width), table, wrap(describe_tasks(path), width)]
 
 
 def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None, width: int) -> list[list[str]]:

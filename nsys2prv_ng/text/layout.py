@@ -14,7 +14,7 @@ from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.text.tables import format_table
 
 MOST_ROWS = 10
-NARROWEST, WIDTH, WIDEST = 80, 100, 120
+NARROWEST, WIDTH, WIDEST = 60, 100, 120
 """Columns of text: the fewest on a terminal, the number in a file or a pipe, and the most on a terminal."""
 _TOGETHER = re.compile(r"\d (ns|us|ms|s)\b|--[a-z]+ \S")
 _SHORTEST = 8

@@ -103,8 +103,9 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     summary = None
     if plan.summary:
         from nsys2prv_ng.summary.compute.job import compute_summary  # takes a tenth of a second to import
+        from nsys2prv_ng.summary.verdicts.answer import add_verdict
 
-        summary = compute_summary(job, waits, late, lanes, path)
+        summary = add_verdict(compute_summary(job, waits, late, lanes, path))
     load = measure_load(placed.run for placed in runs)
     warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if needs_path else ())]
     warnings += warn_of_load(load, plan.paraver_memory)

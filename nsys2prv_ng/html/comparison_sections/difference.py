@@ -32,7 +32,7 @@ from nsys2prv_ng.text.tables import cut_middle, cut_names
 
 _HUES = {
     COMPUTE: "compute_ns",
-    **{label: key for key, (label, _) in PARTS.items()},
+    **{label: key for key, label in PARTS.items()},
     OUTSIDE_CALLS: "own_code",
     IN_CUDA: "cuda",
     IN_MPI: "mpi",

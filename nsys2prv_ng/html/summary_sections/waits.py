@@ -25,7 +25,7 @@ from nsys2prv_ng.summary.tables.waits import (
     tabulate_nccl_waits,
     tabulate_reasons,
 )
-from nsys2prv_ng.summary.verdicts.waits import describe_limits
+from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.text.formatting import format_bytes, format_window
 from nsys2prv_ng.text.grid import Rate
 from nsys2prv_ng.text.names import name_task

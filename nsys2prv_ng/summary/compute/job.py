@@ -50,6 +50,7 @@ from nsys2prv_ng.summary.numbers.job import (
     GpuNumbers,
     JobSummary,
     KernelNumbers,
+    LaunchedInRange,
     MemoryKindNumbers,
     MemoryOperationNumbers,
     MpiNumbers,
@@ -83,7 +84,7 @@ def compute_summary(
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
-    kernel_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*parts, strict=True)
+    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*parts, strict=True)
     gpus = _sum_gpus(job, devices)
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
@@ -127,6 +128,7 @@ def compute_summary(
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
         calls=_list_calls(calls),
+        launched=[LaunchedInRange(**row) for row in _list_rows(totals.add_up(launched_sums, ["range"]), "total_ns")],
         skipped=job.skipped,
         what_if=None if experiment is None or not experiment.has_steps else analyse(experiment, with_slack=False),
         warnings=[
@@ -207,7 +209,7 @@ def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
 
 
 def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> tuple[pd.DataFrame, ...]:
-    """Return the sums over one report: kernels, copies and sets, NCCL, MPI, NVTX ranges, calls."""
+    """Return the sums over one report: kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls."""
     report, rows = job.reports[index], job.tree.rows[index]
     measures: dict[str, totals.Measure] = {
         "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
@@ -225,6 +227,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
     return (
         totals.sum_kernels(report, job.store, counted, task=lambda events: task_of_place[events.place]),
+        totals.sum_launched(report, job.store, counted),
         totals.sum_memory_operations(report, job.store, counted, job.windows),
         totals.sum_nccl(report, job.store, counted, job.windows, find_kernel_waits),
         totals.sum_mpi(report, job.store, counted, job.windows),

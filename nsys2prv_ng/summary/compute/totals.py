@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.host_activity import load_outermost_calls, map_main_threads
+from nsys2prv_ng.analysis.host_activity import load_outermost_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.step_functions import NOTHING
 from nsys2prv_ng.job.counted import CountedEvents
+from nsys2prv_ng.job.device_operations import load_launches
 from nsys2prv_ng.job.nvtx_ranges import load_nvtx_ranges, load_repeated_ranges
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -88,6 +90,27 @@ def sum_kernels(
         parts.append(_name_values(table, "kernel_class", events.get_names(types.KERNEL_CLASS)))
     parts[-1]["kernel_class"] = WHOLE_GRAPH
     return add_up(parts, ["name", "kernel_class", *more_keys])
+
+
+def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) -> pd.DataFrame:
+    """Return the kernels of a report, without NCCL, by the innermost `range` that their thread was in at the launch.
+
+    Threads outside of ranges count as in the range of the main thread. Kernels without a recorded launch, such as all
+    but the first node of a CUDA graph on a stream, are in no range ("").
+    """
+    kernels = load_opened_events(report, source_names.KERNELS, store)
+    is_kernel = kernels.get_values(types.KERNEL) != ABSENT
+    line = np.flatnonzero(is_kernel & counted.mark_operations(kernels.place, kernels.begin))
+    launches = load_launches(report, store)
+    at = launches.find(kernels.place[line], kernels.begin[line])
+    thread, sent = np.append(launches.thread, ABSENT)[at], np.append(launches.sent, 0)[at]
+    ranges = load_thread_ranges(report, np.unique(launches.thread), store)
+    inside = np.full(line.size, NOTHING, np.int64)
+    for number, steps in ranges.steps.items():
+        of_thread = np.flatnonzero(thread == number)
+        inside[of_thread] = steps.get_values(sent[of_thread])
+    table = _group({"range": inside}, kernels.length[line]).drop(columns=["min_ns", "max_ns"])
+    return _name_values(table, "range", {NOTHING: "", **dict(enumerate(ranges.names))})
 
 
 def sum_memory_operations(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.numbers.talp import write_talp
+from nsys2prv_ng.summary.numbers.verdict import Verdict
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
 
@@ -227,6 +229,15 @@ class CallNumbers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LaunchedInRange:
+    """Kernels that threads launched in an NVTX range ("": in none), without NCCL; the innermost range counts."""
+
+    range: str
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class StartUp:
     """The time before the steps that numbers cover, and after them (ns)."""
 
@@ -286,6 +297,10 @@ class JobSummary:
     """CUDA API and OS runtime calls, the longest time first; empty in summaries of older versions."""
     what_if: WhatIfNumbers | None = None
     """What likely changes would save; None if that cannot be predicted, and in summaries of older versions."""
+    launched: list[LaunchedInRange] = field(default_factory=list)
+    """Kernels by the range that launched them, the longest time first; empty in summaries of older versions."""
+    verdict: Verdict | None = None
+    """None in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:
@@ -294,7 +309,8 @@ class JobSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as `json.dumps` takes them."""
-        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self)}
+        verdict = None if self.verdict is None else self.verdict.to_dict()
+        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self), "verdict": verdict}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> JobSummary:
@@ -302,12 +318,23 @@ class JobSummary:
         version = fields.get("version")
         if version != SUMMARY_VERSION:
             raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {version})")
-        return build_dataclass(cls, fields)
+        verdict = fields.get("verdict")
+        if verdict is not None and not isinstance(verdict, Mapping):
+            raise ValueError("not a summary: its verdict is not an object")
+        summary = build_dataclass(cls, {**fields, "verdict": None})
+        return summary if verdict is None else replace(summary, verdict=Verdict.from_dict(verdict))
 
     def __repr__(self) -> str:
         """Return one line: all numbers are a hundred thousand characters."""
         sizes = {"report": self.reports, "rank": self.ranks, "GPU": len(self.gpus)}
-        return f"<{type(self).__name__} of {count_nouns(sizes)}, {format_time(self.duration_ns)}>"
+        limit = f", {self.verdict.bottleneck}" if self.verdict is not None and self.verdict.bottleneck else ""
+        return f"<{type(self).__name__} of {count_nouns(sizes)}, {format_time(self.duration_ns)}{limit}>"
+
+    def _repr_html_(self) -> str:
+        """Return the lines of the verdict as a table, for notebooks."""
+        statements = [] if self.verdict is None else self.verdict.statements
+        rows = (f"<tr><th>{escape(line.label)}</th><td>{escape(line.text)}</td></tr>" for line in statements)
+        return f"<table><caption>{escape(repr(self))}</caption>{''.join(rows)}</table>"
 
     def save(self, path: str | Path) -> None:
         """Write the summary as JSON. Raises TranslationError if the file cannot be written."""

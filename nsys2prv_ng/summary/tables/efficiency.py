@@ -24,22 +24,22 @@ _MOST = 0.5
 """Least share of a loss at which one range counts as most of it."""
 WHOLE_GRAPHS = "whole_graph_ns"
 PARTS = {
-    WHOLE_GRAPHS: ("whole CUDA graphs", ""),
-    "waiting_ns": ("waiting for other ranks", "as NCCL waits for other ranks"),
-    "moving_ns": ("moving data", "as NCCL moves data"),
-    "not_split_ns": ("waiting or moving", "as NCCL waits or moves data"),
-    "memory_ns": ("copies alone", "as only copies run"),
-    "host_ns": ("host late", "as the host does not launch"),
-    "queued_ns": ("already queued", "as operations that were launched before have not begun"),
-    "graph_ns": ("in CUDA graphs", "as nodes of CUDA graphs have not begun"),
-    "unknown_ns": ("no launch recorded", "as nothing runs, and no launch is recorded"),
-    "cut_ns": ("cut by the window", "as nothing runs until the chosen time ends"),
-    "before_first_ns": ("before the first operation", "as the first operation has not begun"),
-    "after_last_ns": ("after the last operation", "as the last operation has ended"),
-    "not_captured_ns": ("not captured", "as no report captures the GPU"),
-    "outside_ns": ("outside own ranges", "as the ranges of other ranks are longer"),
+    WHOLE_GRAPHS: "opaque CUDA graphs",
+    "waiting_ns": "wait",
+    "moving_ns": "data transfer",
+    "not_split_ns": "unclassified",
+    "memory_ns": "exposed copies",
+    "host_ns": "host-bound",
+    "queued_ns": "queued",
+    "graph_ns": "CUDA graph gaps",
+    "unknown_ns": "unexplained idle",
+    "cut_ns": "cut by the window",
+    "before_first_ns": "before the first operation",
+    "after_last_ns": "after the last operation",
+    "not_captured_ns": "not captured",
+    "outside_ns": "imbalance",
 }
-"""Labels of each part of GPU time that is not compute: in a list, and in a verdict.
+"""Label of each part of GPU time that is not compute.
 
 Time in graphs that were traced as a whole may be compute: it does not count as lost.
 """
@@ -106,11 +106,10 @@ class NamedWindow(NamedTuple):
 
 
 class PartOfTime(NamedTuple):
-    """A part of the time of all GPUs in a window: its field in Losses, labels in a list and a verdict, time (ns)."""
+    """A part of the time of all GPUs in a window: its field in Losses, label, time (ns)."""
 
     key: str
     label: str
-    clause: str
     ns: int
 
 
@@ -170,15 +169,15 @@ def name_gpu_time(window: NamedWindow, losses: Losses) -> str:
 
 def list_losses(losses: Losses) -> list[PartOfTime]:
     """Return the parts of GPU time that are lost, without empty ones, the longest first."""
-    parts = [PartOfTime(key, *texts, int(getattr(losses, key))) for key, texts in PARTS.items() if key != WHOLE_GRAPHS]
+    parts = [PartOfTime(key, label, int(getattr(losses, key))) for key, label in PARTS.items() if key != WHOLE_GRAPHS]
     return sorted((part for part in parts if part.ns), key=lambda part: -part.ns)
 
 
 def list_parts(losses: Losses) -> list[PartOfTime]:
     """Return compute, what may be compute, and what is lost: together the time of all GPUs."""
-    parts = [PartOfTime("compute_ns", "compute", "", losses.compute_ns)]
+    parts = [PartOfTime("compute_ns", "compute", losses.compute_ns)]
     if losses.whole_graph_ns:
-        parts.append(PartOfTime(WHOLE_GRAPHS, *PARTS[WHOLE_GRAPHS], losses.whole_graph_ns))
+        parts.append(PartOfTime(WHOLE_GRAPHS, PARTS[WHOLE_GRAPHS], losses.whole_graph_ns))
     return [*parts, *list_losses(losses)]
 
 

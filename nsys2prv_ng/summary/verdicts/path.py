@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_types import PATH_GAP, PATH_HOST, PATH_KINDS, PATH_LAUNCH, PATH_OUTSIDE
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
-from nsys2prv_ng.summary.tables.efficiency import name_numbered
+from nsys2prv_ng.summary.tables.efficiency import choose_window, name_numbered
 from nsys2prv_ng.summary.tables.path import find_main_task
+from nsys2prv_ng.summary.verdicts import bottlenecks
+from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.layout import MOST_ROWS
 from nsys2prv_ng.text.names import name_task, quote_name
@@ -14,8 +17,32 @@ from nsys2prv_ng.text.names import name_task, quote_name
 _MOST_CLASSES = 3
 _BEFORE = [PATH_KINDS[kind] for kind in (PATH_LAUNCH, PATH_GAP)]
 """Classes of time that precedes an operation."""
+_MOST_LONGER = 1.05
+"""A path that is this many times as long as the time that is judged says nothing about it."""
 _LEAST_SHARE = 0.05
 """Least share of the path at which a class is worth a word."""
+_HOST = (types.PATH_HOST, types.PATH_CUDA_CALL, types.PATH_SYSTEM_CALL, types.PATH_LAUNCH)
+_KINDS_OF_CLASS = {
+    bottlenecks.COMPUTE.key: (types.PATH_COMPUTE,),
+    bottlenecks.TRANSFER.key: (types.PATH_MOVING, types.PATH_MPI),
+    bottlenecks.UNCLASSIFIED.key: (types.PATH_NOT_SPLIT, types.PATH_MOVING),
+    bottlenecks.COPIES.key: (types.PATH_MEMORY,),
+    bottlenecks.HOST.key: _HOST,
+    bottlenecks.LAUNCH.key: _HOST,
+}
+"""The time on the critical path that a class of bottlenecks can save at most."""
+
+
+def bound_gain(summary: JobSummary, bottleneck: Bottleneck) -> str:
+    """Return what a class can save at most: its time on the critical path; "" without a path."""
+    path, kinds = summary.critical_path, _KINDS_OF_CLASS.get(bottleneck.key)
+    if path is None or not path.window_ns or kinds is None or summary.efficiency is None:
+        return ""
+    if path.window_ns > _MOST_LONGER * choose_window(summary.efficiency, summary.steps).numbers.window_ns:
+        return ""
+    ns = sum(path.classes.get(PATH_KINDS[kind], 0) for kind in kinds)
+    share = format_percent(ns, path.window_ns)
+    return f"at most {format_time(ns)} of {format_time(path.window_ns)} ({share}), by the critical path"
 
 
 def describe_path(summary: JobSummary) -> str:

@@ -1,0 +1,160 @@
+"""The classes of bottlenecks: when each applies, what to try, and the preset that shows it.
+
+docs/reference/bottlenecks.md has the same table, which a test compares. The hints are fixed texts, not conclusions from
+the reports.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Bottleneck(NamedTuple):
+    """A class of bottlenecks. `rule`: when a job is in it, in words; judge.py applies the rules from top to bottom."""
+
+    key: str
+    title: str
+    rule: str
+    hint: str
+    preset: str
+    evidence: tuple[str, ...]
+    """Keys of the JSON of a summary with the numbers."""
+
+
+START_UP = Bottleneck(
+    "start-up only",
+    "Start-up only",
+    "one of at least four steps takes a third of the time of all, and more than five times the median",
+    "count that step as warm-up: choose later steps with --steps, or start the capture later",
+    "analysis/iteration_time",
+    ("steps",),
+)
+COMPUTE = Bottleneck(
+    "compute-bound",
+    "Compute-bound",
+    "GPUs compute at least 80% of the time, or half of it while nothing else saves 5% of a step",
+    "make the largest kernels cheaper: lower precision, fused or better kernels, larger tiles, less work",
+    "analysis/kernel_classes",
+    ("efficiency", "kernels"),
+)
+COMPUTE_FP32 = COMPUTE._replace(
+    title="Compute-bound, in FP32 matrix products",
+    rule="compute-bound, and GEMM FP32 is the largest kernel class",
+    hint="use tensor cores: BF16 or FP16 autocast, or TF32 (torch.set_float32_matmul_precision('high'))",
+)
+COMPUTE_OPAQUE = COMPUTE._replace(
+    title="Compute-bound, in opaque CUDA graphs",
+    rule="compute-bound, and most compute is in CUDA graphs that were traced as a whole",
+    hint="capture again with --cuda-graph-trace=node to see which kernels of the graphs take long",
+)
+OPAQUE = Bottleneck(
+    "opaque CUDA graphs",
+    "Opaque CUDA graphs",
+    "at least half of the GPU time is in CUDA graphs that were traced as a whole and may contain NCCL",
+    "capture again with --cuda-graph-trace=node to see what the graphs do",
+    "basics/graphs",
+    ("efficiency",),
+)
+UNCLASSIFIED = Bottleneck(
+    "unclassified communication",
+    "Exposed communication, transfer or wait unknown",
+    "NCCL kernels that may wait or transfer data are the largest loss, and at least a quarter of the GPU time",
+    "export again with nsys export --include-json true, so that ranks can be matched",
+    "analysis/exposed_communication",
+    ("efficiency", "waits"),
+)
+STRAGGLER = Bottleneck(
+    "wait for a straggler",
+    "Wait for a straggler",
+    "waits are the largest gain and one rank causes most of them, or one rank as fast as the median saves at least half "
+    "of the largest gain",
+    "speed up what makes that rank late, or give it less work; check its CPU binding and its data",
+    "analysis/waited_for",
+    ("waits", "what_if"),
+)
+PIPELINE = Bottleneck(
+    "pipeline bubble",
+    "Pipeline bubble",
+    "waits are the largest gain, most of them in sends and receives",
+    "use more micro-batches, balance the stages, or interleave them",
+    "analysis/pipeline_bubble",
+    ("waits", "what_if"),
+)
+IMBALANCE = Bottleneck(
+    "imbalance",
+    "Imbalance: ranks wait for each other",
+    "waits are the largest gain, and no rank causes most of them",
+    "balance the work of the ranks; bind processes to cores; synchronise less often",
+    "analysis/waited_for",
+    ("waits", "what_if"),
+)
+TRANSFER = Bottleneck(
+    "exposed transfer",
+    "Exposed communication",
+    "an ideal network is the largest gain",
+    "compare busbw with your link; send fewer bytes; larger buckets; overlap with compute",
+    "analysis/exposed_communication",
+    ("efficiency", "waits", "what_if"),
+)
+TRANSFER_MPI = TRANSFER._replace(
+    rule="exposed transfer, and no NCCL kernels: MPI moves the data",
+    hint="start messages earlier and overlap them with compute; send fewer bytes; use GPU-aware MPI",
+    preset="basics/mpi",
+    evidence=("waits", "mpi", "what_if"),
+)
+COPIES = Bottleneck(
+    "copies",
+    "Copies",
+    "free copies are the largest gain",
+    "use pinned memory and asynchronous copies on a stream of their own; keep data on the GPU",
+    "basics/memory_operations",
+    ("memory_operations", "what_if"),
+)
+HOST = Bottleneck(
+    "host-bound",
+    "Host-bound",
+    "an ideal host is the largest gain",
+    "move this work off the main thread (workers, prefetch), make it faster, or overlap it with GPU work",
+    "analysis/gpu-gaps",
+    ("efficiency", "gpus", "what_if"),
+)
+HOST_ALLOCATES = HOST._replace(
+    title="Host-bound, in calls that allocate",
+    rule="host-bound, and most of it in calls that allocate or free memory",
+    hint="allocate once and reuse: no empty_cache() in the loop, a caching allocator or cudaMallocAsync",
+)
+HOST_SYNCHRONISES = HOST._replace(
+    title="Host-bound, in calls that synchronise",
+    rule="host-bound, and most of it in calls that synchronise",
+    hint="synchronise less: no .item(), print or blocking copy in the loop; use streams and events",
+)
+LAUNCH = Bottleneck(
+    "launch-bound",
+    "Launch-bound",
+    "host-bound, gaps shorter than 20 us on average, and no single range or call is most of it",
+    "launch less: CUDA graphs, torch.compile, fused or larger kernels and optimizers, larger batches",
+    "analysis/gpu-gaps",
+    ("efficiency", "gpus", "what_if"),
+)
+UNEXPLAINED = Bottleneck(
+    "unexplained gaps",
+    "GPU gaps that the report does not explain",
+    "the largest loss is GPU idle time without a recorded launch",
+    "record the CUDA API on all processes (--trace=cuda); trace unified memory; sample the CPU",
+    "analysis/gpu-gaps",
+    ("efficiency",),
+)
+NOTHING = Bottleneck(
+    "nothing to gain",
+    "Nothing to gain from a single change",
+    "none of the above: no bound saves 5% of a step",
+    "look at the largest kernels and ranges (--details); the steps are balanced",
+    "views/cuda_activities",
+    ("efficiency", "what_if"),
+)
+
+BOTTLENECKS = (
+    *(START_UP, COMPUTE, COMPUTE_FP32, COMPUTE_OPAQUE, OPAQUE, UNCLASSIFIED, STRAGGLER, PIPELINE, IMBALANCE),
+    *(TRANSFER, TRANSFER_MPI, COPIES, LAUNCH, HOST, HOST_ALLOCATES, HOST_SYNCHRONISES, UNEXPLAINED, NOTHING),
+)
+"""All classes, in the order of the rules."""

@@ -1,0 +1,139 @@
+"""Finds the ranks that cost others time inside the steps, and describes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.verdict import Straggler, StragglerReason
+from nsys2prv_ng.summary.numbers.wait_reasons import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
+from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
+from nsys2prv_ng.summary.verdicts.judge import Case, is_worth
+from nsys2prv_ng.text.formatting import format_percent, format_time
+from nsys2prv_ng.text.names import name_task, quote_name
+
+_LEAST_SHARE = 0.02
+"""Least share of the time of all ranks that a straggler costs."""
+_MINOR = 0.1
+"""Share of the time of all ranks below which a straggler is minor."""
+_MOST_STRAGGLERS = 2
+_MOST_REASONS = 2
+_SOME = 0.1
+"""Least share of what a straggler costs that is worth a word."""
+_USER_CODE = "user code"
+
+
+def find_stragglers(case: Case) -> list[Straggler]:
+    """Return the ranks that cost more than 2 % of the time of all ranks, the most expensive first."""
+    summary, waits = case.summary, case.summary.waits
+    if waits is None or len(waits.ranks) < 2:
+        return []
+    least = _LEAST_SHARE * _measure_ranks(summary)
+    ranks = sorted(waits.ranks, key=lambda rank: -rank.all_caused_ns)
+    return [_make(rank, waits) for rank in ranks if rank.all_caused_ns > least]
+
+
+def _make(rank: RankWaits, waits: WaitNumbers) -> Straggler:
+    sums: Counter[tuple[str, str]] = Counter()
+    for cost in waits.costs:
+        if cost.task == rank.task and cost.reason in ON_HOST:
+            sums[cost.range, cost.call] += cost.ns
+    inherited = sum(culprit.ns for culprit in waits.culprits if culprit.task == rank.task and culprit.origin_task)
+    reasons = [StragglerReason(range=range_, call=call, ns=ns) for (range_, call), ns in sums.most_common()]
+    return Straggler(
+        rank=rank.rank,
+        task=rank.task,
+        caused_wait_ns=rank.all_caused_ns,
+        inherited_ns=min(inherited, rank.all_caused_ns),
+        reasons=reasons,
+    )
+
+
+def describe_stragglers(case: Case, stragglers: list[Straggler]) -> list[str]:
+    """Return a sentence on each of the worst stragglers, and on how many more there are."""
+    waits = case.summary.waits
+    if waits is None:
+        return []
+    of_task = {rank.task: rank for rank in waits.ranks}
+    whole = _measure_ranks(case.summary)
+    shown = [each for n, each in enumerate(stragglers) if not n or each.caused_wait_ns >= _MINOR * whole]
+    shown = shown[:_MOST_STRAGGLERS]
+    texts = [_describe(case, each, of_task[each.task], whole) for each in shown]
+    hidden = _describe_hidden(case.summary, waits, _LEAST_SHARE * whole)
+    texts += [hidden] if hidden else []
+    if len(stragglers) > len(shown):
+        texts[-1] += f"; {len(stragglers) - len(shown):,} more (--details)"
+    return texts
+
+
+def _describe(case: Case, straggler: Straggler, rank: RankWaits, whole: int) -> str:
+    """Return how often a rank is last, what it costs the others, why, and what its delay alone would save."""
+    cost = straggler.caused_wait_ns
+    minor = ", minor" if cost < _MINOR * whole else ""
+    counts = [(rank.last, rank.collectives)] + ([(rank.mpi.last, rank.mpi.collectives)] if rank.mpi else [])
+    last, collectives = (sum(column) for column in zip(*counts, strict=True))
+    often = f"last in {last:,} of {collectives:,} collectives, " if last else ""
+    text = f"{name_task(straggler.rank, straggler.task)}{minor}: {often}cost the other ranks {format_time(cost)}"
+    text += f" in total ({format_percent(cost, whole)} of rank time)"
+    parts = _list_causes(case, straggler, rank)
+    return text + (f"; {', '.join(parts)}" if parts else "") + _describe_gain(case, straggler)
+
+
+def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]:
+    """Return the largest causes of the delay: what the host was in, a late predecessor, another rank's delay."""
+    waits, cost = case.summary.waits, straggler.caused_wait_ns
+    assert waits is not None
+    causes: list[tuple[int, str]] = []
+    by_range: Counter[str] = Counter()
+    for reason in straggler.reasons:
+        by_range[reason.range] += reason.ns
+    for range_, ns in by_range.items():
+        calls = Counter({each.call: each.ns for each in straggler.reasons if each.range == range_})
+        [(call, most)] = calls.most_common(1)
+        inside = f" ({quote_name(call) if call else _USER_CODE})" if 2 * most > ns else ""
+        causes.append((ns, f"in {quote_name(range_)}{inside}" if range_ else f"outside NVTX ranges{inside}"))
+    for reason_text, words in ((DEVICE, "late predecessor on the stream"), (DEPENDENCY, "late event or operation")):
+        ns = sum(each.ns for each in waits.costs if each.task == rank.task and each.reason == reason_text)
+        causes.append((ns, words))
+    causes = sorted((cause for cause in causes if cause[0] >= _SOME * cost), reverse=True)[:_MOST_REASONS]
+    texts = [f"{format_time(ns)} {words}" for ns, words in causes]
+    if straggler.inherited_ns >= _SOME * cost:
+        origins = Counter[tuple[int | None, str]]()
+        for culprit in waits.culprits:
+            if culprit.task == rank.task and culprit.origin_task:
+                origins[culprit.origin_rank, culprit.origin_task] += culprit.ns
+        [(origin, _)] = origins.most_common(1)
+        texts.append(f"{format_time(straggler.inherited_ns)} inherited from {name_task(*origin)}")
+    return texts
+
+
+def _describe_gain(case: Case, straggler: Straggler) -> str:
+    """Return what this rank as fast as the median would save; "" if no replay has tried it."""
+    change = case.rank_change
+    if change is None or change.change.split()[1] != str(straggler.rank):
+        return ""
+    if not is_worth(change):
+        return "; as fast as the median rank, it would save nothing measurable"
+    return f"; as fast as the median rank, it would save about {format_time(change.saving_ns)} a step"
+
+
+def _describe_hidden(summary: JobSummary, waits: WaitNumbers, least: float) -> str:
+    """Return the unselected rank that others wait for most; "" if that costs little."""
+    if "ranks" not in summary.chosen:
+        return ""
+    shown = {rank.task for rank in waits.ranks}
+    sums = Counter[tuple[int | None, str]]()
+    for cost in waits.costs:
+        if cost.task not in shown:
+            sums[cost.rank, cost.task] += cost.ns
+    for task, ns in sums.most_common(1):
+        if ns > least:
+            return f"{name_task(*task)} is {NOT_SELECTED}, and cost the selected ranks {format_time(ns)} in total"
+    return ""
+
+
+def _measure_ranks(summary: JobSummary) -> int:
+    """Return the time of all ranks (ns) in the time that numbers cover."""
+    window = sum(high - low for low, high in summary.windows_ns) or summary.duration_ns
+    ranks = 0 if summary.waits is None else len(summary.waits.ranks)
+    return window * ranks

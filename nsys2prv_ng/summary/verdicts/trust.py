@@ -1,0 +1,114 @@
+"""Describes what numbers exclude, and what makes them less certain."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.report.graph_tracing import REMEDY
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
+from nsys2prv_ng.summary.numbers.verdict import Statement
+from nsys2prv_ng.summary.numbers.waits import WaitNumbers
+from nsys2prv_ng.summary.tables.efficiency import choose_window
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.names import clean_name, quote_name
+
+_LEAST_SHARE = 0.05
+_LEAST_SIMILAR = 0.98
+_MOST_SPREAD = 0.5
+"""Spread of the steps, (max - min) / median, above which there is no typical step."""
+
+
+def describe_start_up(summary: JobSummary) -> str:
+    """Return what the steps exclude, in words; "" if numbers cover all time."""
+    start = summary.start_up
+    if start is None:
+        return ""
+    inside = [count_noun(start.warmup, "warm-up step")] if start.warmup else []
+    inside += [f"ranks waited {format_time(start.wait_ns)} in total"] if start.wait_ns else []
+    text = f"excluded: {format_time(start.before_ns)} before the steps"
+    text += f" ({', '.join(inside)})" if inside else ""
+    return text + (f"; {format_time(start.after_ns)} after the last step" if start.after_ns else "")
+
+
+def list_doubts(summary: JobSummary) -> list[Statement]:
+    """Return what makes the numbers of a summary less certain, with the keys of the evidence."""
+    waits = [] if summary.waits is None else describe_limits(summary.waits)
+    payload = describe_missing_payload(summary.waits, summary.reports)
+    doubts = [
+        *_make("steps", _describe_steps(summary)),
+        *_make("efficiency", [describe_opaque_graphs(summary)]),
+        *_make("waits", payload),
+        *_make("waits", [] if payload else waits),
+        *_make("what_if", [_describe_unsplit(summary)]),
+        *_make("skipped", [_describe_skipped(summary)]),
+    ]
+    return [doubt for doubt in doubts if doubt.text]
+
+
+def _make(key: str, texts: list[str]) -> list[Statement]:
+    return [Statement(label="TRUST", text=text, evidence=[key]) for text in texts]
+
+
+def _describe_steps(summary: JobSummary) -> list[str]:
+    """Return what is not certain about the steps."""
+    steps = summary.steps
+    if steps is None:
+        if not summary.gpus or summary.chosen or summary.efficiency is None:
+            return []
+        return [f"no steps found: numbers cover {choose_window(summary.efficiency, None).name}"]
+    texts = []
+    if steps.delimiter:
+        text = f"no NVTX range marks the steps: {quote_name(steps.delimiter)} delimits them"
+        similar = f", and they are only {format_percent(steps.similarity, 1)} alike"
+        texts.append(text + (similar if steps.similarity < _LEAST_SIMILAR else ""))
+    if steps.spread > _MOST_SPREAD and steps.count > 1:
+        times = f"{format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
+        texts.append(f"steps differ much ({times}): no step is typical, and savings are means")
+    return texts
+
+
+def describe_opaque_graphs(summary: JobSummary) -> str:
+    """Return the time in CUDA graphs that were traced as a whole and may contain NCCL; "" if it is little."""
+    if summary.efficiency is None:
+        return ""
+    window = choose_window(summary.efficiency, summary.steps)
+    losses = window.numbers.losses
+    if losses is None or not losses.whole_graph_ns or not window.numbers.window_ns:
+        return ""
+    share = format_percent(losses.whole_graph_ns, losses.devices * window.numbers.window_ns)
+    return f"{share} of GPU time is in opaque CUDA graphs, which may compute, wait or transfer; to know, {REMEDY}"
+
+
+def describe_limits(waits: WaitNumbers) -> list[str]:
+    """Return sentences on the kernels and calls whose wait is not known, and why."""
+    texts = []
+    if waits.below_uncertainty:
+        count = f"{waits.below_uncertainty:,} of {_count_kernels(waits)}"
+        texts.append(f"{count}: wait within clock error, counted as transfer")
+    if waits.not_split:
+        reasons = sorted(waits.not_split.items(), key=lambda item: -item[1])
+        parts = ", ".join(f"{count:,} ({clean_name(reason)})" for reason, count in reasons)
+        count = f"{sum(waits.not_split.values()):,} of {_count_kernels(waits)}"
+        texts.append(f"{count}: unclassified, wait or transfer: {parts}")
+    return texts
+
+
+def _count_kernels(waits: WaitNumbers) -> str:
+    """Return the number of kernels and calls over ranks, with their nouns."""
+    kernels, calls = any(rank.nccl_ns for rank in waits.ranks), any(rank.mpi for rank in waits.ranks)
+    nouns = [noun for noun, is_any in (("kernels", kernels or not calls), ("calls", calls)) if is_any]
+    return f"{waits.split + waits.below_uncertainty + sum(waits.not_split.values()):,} {' and '.join(nouns)}"
+
+
+def _describe_unsplit(summary: JobSummary) -> str:
+    """Return the NCCL time that no predicted change alters, if it is a worthwhile part of a step."""
+    numbers = summary.what_if
+    if numbers is None or numbers.unsplit_ns < _LEAST_SHARE * numbers.step_ns:
+        return ""
+    kept = format_time(numbers.unsplit_ns)
+    return f"predictions leave unclassified NCCL kernels as they are: {kept} a step, summed over ranks"
+
+
+def _describe_skipped(summary: JobSummary) -> str:
+    if not summary.skipped:
+        return ""
+    return f"{count_noun(len(summary.skipped), 'report')} skipped, so ranks may be missing (listed with --details)"

@@ -1,0 +1,228 @@
+"""Finds where a bottleneck is, and describes it: ranges, calls, kernel classes, NCCL functions, ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
+from nsys2prv_ng.summary.numbers.verdict import Place
+from nsys2prv_ng.summary.numbers.waits import RankWaits
+from nsys2prv_ng.summary.verdicts import bottlenecks
+from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
+from nsys2prv_ng.summary.verdicts.judge import Case
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
+from nsys2prv_ng.text.names import clean_name, name_task, quote_name
+
+_MOST_PLACES = 3
+_LEAST_SHARE = 0.1
+"""Least share of a place that is worth a word, unless it is the first."""
+_NEARLY_ALL = 0.995
+_Late = tuple[RankWaits, MainReason | None]
+USER_CODE = "user code"
+_LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
+
+
+def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
+    """Return the places of a bottleneck, the longest time first, and their description; ([], "") if none is known."""
+    key = bottleneck.key
+    if key == bottlenecks.COMPUTE.key:
+        return _find_kernels(case)
+    if key == bottlenecks.TRANSFER.key:
+        return _find_transfers(case)
+    if key in (bottlenecks.STRAGGLER.key, bottlenecks.IMBALANCE.key, bottlenecks.PIPELINE.key):
+        return _find_waits(case, bottleneck)
+    if key == bottlenecks.COPIES.key:
+        copies = {copy.operation: copy.total_ns for copy in case.summary.memory_operations}
+        return _describe("copies", copies, sum(copies.values()), "time of copies and sets")
+    if key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key):
+        return _find_host(case)
+    if key == bottlenecks.START_UP.key:
+        return _find_slow_step(case)
+    if key == bottlenecks.UNCLASSIFIED.key:
+        return _find_unclassified(case.summary)
+    return [], ""
+
+
+# ---- on GPUs ---------------------------------------------------------------------------------------------------------
+
+
+def _find_kernels(case: Case) -> tuple[list[Place], str]:
+    """Return the largest kernel class, and the NVTX ranges that launched most kernel time."""
+    losses, summary = case.losses, case.summary
+    classes = {} if losses is None else losses.compute_by_class
+    places, text = _describe("class", classes, case.gpu_ns, "GPU time")
+    whole = sum(each.total_ns for each in summary.launched)
+    skipped = ("", _name_step_range(summary))
+    sums = {each.range: each.total_ns for each in summary.launched if each.range not in skipped}
+    ranges, launched = _describe("range", sums, whole, "kernel time")
+    if not ranges or (ranges[0].ns or 0) < _LEAST_SHARE * whole:
+        return places, text
+    return [*places, *ranges], f"{text}; launched in {launched}"
+
+
+def _find_transfers(case: Case) -> tuple[list[Place], str]:
+    """Return the NCCL functions with most kernel time, how much overlaps with compute, and the rate of the largest."""
+    summary = case.summary
+    functions = {nccl.function: nccl.kernel_ns for nccl in summary.nccl if nccl.kernel_ns}
+    if not functions:
+        return _find_mpi(case)
+    places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
+    communication = sum(gpu.communication_ns for gpu in summary.gpus)
+    overlapped = sum(gpu.overlap_ns for gpu in summary.gpus)
+    text += f", {format_percent(overlapped, communication)} overlapped with compute"
+    first = next(nccl for nccl in summary.nccl if nccl.function == places[0].name)
+    steps, ranks = _count_steps(summary), max(summary.ranks, 1)
+    if steps:
+        text += f"; {first.kernels / steps / ranks:,.3g} kernels per rank and step"
+    bandwidth = summary.waits.bandwidth if summary.waits else []
+    rated = [each for each in bandwidth if each.ns and each.function.removeprefix("nccl") == first.function]
+    if rated:
+        largest = max(rated, key=lambda each: each.bytes * each.count)
+        text += f"; busbw {format_bytes(largest.bus_bytes_per_s)}/s at {format_bytes(largest.bytes)}"
+    return places, text
+
+
+def _find_mpi(case: Case) -> tuple[list[Place], str]:
+    """Return the MPI calls with most time, and the ranges that GPUs were idle in meanwhile."""
+    calls = {call.call: call.total_ns for call in case.summary.mpi if call.total_ns}
+    places, text = _describe("call", calls, sum(calls.values()), "MPI time")
+    ranges = Counter[str]()
+    for (range_, call), (ns, _) in case.host_gaps.items():
+        if range_ and call.startswith("MPI_"):
+            ranges[range_] += ns
+    for range_, ns in ranges.most_common(1):
+        places.append(Place(kind="range", name=range_, ns=ns))
+        text += f"; mostly in {quote_name(range_)}"
+    return places, text
+
+
+def _find_unclassified(summary: JobSummary) -> tuple[list[Place], str]:
+    reasons = {} if summary.waits is None else summary.waits.not_split
+    functions = {nccl.function: nccl.kernel_ns for nccl in summary.nccl if nccl.kernel_ns}
+    places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
+    if reasons:
+        reason = max(reasons, key=lambda reason: reasons[reason])
+        text += f"; {count_noun(reasons[reason], 'kernel')} unclassified ({clean_name(reason)})"
+    return places, text
+
+
+# ---- on hosts --------------------------------------------------------------------------------------------------------
+
+
+def _find_host(case: Case) -> tuple[list[Place], str]:
+    """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little."""
+    gaps = case.host_gaps
+    by_range, by_call, of_range = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+    step = _name_step_range(case.summary)
+    for (range_, call), (ns, _) in gaps.items():
+        name = "" if range_ == step else range_
+        by_range[name] += ns
+        by_call[call] += ns
+        of_range[name, call] += ns
+    whole = sum(by_range.values())
+    if not whole:
+        return _find_slowest_change(case.changes)
+    calls = {call: ns for call, ns in by_call.items() if call}
+    ranges = {name: ns for name, ns in by_range.items() if name}
+    in_calls, in_ranges = (max(times.values(), default=0) for times in (calls, ranges))
+    if in_ranges < max(_LEAST_SHARE * whole, in_calls) or 2 * by_range[""] > whole:
+        if not calls or 2 * by_call[""] > whole:
+            calls[""] = by_call[""]
+        return _describe("call", calls, whole, "host-bound idle time")
+    places, text = _describe("range", ranges, whole, "host-bound idle time")
+    main = [(call, ns) for (name, call), ns in of_range.items() if name == places[0].name]
+    call, ns = max(main, key=lambda item: item[1])
+    inside = quote_name(call) if call else USER_CODE
+    return places, f"{text}; mostly {inside}" if 2 * ns > by_range[places[0].name] else text
+
+
+def _find_slowest_change(changes: Sequence[Scenario]) -> tuple[list[Place], str]:
+    """Return the range or call whose change saves most, if idle times of GPUs are not known."""
+    for each in changes:
+        kind, _, rest = each.change.partition(" ")
+        if kind in ("range", "call"):
+            name = rest.rpartition(" ")[0].rpartition(" ")[0].strip("'")
+            return [Place(kind=kind, name=name)], quote_name(name)
+    return [], ""
+
+
+def _find_slow_step(case: Case) -> tuple[list[Place], str]:
+    """Return the step that takes as long as many, and what its host did."""
+    steps = case.summary.steps
+    assert steps is not None
+    whole = steps.window_ns[1] - steps.window_ns[0]
+    step = Place(kind="step", name=str(steps.slowest), ns=steps.max_ns)
+    text = f"step {steps.slowest} takes {format_time(steps.max_ns)}, {format_percent(steps.max_ns, whole)} of all steps"
+    calls = Counter[str]()
+    for (_, call), (ns, _) in case.host_gaps.items():
+        if call and not call.startswith(_LAUNCHES):
+            calls[call] += ns
+    for call, ns in calls.most_common(1):
+        text += f"; mostly {quote_name(call)}"
+        return [step, Place(kind="call", name=call, ns=ns)], text
+    return [step], text
+
+
+def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
+    """Return the ranks that others wait for, and what makes the first of them late."""
+    waits = case.summary.waits
+    if waits is None:
+        return [], ""
+    caused = sum(rank.all_caused_ns for rank in waits.ranks)
+    ranks = [(rank, main) for rank, main in list_stragglers(waits) if rank.all_caused_ns > _LEAST_SHARE * caused]
+    if bottleneck.key == bottlenecks.STRAGGLER.key:
+        ranks = _put_first(ranks, case.rank_change)[:1]
+    places: list[Place] = []
+    texts: list[str] = []
+    for rank, main in ranks[:_MOST_PLACES]:
+        name = name_task(rank.rank, rank.task)
+        places.append(Place(kind="rank", name=name, ns=rank.all_caused_ns))
+        text = f"{name} causes {format_percent(rank.all_caused_ns, caused)}"
+        text += "" if texts else " of the wait time"
+        if main is not None:
+            row = main.row
+            inside = [quote_name(part) for part in (row.range, row.what) if part]
+            if inside:
+                text += f" ({' / '.join(inside)})"
+                places += [Place(kind="range", name=row.range, ns=row.ns)] if row.range else []
+                places += [Place(kind="call", name=row.what, ns=row.ns)] if row.what else []
+        texts.append(text)
+    return places, "; ".join(texts)
+
+
+def _put_first(ranks: list[_Late], change: Scenario | None) -> list[_Late]:
+    """Return the ranks, that of the change first."""
+    number = None if change is None else change.change.split()[1]
+    return sorted(ranks, key=lambda item: str(item[0].rank) != number)
+
+
+# ---- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _describe(kind: str, times: Mapping[str, int], whole: int, of: str) -> tuple[list[Place], str]:
+    """Return the places with most of a time (ns), and their shares of `whole`, the time that `of` names."""
+    largest = sorted(((name, ns) for name, ns in times.items() if ns), key=lambda item: (-item[1], item[0]))
+    kept = [item for n, item in enumerate(largest[:_MOST_PLACES]) if not n or item[1] >= _LEAST_SHARE * whole]
+    places = [Place(kind=kind, name=name or USER_CODE, ns=ns) for name, ns in kept]
+    if len(kept) == 1 and kept[0][1] >= _NEARLY_ALL * whole:
+        return places, f"{_quote(kind, kept[0][0])}, nearly all {of}"
+    shares = [f"{_quote(kind, name)} {format_percent(ns, whole)}" for name, ns in kept]
+    return places, f"{', '.join(shares)} of {of}" if shares else ""
+
+
+def _quote(kind: str, name: str) -> str:
+    if not name:
+        return USER_CODE
+    return clean_name(name) if kind in ("function", "copies", "class") else quote_name(name)
+
+
+def _name_step_range(summary: JobSummary) -> str:
+    """Return the NVTX range of the steps; "" if none marks them."""
+    return "" if summary.steps is None or summary.steps.delimiter else summary.steps.name
+
+
+def _count_steps(summary: JobSummary) -> int:
+    return 0 if summary.steps is None else summary.steps.count

@@ -1,0 +1,21 @@
+"""Lays out labelled lines, which people read and `grep` finds: the label at the start, the text in a fixed column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsys2prv_ng.text.layout import wrap
+from nsys2prv_ng.text.style import PLAIN, Style
+
+LABEL_WIDTH = 12
+"""Columns of a label."""
+
+
+def format_labelled(lines: Sequence[tuple[str, str]], width: int, style: Style = PLAIN) -> list[str]:
+    """Return the lines of (label, text), wrapped to `width` columns; further lines of a text have no label."""
+    formatted = []
+    for label, text in lines:
+        wrapped = wrap(text, width, indent=(LABEL_WIDTH, LABEL_WIDTH))
+        formatted += [f"{style.bold(label.ljust(LABEL_WIDTH))}{line[LABEL_WIDTH:]}" for line in wrapped[:1]]
+        formatted += wrapped[1:]
+    return formatted
