@@ -21,10 +21,10 @@ _MOST = 0.5
 _SOME = 0.1
 """Least share of the waiting for a task, due to its own waiting for another task, that is worth a word."""
 _CLAUSES = {
-    LAUNCH: f"as it was {LAUNCH}",
-    CALL: f"as it was {CALL}",
-    DEVICE: f"as {DEVICE}",
-    DEPENDENCY: f"as it {DEPENDENCY}",
+    LAUNCH: "as it was launched late by the host",
+    CALL: "as it was called late by the host",
+    DEVICE: "as the operation before it on the stream ended late",
+    DEPENDENCY: "as it waited for an event or another operation",
     NOT_SELECTED: "for what is not selected",
 }
 

@@ -73,9 +73,9 @@ NO_MPI = MpiWaits(
     caused_in_messages_ns=0,
 )
 LAUNCH, DEVICE, DEPENDENCY = (
-    "launched late by the host",
-    "the operation before it on the stream ended late",
-    "waited for an event or another operation",
+    "host-bound: late launch",
+    "late predecessor on the stream",
+    "late dependency on another stream",
 )
 """Labels of the trace."""
 
@@ -143,7 +143,7 @@ def waits_of(
     [
         ([cost_of(0, LAUNCH, 7 * S, "data loading")], ", while it was in `data loading` (its own code)"),
         (
-            [cost_of(0, "called late by the host", 7 * S, "step", "cudaMalloc")],
+            [cost_of(0, "host-bound: late call", 7 * S, "step", "cudaMalloc")],
             ", while it was in `step` (`cudaMalloc`)",
         ),
         (
