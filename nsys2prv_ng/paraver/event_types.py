@@ -69,10 +69,10 @@ WAITED_FOR = EventType(63000411, "Straggler", "waits", interval=True)
 """The value is the number of the task; labels are the names of the tasks in the trace."""
 LATE_LAUNCH, LATE_DEVICE, LATE_DEPENDENCY, LATE_CALL, LATE_UNKNOWN = range(1, 6)
 LATE_REASONS = {
-    LATE_LAUNCH: "host-bound: late launch",
+    LATE_LAUNCH: "host-bound late launch",
     LATE_DEVICE: "late predecessor on the stream",
     LATE_DEPENDENCY: "late dependency on another stream",
-    LATE_CALL: "host-bound: late call",
+    LATE_CALL: "host-bound late call",
     LATE_UNKNOWN: "unknown",
 }
 WAIT_REASON = EventType(63000412, "Root cause of the arrival delay", "waits", interval=True, values=LATE_REASONS)

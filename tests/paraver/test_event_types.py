@@ -426,10 +426,10 @@ VALUES = {
     63000300: {1: "Capturing"},
     63000410: {1: "Wait", 2: "Transfer"},
     63000412: {
-        1: "host-bound: late launch",
+        1: "host-bound late launch",
         2: "late predecessor on the stream",
         3: "late dependency on another stream",
-        4: "host-bound: late call",
+        4: "host-bound late call",
         5: "unknown",
     },
     63000413: {
