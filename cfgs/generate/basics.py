@@ -92,7 +92,8 @@ BASICS.add(
     """
 First window: ranges of the default domain. Second window: ranges of all other domains (NCCL, cuBLAS, and domains of the
 program). In the second window the meaning of a colour depends on the domain, which Paraver's information panel shows.
-For ranges projected onto streams see views/nvtx_on_gpu, for iteration times analysis/iteration_time. For start/end ranges choose the event type "NVTX start/end range, lane 1" in the filter.
+For ranges projected onto streams see views/nvtx_on_gpu, for iteration times analysis/iteration_time. For start/end
+ranges choose the event type "NVTX start/end range, lane 1" in the filter.
 """,
     names("NVTX ranges", NVTX_RANGES),
     _other_domains,
@@ -292,8 +293,8 @@ BASICS.add(
     "video",
     "Video encoder, decoder and JPEG calls of each host thread, and its jobs on the video engines",
     """
-First window: encoder calls. Second window: decoder calls. Third window: JPEG calls. Fourth window: number of jobs of the
-thread that are running on the GPU's video engines.
+First window: encoder calls. Second window: decoder calls. Third window: JPEG calls. Fourth window: number of jobs of
+the thread that are running on the GPU's video engines.
 """,
     names("Video encoder calls", only(types.VIDEO_ENCODER_CALL)),
     _decoding,

@@ -34,14 +34,15 @@ histograms of GPU activity have one row per rank; `paramedir` prints the last hi
 ## Menus of wxParaver
 
 `workspaces.xml` lists the presets by question, in the menu Hints of wxParaver. A submenu appears if the trace contains
-its kind of event; a preset is grey if the trace has none of its events. `nsys2prv-ng cfgs --install DIR` writes the file
-with the paths of DIR. Run it on the machine with wxParaver, close wxParaver, and copy the file to
-`~/.paraver/workspaces.xml`. That file also holds your own workspaces: if you have any (Preferences > Workspaces), add
-the `item` elements of both lists to it instead, and correct the two counts.
+its kind of event; a preset is grey if the trace has none of its events. `nsys2prv-ng cfgs --install DIR` writes the
+file with the paths of DIR. Run it on the machine with wxParaver, close wxParaver, and copy the file to
+`~/.paraver/workspaces.xml`. That file also contains your own workspaces: if you have any (Preferences > Workspaces),
+add the `item` elements of both lists to it instead, and correct the two counts.
 
 ## Smaller traces
 
-The files in `filters/` reduce a trace that is too large, without loading it. Paraver's `paramedir` applies them, `paramedir -f -o SMALL.prv TRACE.prv filters/overview.xml`, and wxParaver's dialog Cut & Filter loads them.
+The files in `filters/` reduce a trace that is too large, without loading it. Paraver's `paramedir` applies them,
+`paramedir -f -o SMALL.prv TRACE.prv filters/overview.xml`, and wxParaver's dialog Cut & Filter loads them.
 
 {filters}
 

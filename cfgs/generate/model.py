@@ -134,9 +134,9 @@ and its length is the window T. Histograms: one row per GPU (Metrics GPUn), and 
 GPU. They show the totals; the sigma button shows the rows too.
 Load balance: Avg/Max of useful time. Communication: Maximum of useful time / Maximum of active time. Orchestration:
 Maximum of active time / T, the Maximum of the lengths. Parallel efficiency: Average of useful time / T.
-Useful: any kernel except NCCL kernels. Active: useful, else communication, else memory operations. To count NCCL kernels
-as useful, as in TALP, use the histogram of any kernel instead of useful time. Warm-up steps have columns too, unlike in
-the summary.
+Useful: any kernel except NCCL kernels. Active: useful, else communication, else memory operations. To count NCCL
+kernels as useful, as in TALP, use the histogram of any kernel instead of useful time. Warm-up steps have columns too,
+unlike in the summary.
 """,
     _by_step("Time in any kernel by step, NCCL's too [ms]", _step_of_gpu, _kernels),
     _make_step_lengths(),

@@ -125,9 +125,9 @@ VIEWS.add(
     "on_critical_path",
     "Compute and NCCL kernels on the critical path, by stream and name",
     """
-First window: compute kernels. Second window: NCCL kernels, without their wait for a straggler, which is not on the path.
-A kernel is shown while the critical path runs on its stream; all other time is dark. Speeding up a kernel shown here
-can speed up the job. Speeding up a kernel that is dark here cannot.
+First window: compute kernels. Second window: NCCL kernels, without their wait for a straggler, which is not on the
+path. A kernel is shown while the critical path runs on its stream; all other time is dark. Speeding up a kernel shown
+here can speed up the job. Speeding up a kernel that is dark here cannot.
 analysis/critical_path shows the whole path, basics/kernels and basics/nccl all kernels.
 """,
     product("Compute kernels on the critical path", NAMES, _compute, _on_path),
