@@ -85,8 +85,8 @@ GPU_WAITS = {
     5: "Overlapped wait",
     6: "Memory operation",
     7: "Idle",
-    8: "Exposed communication, unclassified",
-    9: "Overlapped communication, unclassified",
+    8: "Exposed unclassified communication",
+    9: "Overlapped unclassified communication",
     10: "Opaque CUDA graph",
 }
 GPU_ACTIVITY_WITH_WAITS = EventType(63000413, "GPU activity with waits", "waits", values=GPU_WAITS)

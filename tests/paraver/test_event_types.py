@@ -441,8 +441,8 @@ VALUES = {
         5: "Overlapped wait",
         6: "Memory operation",
         7: "Idle",
-        8: "Exposed communication, unclassified",
-        9: "Overlapped communication, unclassified",
+        8: "Exposed unclassified communication",
+        9: "Overlapped unclassified communication",
         10: "Opaque CUDA graph",
     },
     63000420: {
