@@ -87,14 +87,14 @@ _GPUS = "Activity of the GPU of each rank"
 _HALF_SECOND = "--time 1.3s:1.8s"
 _ONE_LATE_STEP = "--time 4.4s:5.1s"
 _KERNELS = "--steps 3:4 --sources kernels,nvtx --nvtx-domain default"
-_CLASSES = (Window("Time in classes of kernels", 8),)
+_CLASSES = (Window("Kernel time by class", 8),)
 _EXPOSED = (Window("Exposed communication of each rank @"), Window("Exposed communication of each rank .ms", 4))
 _BUBBLE = (
-    Window("Rank waited for in"),
-    Window("NVTX range that waits"),
-    Window("Time waited in sends and receives, by rank", 4),
+    Window("Straggler in"),
+    Window("NVTX range of waits"),
+    Window("Wait time in sends and receives, by straggler", 4),
 )
-_BY_RANGE = Window("Time waited in sends and receives, by NVTX", 4)
+_BY_RANGE = Window("Wait time in sends and receives, by NVTX", 4)
 PICTURES = {
     "cuda_activities": Picture(_DDP, _HALF_SECOND, "views/cuda_activities", (Window("CUDA activities"),)),
     "activity_of_ranks": Picture(_DDP, _HALF_SECOND, "views/per_gpu_activity", (Window(_GPUS),)),
@@ -123,10 +123,10 @@ PICTURES = {
         "",
         "analysis/waited_for",
         (
-            Window("Rank waited for"),
-            Window("Why the rank"),
-            Window("Time waited by rank", 4),
-            Window("Time waited by reason", 4),
+            Window("Straggler"),
+            Window("Root cause"),
+            Window("Wait time by straggler", 4),
+            Window("Wait time by root cause", 4),
         ),
         width=1200,
     ),
@@ -134,14 +134,14 @@ PICTURES = {
         _SLOW,
         "",
         "analysis/lateness",
-        (Window("Lateness of each rank"), Window("Times last by", 4), Window("Sum of lateness", 4)),
+        (Window("Arrival delay of each rank"), Window("Last arrivals by", 4), Window("Total arrival delay", 4)),
         width=1200,
     ),
     "nccl_waiting": Picture(
         _SLOW,
         _ONE_LATE_STEP,
         "analysis/nccl_waiting",
-        (Window("Waiting and moving of each rank @"), Window("Waiting and moving of each rank .ms", 4)),
+        (Window("Wait and transfer of each rank @"), Window("Wait and transfer of each rank .ms", 4)),
     ),
     "exposed_communication": Picture(_SLOW, _ONE_LATE_STEP, "analysis/exposed_communication", _EXPOSED),
     "per_gpu_waits": Picture(_SLOW, _ONE_LATE_STEP, "views/per_gpu_waits", (Window(_GPUS),)),
@@ -153,7 +153,7 @@ PICTURES = {
         "analysis/critical_path_profile",
         (Window("Critical path of each rank"), Window("Critical path on each rank", 6)),
     ),
-    "exercise_loading": Picture(_SLOW, "--steps 3:4", "analysis/gpu-gaps", (Window("Idle stretches"),)),
+    "exercise_loading": Picture(_SLOW, "--steps 3:4", "analysis/gpu-gaps", (Window("Idle gaps"),)),
     "exercise_loading_host": Picture(
         _SLOW, "--steps 3:4 --sources nvtx --nvtx-domain default", "basics/nvtx", (Window("NVTX ranges @"),)
     ),

@@ -19,7 +19,7 @@ OPERATION_TABLES = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 # ENUM_CUDA_MEMCPY_OPER of the exports, in the words of the trace.
 COPY_LABELS = {
-    0: "Memcpy of unknown kind",
+    0: "Memcpy, unknown kind",
     1: "Memcpy host to device",
     2: "Memcpy device to host",
     3: "Memcpy host to array",

@@ -41,8 +41,8 @@ BASICS.add(
     """
 A stream is Running in compute kernels and graphs, in Group Communication in NCCL kernels, in Memory transfer in copies
 and sets, and idle otherwise. A host thread is Running from its first event to its last, except in calls that have
-another state: calls that wait for the device are Synchronization, blocking calls of the operating system are Blocked,
-and MPI calls have the states that Extrae gives them. Dark is time without a state.
+another state: calls that wait for the device are Synchronization, blocking OS calls are Blocked, and MPI calls have the
+states of Extrae. Dark: time without a state.
 """,
     Window("States", codes(palette.STATES, ANY_DRAW), events=EVERYTHING, thread=STATE),
 )
@@ -51,8 +51,8 @@ BASICS.add(
     "cuda_api",
     "CUDA API calls of each host thread, by name",
     """
-Where calls nest, the innermost is shown.
-Rows of streams are empty here; views/cuda_activities shows what they do.
+For nested calls, the innermost is shown.
+Stream rows are empty here; views/cuda_activities shows their activity.
 """,
     names("CUDA API calls", only(types.CUDA_API)),
 )
@@ -61,8 +61,8 @@ BASICS.add(
     "kernels",
     "Compute kernels of each stream, by name",
     """
-NCCL kernels are in basics/nccl, and graphs that were traced as a whole in basics/graphs.
-Classes of kernels (matrix products, attention, ...) are in analysis/kernel_classes.
+For NCCL kernels see basics/nccl, and for opaque CUDA graphs basics/graphs.
+For kernel classes (GEMM, attention, ...) see analysis/kernel_classes.
 """,
     names("Compute kernels", only(types.KERNEL)),
 )
@@ -71,8 +71,8 @@ BASICS.add(
     "memory_operations",
     "Copies and sets of each stream: kind and bandwidth (GB/s)",
     """
-First window: kind of operation. Second window: bandwidth of the operation, its bytes divided by its duration, in GB/s
-(10^9 bytes per second). Short operations do not reach the bandwidth of the link. Sizes are in analysis/memcpy_sizes.
+First window: kind of operation. Second window: bandwidth, the bytes of the operation divided by its duration, in GB/s
+(10^9 bytes per second). Short operations do not reach link bandwidth. For sizes see analysis/memcpy_sizes.
 """,
     Window("Memory operations", codes(palette.MEMORY_OPERATIONS), events=only(types.MEMORY_OPERATION)),
     # The size becomes 0 at the end of an operation, so the next event of the type is the end. Bytes per ns are GB/s.
@@ -88,12 +88,12 @@ First window: kind of operation. Second window: bandwidth of the operation, its 
 _other_domains = names("NVTX ranges of other domains", matching("NVTX * range"))
 BASICS.add(
     "nvtx",
-    "NVTX push/pop ranges of each host thread; where ranges nest, the innermost",
+    "NVTX push/pop ranges of each host thread; innermost range",
     """
-First window: ranges of the default domain. Second window: ranges of all other domains together (NCCL, cuBLAS, the
-program's own). In the second window the meaning of a colour depends on the domain; Paraver's information panel shows
-it. Ranges on the streams that they launched work on are in views/nvtx_on_gpu, durations of iterations in
-analysis/iteration_time. For start/end ranges choose the event type "NVTX start/end range, lane 1" in the filter.
+First window: ranges of the default domain. Second window: ranges of all other domains (NCCL, cuBLAS, and domains of the
+program). In the second window the meaning of a colour depends on the domain, which Paraver's information panel shows.
+For ranges projected onto streams see views/nvtx_on_gpu, for iteration times analysis/iteration_time. For start/end
+ranges choose the event type "NVTX start/end range, lane 1" in the filter.
 """,
     names("NVTX ranges", NVTX_RANGES),
     _other_domains,
@@ -105,9 +105,9 @@ BASICS.add(
     "nccl",
     "NCCL calls of each host thread and NCCL kernels of each stream, by name, with messages between ranks",
     """
-First window: NCCL kernels. Lines connect each send with its receive, where NCCL's payload was traced.
-Second window: NCCL calls, from the NVTX domain NCCL. A call returns as soon as its kernel is queued. The time that a
-collective takes is the time of its kernel, which waits for the slowest rank.
+First window: NCCL kernels. Lines connect each send with its receive, if NCCL payloads were traced.
+Second window: NCCL calls, from the NVTX domain NCCL. A call returns as soon as its kernel is queued. A collective takes
+the time of its kernel, which includes the wait for the straggler.
 """,
     names("NCCL kernels", only(types.NCCL_KERNEL), messages=Messages((types.TAG_NCCL,))),
     _calls,
@@ -133,9 +133,9 @@ Lines are messages, from the start of the send to the end of the receive.
 _pthread = names("pthread calls", only(types.PTHREAD))
 BASICS.add(
     "os_runtime",
-    "Calls of the operating system and of pthreads of each host thread, by name",
+    "OS runtime and pthread calls of each host thread, by name",
     """
-First window: calls of the operating system. Second window: calls of pthreads.
+First window: OS runtime calls. Second window: pthread calls.
 Calls shorter than 10 us are missing unless the trace was translated with --osrt-min 0.
 """,
     names("OS runtime calls", only(types.OS_RUNTIME)),
@@ -147,14 +147,14 @@ _modules = Window("Sampled modules", NAMES, events=only(types.SAMPLED_MODULE))
 _sampled = sampled_functions("Sampled functions")
 BASICS.add(
     "sampled_functions",
-    "Functions in which CPU samples found each host thread: over time, and number of samples of each function",
+    "CPU samples of each host thread by function: timeline, and number of samples",
     """
 First window: function of the last sample. Second window: module (library or program) of that function. Histogram:
 number of samples of each thread by function; choose the second window as control window to count by module.
-A function without a name, as in stripped libraries, appears as its module in parentheses. A thread is sampled only
-while it runs, not while it waits: its last function stays until the next sample. Deeper levels of the call stack
-(event types "Sampled functions (depth n)") are in the trace as far as --stack-depth asked for them.
-Samples taken while GPUs are idle are in analysis/sampled_while_gpu_idle.
+A function without a symbol, as in stripped libraries, appears as its module in parentheses. Threads are sampled only
+while they run, not while they wait: the last function stays until the next sample. Callers (event types "Sampled
+functions (depth n)") are in the trace down to --stack-depth.
+For samples taken while GPUs are idle see analysis/sampled_while_gpu_idle.
 """,
     _sampled,
     _modules,
@@ -164,10 +164,10 @@ Samples taken while GPUs are idle are in analysis/sampled_while_gpu_idle.
 
 BASICS.add(
     "sampled_python",
-    "Python functions in which nsys's samples found each host thread, over time",
+    "Python samples of each host thread by function, over time",
     """
-The window shows the function of the last sample, with its file. Its callers are the event types "Sampled Python
-functions (depth n)"; they are in the trace as far as --stack-depth asked for them.
+The window shows the function of the last sample, with its file. Callers (event types "Sampled Python functions (depth
+n)") are in the trace down to --stack-depth.
 Needs --python-sampling=true when profiling.
 """,
     Window("Sampled Python functions", NAMES, events=only(types.SAMPLED_PYTHON[0])),
@@ -175,19 +175,19 @@ Needs --python-sampling=true when profiling.
 
 BASICS.add(
     "diagnostics",
-    "Warnings and errors of nsys on the row of each node, by text",
+    "Warnings and errors of nsys on the row of each node",
     """
-Each message is drawn until the next one: zoom to its start, or show flags. Messages that nsys gave when it made the
-report, after the capture, have no time and are missing here; nsys2prv-ng inspect shows all messages.
+Each message is drawn until the next one: zoom to its start, or show flags. Messages from after the capture, when nsys
+wrote the report, have no time and are missing here; nsys2prv-ng inspect shows all messages.
 """,
     Window("Warnings and errors of nsys", NAMES, events=only(types.DIAGNOSTIC)),
 )
 
 BASICS.add(
     "graphs",
-    "CUDA graphs of each stream that were traced as a whole, by name",
+    "Opaque CUDA graphs of each stream (traced as a whole), by name",
     """
-If nsys traced graphs by node (--cuda-graph-trace=node), their kernels are in basics/kernels and this window is empty.
+If nsys traced graphs by node (--cuda-graph-trace=node), see basics/kernels for their kernels; this window is empty.
 """,
     names("CUDA graphs", only(types.GRAPH_LAUNCH)),
 )
@@ -197,8 +197,8 @@ BASICS.add(
     "Lines from each CUDA call to the kernel, graph, copy or set that it launched",
     """
 Zoom in first: a trace has thousands of lines. A line goes from the start of the call to the start of the operation. A
-long line is work that waited for the stream (see analysis/queue_delay).
-API calls are light blue, kernels blue, NCCL kernels orange, memory operations purple, graphs pale blue.
+long line is queued work (see analysis/queue_delay).
+API calls are light blue, kernels blue, NCCL kernels orange, memory operations purple, opaque CUDA graphs pale blue.
 """,
     cuda_kinds("Calls, operations and launches", messages=LAUNCH_LINES),
 )
@@ -206,11 +206,11 @@ API calls are light blue, kernels blue, NCCL kernels orange, memory operations p
 _faults_of_cpus = Window("Function of the last CPU page fault", NAMES, events=only(types.CPU_PAGE_FAULT))
 BASICS.add(
     "unified_memory",
-    "Page faults of unified memory: rate on each GPU, function on CPUs",
+    "Unified memory page faults: rate on each GPU, and function on CPUs",
     """
 First window: GPU page faults per microsecond since the previous group of faults, on the rows Metrics.
-Second window: function in which a CPU faulted last, on the main thread of its process.
-The migrations that follow are copies: basics/memory_operations shows them with values of their own.
+Second window: function of the last CPU page fault, on the main thread of its process.
+basics/memory_operations shows the resulting migrations.
 """,
     Window(
         "GPU page faults [1/us]",
@@ -225,9 +225,9 @@ The migrations that follow are copies: basics/memory_operations shows them with 
 
 BASICS.add(
     "gpu_contexts",
-    "Process and context that each GPU works for, on the rows Metrics",
+    "Process and context that each GPU runs, on the rows Metrics",
     """
-Ranks that share a GPU take turns, unless they are clients of one MPS server.
+Ranks that share a GPU take turns, unless they are clients of the same MPS server.
 Needs --gpuctxsw=true when profiling.
 """,
     names("GPU contexts", only(types.GPU_CONTEXT)),
@@ -243,8 +243,8 @@ BASICS.add(
     "OpenACC of each host thread: data, launches, other events, and source lines of launches",
     """
 First window: data clauses (enter and exit data, uploads, downloads). Second window: launches. Third window: compute
-constructs, updates, waits, devices. Fourth window: source lines of the launches. Where events of a window nest, the
-innermost is shown.
+constructs, updates, waits, devices. Fourth window: source lines of the launches. For nested events, the innermost is
+shown.
 """,
     names("OpenACC data", only(types.OPENACC[1])),
     _acc_launches,
@@ -254,16 +254,16 @@ innermost is shown.
 )
 
 _transfers = Window(
-    "UCX transfers at a time",
+    "Concurrent UCX transfers",
     codes(palette.counts(palette.COMMUNICATION)),
     events=span(types.UCX_TRANSFERS[0], types.UCX_TRANSFERS[-1]),
     compose=NESTING,
 )
 BASICS.add(
     "ucx",
-    "UCX calls of each host thread by name, and number of transfers under way",
+    "UCX calls of each host thread by name, and number of pending transfers",
     """
-First window: calls. Second window: number of transfers that the thread has submitted and that are not yet complete.
+First window: calls. Second window: number of transfers that the thread has submitted and that are still pending.
 """,
     names("UCX calls", only(types.UCX_CALL)),
     _transfers,
@@ -284,17 +284,17 @@ _decoding, _jpeg = (
     names("JPEG calls", only(types.VIDEO_JPEG_CALL)),
 )
 _engines = Window(
-    "Works of video engines at a time",
+    "Concurrent jobs of video engines",
     codes(palette.counts(palette.COMPUTE)),
     events=span(types.VIDEO_WORK[0, 0], types.VIDEO_WORK[3, types.VIDEO_LANES - 1]),
     compose=NESTING,
 )
 BASICS.add(
     "video",
-    "Video encoder, decoder and JPEG calls of each host thread, and the work of the video engines for it",
+    "Video encoder, decoder and JPEG calls of each host thread, and its jobs on the video engines",
     """
-First window: encoder calls. Second window: decoder calls. Third window: JPEG calls. Fourth window: how many pieces of
-work that the thread asked for are under way on the GPU's video engines.
+First window: encoder calls. Second window: decoder calls. Third window: JPEG calls. Fourth window: number of jobs of
+the thread that are running on the GPU's video engines.
 """,
     names("Video encoder calls", only(types.VIDEO_ENCODER_CALL)),
     _decoding,

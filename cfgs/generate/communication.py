@@ -47,7 +47,7 @@ def _count_streams(name: str, events: Events, *top: Function, **properties: Any)
 # Calls are counted, and their bytes are summed, by name at their start: each start is one burst, even if calls nest.
 _begins = Window("NCCL calls", codes(palette.NAMES), events=NCCL_RANGES)
 _kernel_names = names("NCCL kernels of each rank", only(types.NCCL_KERNEL), level=TASK, above=MAXIMUM)
-_running = _count_streams("NCCL kernels at a time", only(types.NCCL_KERNEL), units=MILLISECONDS)
+_running = _count_streams("Concurrent NCCL kernels", only(types.NCCL_KERNEL), units=MILLISECONDS)
 _computing = _count_streams("Compute kernels of the rank, plus one", only(types.KERNEL), plus(1))
 _communicating = _count_streams("In an NCCL kernel", only(types.NCCL_KERNEL), SIGN)
 _beside = product(
@@ -57,26 +57,26 @@ _beside = product(
 COMMUNICATION = Folder("analysis")
 COMMUNICATION.add(
     "nccl_calls_2dh",
-    "NCCL calls of each host thread by operation: number and bytes; and time of each rank in NCCL kernels by name",
+    "NCCL calls of each host thread by operation: count and bytes; and NCCL time of each rank by kernel name",
     """
-First histogram: bytes of the calls of each host thread: the message of a collective, or what is sent and received
-(needs NCCL's payload in the trace). Second histogram: number of the calls. Both have one row per host thread, since
-calls of a rank that overlap can only be counted apart. The operations are those of the NVTX domain NCCL.
-Third histogram: time of each rank in NCCL kernels by name (ms). This is the time that communication takes, waiting for
-other ranks included, since calls return earlier. The time of kernels that overlap adds up; where their names differ,
-all of it is in the last of their columns.
+First histogram: bytes of the calls of each host thread: the collective size, or the bytes sent and received (needs NCCL
+payloads in the trace). Second histogram: number of calls. Both have one row per host thread, because overlapping calls
+of a rank cannot be counted on one row. Operations come from the NVTX domain NCCL.
+Third histogram: NCCL time of each rank by kernel name (ms). Calls return early, so communication takes the time of the
+kernels, wait time included. The time of overlapping kernels adds up; if their names differ, all of it is in the last of
+their columns.
 """,
     Histogram("Bytes of NCCL calls", _begins, "Sum bursts", maximum=MOST_NAMES, data=_make_bytes()),
     Histogram("Number of NCCL calls", _begins, "# Bursts", maximum=MOST_NAMES),
-    Histogram("Time of each rank in NCCL kernels [ms]", _kernel_names, "Integral", maximum=MOST_NAMES, data=_running),
+    Histogram("NCCL time of each rank [ms]", _kernel_names, "Integral", maximum=MOST_NAMES, data=_running),
 )
 
 COMMUNICATION.add(
     "nccl_kernel_concurrency",
-    "Number of NCCL kernels that each rank runs at the same time",
+    "Concurrent NCCL kernels on each rank",
     """
 One row per rank. The value is the number of NCCL kernels over all GPUs and streams of the rank; more kernels are
-lighter. If a GPU runs more than one, they share multiprocessors and links and can slow each other down.
+lighter. Concurrent NCCL kernels on a GPU share multiprocessors and links, and can slow each other down.
 """,
     Window(
         "Concurrent NCCL kernels",
@@ -89,10 +89,10 @@ lighter. If a GPU runs more than one, they share multiprocessors and links and c
 
 COMMUNICATION.add(
     "concurrency_of_computation_during_nccl",
-    "Number of compute kernels that run beside NCCL kernels: over time, and in percent of each rank's NCCL time",
+    "Compute kernels concurrent with NCCL kernels: timeline, and share of each rank's NCCL time (%)",
     """
-One row per rank. The value is 0 without an NCCL kernel, 1 while NCCL kernels run alone (orange: exposed
-communication), 2 while one compute kernel runs beside them, and n + 1 for n compute kernels (green). Kernels of all
+One row per rank. The value is 0 without an NCCL kernel, 1 while only NCCL kernels run (orange: exposed communication),
+2 while one compute kernel runs at the same time, and n + 1 for n compute kernels (green: overlapped). Kernels of all
 GPUs of the rank count together, so for a rank with several GPUs see
 analysis/overlap-communication-compute-2dh-timeline instead. Choose statistic Time for microseconds.
 """,

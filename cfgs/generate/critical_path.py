@@ -38,16 +38,16 @@ def _show_path(name: str, **properties: Any) -> Window:
 CRITICAL_PATH = Folder("analysis")
 CRITICAL_PATH.add(
     "critical_path",
-    "Critical path over all ranks: on which thread or stream it runs and in what, with lines where it changes rows",
+    "Critical path over all ranks: its thread or stream and its activity, with a line wherever it changes rows",
     """
-The critical path is the chain of operations, calls and host code that decides how long the job takes. What is not on it
-does not shorten the job, however fast it gets. The path is on one row at a time; all others are dark then.
-Blue is compute, orange is moving data (pale orange: communication that could not be split), purple is memory
-operations. Light blue is CUDA calls, pale blue is the latency from a launch call to its operation, light grey is a gap
-between operations of the device. Green is host code outside of calls, yellow is MPI, dark grey is system calls. Rust is
-waiting for a rank that is not selected, nearly black is unknown.
-The path covers the chosen time; else the steps of the program after the warm-up; without steps, all time.
-analysis/critical_path_profile adds up the time, views/on_critical_path shows the names of the kernels.
+The critical path is the chain of operations, calls and CPU code that determines the run time of the job. Speeding up
+anything else does not shorten the job. The path is on one row at a time; all other rows are dark then.
+Blue: compute. Orange: data transfer. Pale orange: unclassified communication. Purple: memory operations. Light blue:
+CUDA API calls. Pale blue: launch latency, from the launch call to its operation. Light grey: gap between GPU
+operations. Green: CPU code outside of calls. Yellow: MPI. Dark grey: OS calls. Rust: wait for an unselected rank.
+Nearly black: unknown.
+The path covers the chosen time, or else the steps of the program after the warm-up. Without steps, it covers all time.
+analysis/critical_path_profile adds up the time, views/on_critical_path shows the kernels by name.
 """,
     _show_path("Critical path"),
 )
@@ -55,12 +55,12 @@ analysis/critical_path_profile adds up the time, views/on_critical_path shows th
 _rank_paths = _show_path("Critical path of each rank", level=TASK, above=MAXIMUM)
 CRITICAL_PATH.add(
     "critical_path_profile",
-    "Time that the critical path spends on each rank, by kind: compute, moving data, host code, ... (ms)",
+    "Time of the critical path on each rank, by activity: compute, data transfer, CPU code, ... (ms)",
     """
 Timeline: the path with one row per rank, in the colours of analysis/critical_path. Histograms: time of the path on each
-thread and stream, and on each rank, by kind (ms). All cells of a histogram add up to the time that the path covers.
-A time is the most that can be gained if that kind of work on that rank took no time at all. The gain is less if another
-chain is nearly as long: it then becomes the critical path.
+thread and stream, and on each rank, by activity (ms). All cells of a histogram add up to the time that the path covers.
+Each time is an upper bound of the gain if that activity on that rank took no time at all. The gain is smaller if
+another chain is nearly as long and becomes the critical path.
 """,
     _rank_paths,
     Histogram(

@@ -22,27 +22,27 @@ PRESETS = [preset for folder in FOLDERS for preset in folder.presets]
 README = """\
 # Presets for Paraver
 
-Open a trace in wxParaver, then open a preset with File > Load Configuration. Start with `views/cuda_activities`. Every
-preset works with any trace; its window is empty if the trace has none of its events. If it lacks only some,
-Paraver asks whether to continue. The description at the top of the file explains what the windows show, with units and
-definitions. wxParaver shows it when you select the file.
+Presets are cfgs in Paraver's terms. Open a trace in wxParaver, then open a preset with File > Load Configuration. Start
+with `views/cuda_activities`. Every preset works with any trace; its window is empty if the trace has none of its
+events. If only some events are missing, Paraver asks whether to continue. The description at the top of the file
+explains the windows, with units and definitions. wxParaver shows it when you select the file.
 
 Most windows have one row per thread, stream and GPU. To see only some rows, choose Select Objects in the window's menu
 and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs, `^r2 ` for the host threads of rank 2. Most
-tables of what GPUs do have one row per rank; `paramedir` prints the last table of a preset.
+histograms of GPU activity have one row per rank; `paramedir` prints the last histogram of a preset.
 
 ## Menus of wxParaver
 
-`workspaces.xml` lists the presets by question, in the menu Hints of wxParaver. A submenu is there if the trace has its
-kind of event; a preset is grey if the trace has none of its events. `nsys2prv-ng cfgs --install DIR` writes the file
-with the paths of DIR. Run it on the machine with wxParaver, close wxParaver, and copy the file to
-`~/.paraver/workspaces.xml`. Workspaces that you have made yourself are in that file too: if you have any (Preferences >
-Workspaces), add the elements `item` of both lists to it instead, and correct the two counts.
+`workspaces.xml` lists the presets by question, in the menu Hints of wxParaver. A submenu appears if the trace contains
+its kind of event; a preset is grey if the trace has none of its events. `nsys2prv-ng cfgs --install DIR` writes the
+file with the paths of DIR. Run it on the machine with wxParaver, close wxParaver, and copy the file to
+`~/.paraver/workspaces.xml`. That file also contains your own workspaces: if you have any (Preferences > Workspaces),
+add the `item` elements of both lists to it instead, and correct the two counts.
 
 ## Smaller traces
 
-The files in `filters/` make a smaller trace of one that is too large, without loading it. Paraver's `paramedir` applies
-them, `paramedir -f -o SMALL.prv TRACE.prv filters/overview.xml`, and wxParaver's dialog Cut & Filter loads them.
+The files in `filters/` reduce a trace that is too large, without loading it. Paraver's `paramedir` applies them,
+`paramedir -f -o SMALL.prv TRACE.prv filters/overview.xml`, and wxParaver's dialog Cut & Filter loads them.
 
 {filters}
 

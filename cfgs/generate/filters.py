@@ -126,7 +126,7 @@ FILTERS = (
     FilterFile("overview", "States, steps and NVTX ranges", (EventFilter((types.STEP, _NVTX), states=True),)),
     FilterFile(
         "nccl",
-        "NCCL alone: its kernels, calls and payloads, and who waits for whom in them",
+        "NCCL only: kernels, calls, payloads, waits and stragglers",
         (
             EventFilter(
                 (types.NCCL_KERNEL, _NCCL, types.OPERATION_PART, types.WAITED_FOR, types.WAIT_REASON, types.LATENESS),
@@ -136,7 +136,7 @@ FILTERS = (
     ),
     FilterFile(
         "kernels_per_10ms",
-        "Number of kernels and bytes of copies every 10 ms, steps, and when each row is running",
+        "Number of kernels and bytes copied every 10 ms, steps, and the state Running of each row",
         (
             EventFilter((*_COUNTED, *_ADDED_UP, *_KEPT), states=True),
             Counters(_COUNTED, _ADDED_UP, _KEPT, _INTERVAL_NS),

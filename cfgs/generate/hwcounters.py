@@ -23,14 +23,14 @@ from cfgs.generate.paraver_cfg import (
 from cfgs.generate.shared import FLAG
 
 _ABOUT_RANKS = """\
-Values are percent of the peak; each sample is drawn until the next one. One row per rank, which shows the busiest of
-its GPUs. For one row per GPU choose the level thread in the window's properties, and select the rows Metrics.
+Values are percent of peak; each sample is drawn until the next one. One row per rank, which shows its busiest GPU. For
+one row per GPU choose the level thread in the window's properties, and select the rows Metrics.
 Needs --gpu-metrics-devices when profiling.\
 """
 
 _ABOUT_NODES = """\
-One row per task. The values are on the tasks of the nodes themselves, each the sum over the node's cards. For one row
-per card choose the level thread in the window's properties. Each sample is drawn until the next one.\
+One row per task. The values are on the node tasks, summed over the node's cards. For one row per card choose the level
+thread in the window's properties. Each sample is drawn until the next one.\
 """
 _BYTES_RECEIVED = ("IB: Bytes received [*", "Eth: Bytes received [*")
 _BYTES_SENT = ("IB: Bytes sent [*", "Eth: Bytes sent [*")
@@ -73,9 +73,9 @@ def _make_nvlink(direction: str, name: str) -> Derived:
 HWCOUNTERS = Folder("hwcounters")
 HWCOUNTERS.add(
     "sm_active",
-    "Percent of streaming multiprocessors that had work (SMs Active)",
+    "Active streaming multiprocessors (SMs Active, %)",
     f"""
-Low values while kernels run mean that the kernels have too few blocks for the GPU, or uneven ones.
+Low values while kernels run mean that the kernels have too few blocks for the GPU, or uneven blocks.
 {_ABOUT_RANKS}
 """,
     _make_gpu_metric("SMs active [%]", "SM* Active [*%]"),
@@ -83,9 +83,9 @@ Low values while kernels run mean that the kernels have too few blocks for the G
 
 HWCOUNTERS.add(
     "sm_issue",
-    "Percent of cycles in which multiprocessors issued an instruction (SM Issue)",
+    "Share of cycles in which multiprocessors issued an instruction (SM Issue, %)",
     f"""
-Low values while SMs are active mean that warps wait: for memory, or for each other.
+Low values while SMs are active mean that warps stall: on memory, or on each other.
 {_ABOUT_RANKS}
 """,
     _make_gpu_metric("SM issue [%]", "SM Issue* [*%]"),
@@ -93,10 +93,10 @@ Low values while SMs are active mean that warps wait: for memory, or for each ot
 
 HWCOUNTERS.add(
     "tensor_active",
-    "Percent of cycles in which tensor cores worked (Tensor Active)",
+    "Share of cycles in which tensor cores were active (Tensor Active, %)",
     f"""
-100 is the roof for training and inference in low precision. Compare with SM issue and DRAM bandwidth to see what limits
-the program.
+100 is the upper bound for training and inference in low precision. Compare with SM issue and DRAM bandwidth to find the
+limiter.
 {_ABOUT_RANKS}
 """,
     _make_gpu_metric("Tensor cores active [%]", "Tensor Active* [*%]"),
@@ -104,9 +104,9 @@ the program.
 
 HWCOUNTERS.add(
     "dram_bandwidth",
-    "Bandwidth of the GPU's memory in percent: reads and writes",
+    "GPU memory bandwidth: reads and writes (% of peak)",
     f"""
-First window: reads. Second window: writes. If their sum is near 100, memory limits the kernel.
+First window: reads. Second window: writes. If their sum is near 100, the kernel is memory-bound.
 {_ABOUT_RANKS}
 """,
     _make_gpu_metric("DRAM reads [%]", "*RAM Read Bandwidth [*%]"),
@@ -115,7 +115,7 @@ First window: reads. Second window: writes. If their sum is near 100, memory lim
 
 HWCOUNTERS.add(
     "nvlink",
-    "Bandwidth of NVLink for user data in percent: received and transmitted",
+    "NVLink bandwidth of user data: received and transmitted (% of peak)",
     f"""
 First window: received. Second window: transmitted. Each is the sum of user data in requests and in responses.
 {_ABOUT_RANKS}
@@ -126,7 +126,7 @@ First window: received. Second window: transmitted. Each is the sum of user data
 
 HWCOUNTERS.add(
     "pcie",
-    "Bandwidth of PCIe in percent: received and transmitted by the GPU",
+    "PCIe bandwidth: received and transmitted by the GPU (% of peak)",
     f"""
 First window: received, for example by copies to the device. Second window: transmitted, for example by copies to the
 host and by messages between nodes.
@@ -138,7 +138,7 @@ host and by messages between nodes.
 
 HWCOUNTERS.add(
     "network_cards",
-    "Data that the network cards of each node receive and send, InfiniBand and Ethernet (GB/s)",
+    "Network card bandwidth of each node, InfiniBand and Ethernet: received and sent (GB/s)",
     f"""
 First window: received. Second window: sent. Values are in GB/s (10^9 bytes per second); nsys samples bytes per ms.
 {_ABOUT_NODES}
@@ -150,9 +150,9 @@ Needs --nic-metrics when profiling.
 
 HWCOUNTERS.add(
     "network_plugin",
-    "Bytes that the network interfaces of each node receive and send, as sampled by nsys's plugin",
+    "Bytes received and sent by the network interfaces of each node, as sampled by the nsys plugin",
     f"""
-First window: received. Second window: sent. The values are those that the plugin gives at each sample.
+First window: received. Second window: sent. Values are as reported by the plugin at each sample.
 {_ABOUT_NODES}
 Needs --enable=network_interface when profiling.
 """,

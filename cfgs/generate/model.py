@@ -97,20 +97,20 @@ _is_gpu = _has_events("Is a GPU", only(types.GPU_ACTIVITY))
 _useful, _kernels, _active = _make_gpu_times(top=(_PERCENT,))
 MODEL.add(
     "gpu_efficiency",
-    "Efficiencies of GPUs: parallel, load balance, communication and orchestration, as of POP (% of the time shown)",
+    "POP efficiencies of GPUs: parallel, load balance, communication and orchestration (% of the time shown)",
     """
-The efficiencies of GPUs that nsys2prv-ng summary prints, in the time of the trace. Useful is any kernel but NCCL's.
-Active is useful, else communication, else memory operations.
-Timeline: one row per rank. Blue is useful, orange is communication while nothing is useful, purple is memory operations
-while no kernel runs, and indigo CUDA graphs that were traced as a whole and in which NCCL may be: they count as
-communication. If a rank has several GPUs, its row shows the highest of their values. Histograms: one row per GPU
-(Metrics GPUn), in percent of the time. They show the totals of all GPUs; the button with a sigma shows the rows too.
+The GPU efficiencies of nsys2prv-ng summary, over the time of the trace. Useful: any kernel except NCCL kernels. Active:
+useful, else communication, else memory operations.
+Timeline: one row per rank. Blue: useful. Orange: exposed communication. Purple: memory operations without any kernel.
+Indigo: opaque CUDA graphs that may contain NCCL kernels and count as communication. If a rank has several GPUs, its row
+shows the highest of their values. Histograms: one row per GPU (Metrics GPUn), in percent of the time. They show the
+totals of all GPUs; the sigma button shows the rows too.
 Parallel efficiency: Average of useful time. Load balance: Avg/Max of useful time. Orchestration: Maximum of active
-time. Communication: Maximum of useful time / Maximum of active time. If kernels of NCCL are to count as useful, as in
-TALP, take the histogram of any kernel for that of useful time.
-The histograms follow the timeline when you zoom. The summary covers the steps after the warm-up, and the trace has all
-time: zoom to these steps, or translate with --skip-warmup, and all numbers are the same. With --time, --steps or
---nvtx-range, give both the same. model/gpu_efficiency_by_step has a column for each step.
+time. Communication: Maximum of useful time / Maximum of active time. To count NCCL kernels as useful, as in TALP, use
+the histogram of any kernel instead of useful time.
+The histograms follow the timeline when you zoom. The summary covers the steps after the warm-up, but the trace covers
+all time: zoom to these steps, or translate with --skip-warmup, to get the same numbers. Give the same --time, --steps
+or --nvtx-range to both. model/gpu_efficiency_by_step has a column for each step.
 """,
     _classes,
     _average("Time in any kernel, NCCL's too [%]", _is_gpu, _kernels),
@@ -127,16 +127,16 @@ _step_of_gpu = product(
 _useful, _kernels, _active = _make_gpu_times(units=MILLISECONDS)
 MODEL.add(
     "gpu_efficiency_by_step",
-    "Efficiencies of GPUs in each step: time useful, active and in any kernel, and length of the step (ms)",
+    "GPU efficiencies in each step: useful time, active time, time in any kernel, and step time (ms)",
     """
-The efficiencies of GPUs in each step that nsys2prv-ng summary --json lists, with a column for each step. A step is the
-same time on all rows, and its length is the window T. Histograms: one row per GPU (Metrics GPUn), and for the lengths
-one per main thread and GPU. They show the totals; the button with a sigma shows the rows too.
+The GPU efficiencies of nsys2prv-ng summary --json, with a column for each step. A step has the same time on all rows,
+and its length is the window T. Histograms: one row per GPU (Metrics GPUn), and for the lengths one per main thread and
+GPU. They show the totals; the sigma button shows the rows too.
 Load balance: Avg/Max of useful time. Communication: Maximum of useful time / Maximum of active time. Orchestration:
 Maximum of active time / T, the Maximum of the lengths. Parallel efficiency: Average of useful time / T.
-Useful is any kernel but NCCL's; active is useful, else communication, else memory operations. If kernels of NCCL are to
-count as useful, as in TALP, take the histogram of any kernel for that of useful time. The warm-up steps are columns
-too, which the summary does not have.
+Useful: any kernel except NCCL kernels. Active: useful, else communication, else memory operations. To count NCCL
+kernels as useful, as in TALP, use the histogram of any kernel instead of useful time. Warm-up steps have columns too,
+unlike in the summary.
 """,
     _by_step("Time in any kernel by step, NCCL's too [ms]", _step_of_gpu, _kernels),
     _make_step_lengths(),
@@ -186,18 +186,18 @@ _percent_outside_mpi = _is_outside("Outside of MPI [%]", _IN_MPI, top=(_PERCENT,
 _rank_outside_mpi = product("Rank outside of MPI", FLAG, _outside_mpi, _is_rank, level=TASK)
 MODEL.add(
     "host_efficiency",
-    "Efficiencies of main threads: MPI with load balance and communication, offload and parallel (% of the time shown)",
+    "Efficiencies of main threads: MPI load balance and communication, offload and parallel (% of the time shown)",
     """
-The efficiencies of main threads that nsys2prv-ng summary prints, in the time of the trace. Useful is time outside of
-calls of MPI and of CUDA; CUDA within MPI is MPI.
+The main thread efficiencies of nsys2prv-ng summary, over the time of the trace. Useful: time outside of MPI and CUDA
+calls. CUDA calls within MPI count as MPI.
 Timeline: one row per rank; blue is useful. Histograms: one row per rank with MPI or CUDA, in percent of the time, and
 the totals below.
-MPI parallel efficiency: Average of time outside of MPI. MPI load balance: Avg/Max of it. MPI communication: Maximum of
-it. Parallel efficiency: Average of useful time. Offload: Average of useful time / Average of time outside of MPI. The
-offload of each rank is in a histogram of its own.
-The histograms follow the timeline when you zoom. The summary covers the steps after the warm-up, and the trace has all
-time: zoom to these steps, or translate with --skip-warmup, and the numbers are the same. With --time, --steps or
---nvtx-range, give both the same. model/host_efficiency_by_step has a column for each step.
+MPI parallel efficiency: Average of time outside of MPI. MPI load balance: Avg/Max of time outside of MPI. MPI
+communication: Maximum of time outside of MPI. Parallel efficiency: Average of useful time. Offload: Average of useful
+time / Average of time outside of MPI. A separate histogram shows the offload of each rank.
+The histograms follow the timeline when you zoom. The summary covers the steps after the warm-up, but the trace covers
+all time: zoom to these steps, or translate with --skip-warmup, to get the same numbers. Give the same --time, --steps
+or --nvtx-range to both. model/host_efficiency_by_step has a column for each step.
 """,
     _useful_host,
     _average("Offload of each rank [%]", _rank_outside_mpi, _useful_host),
@@ -217,16 +217,16 @@ _step_of_thread = Window(
 )
 MODEL.add(
     "host_efficiency_by_step",
-    "Efficiencies of main threads in each step: time outside of MPI, and of MPI and CUDA, and length of the step (ms)",
+    "Main thread efficiencies in each step: time outside of MPI, time outside of MPI and CUDA, and step time (ms)",
     """
-The efficiencies of main threads in each step that nsys2prv-ng summary --json lists, with a column for each step. With
-GPU operations, a step is the same time on all rows, and its length is the window T. Without any, each rank's own range
-counts, and T is the greatest length on any thread. Histograms: one row per rank, and the totals below; of the lengths,
-which are per main thread and GPU, only the totals.
-MPI load balance: Avg/Max of time outside of MPI. MPI communication: Maximum of it / T, the Maximum of the lengths. MPI
-parallel efficiency: Average of it / T. Offload: Average of time outside of MPI and CUDA / Average of time outside of
-MPI. Parallel efficiency: Average of time outside of MPI and CUDA / T.
-CUDA within MPI is MPI. The warm-up steps are columns too, which the summary does not have.
+The main thread efficiencies of nsys2prv-ng summary --json, with a column for each step. With GPU operations, a step has
+the same time on all rows, and its length is the window T. Without GPU operations, each rank's own range counts, and T
+is the longest range on any thread. Histograms: one row per rank, with the totals below. The histogram of lengths has
+one row per main thread and GPU, and shows only the totals.
+MPI load balance: Avg/Max of time outside of MPI. MPI communication: Maximum of time outside of MPI / T, the Maximum of
+the lengths. MPI parallel efficiency: Average of time outside of MPI / T. Offload: Average of time outside of MPI and
+CUDA / Average of time outside of MPI. Parallel efficiency: Average of time outside of MPI and CUDA / T.
+CUDA calls within MPI count as MPI. Warm-up steps have columns too, unlike in the summary.
 """,
     _make_step_lengths(),
     _by_step("Time outside of MPI and CUDA by step [ms]", _step_of_thread, _useful_host),

@@ -75,7 +75,7 @@ def cuda_kinds(name: str, **properties: Any) -> Derived:
     events = span(types.CUDA_API, types.GRAPH_LAUNCH)
     sizes = function("Translate", (types.MEMORY_BYTES.number, types.MEMORY_OPERATION.number))
     last = Window("Kind of the last event", codes(palette.KINDS), events=events, thread=LAST_TYPE, compose=sizes)
-    within = inside("Inside of a call or operation", events)
+    within = inside("Inside a call or operation", events)
     return product(name, codes(palette.KINDS), last, within, **properties)
 
 
@@ -137,6 +137,6 @@ def idle_stretches(name: str, look: Look, **properties: Any) -> Derived:
     """Show the length (ns) of each gap while it lasts. The event at its end has the length."""
     idle = gpus("GPU idle", IN_IDLE, palette.IDLE)
     length = Window(
-        "Length of the idle stretch that ends next", LOGARITHMIC, events=only(types.GPU_IDLE_STRETCH), thread=NEXT_VALUE
+        "Length of the idle gap that ends next", LOGARITHMIC, events=only(types.GPU_IDLE_STRETCH), thread=NEXT_VALUE
     )
     return product(name, look, length, idle, **properties)

@@ -33,11 +33,11 @@ MEMORY_OPERATION = EventType(
     63000001, "Memory operation", source_names.MEMORY_OPERATIONS, interval=True, values=MEMORY_OPERATIONS
 )
 MEMORY_BYTES = EventType(63000002, "Memory operation size", source_names.MEMORY_OPERATIONS, unit="bytes")
-MEMORY_SOURCE_KIND = EventType(63000210, "Copied from memory kind", source_names.MEMORY_OPERATIONS, values=MEMORY_KINDS)
+MEMORY_SOURCE_KIND = EventType(63000210, "Copy source memory kind", source_names.MEMORY_OPERATIONS, values=MEMORY_KINDS)
 MEMORY_DESTINATION_KIND = EventType(
-    63000211, "Copied to memory kind", source_names.MEMORY_OPERATIONS, values=MEMORY_KINDS
+    63000211, "Copy destination memory kind", source_names.MEMORY_OPERATIONS, values=MEMORY_KINDS
 )
-MIGRATION_CAUSE = EventType(63000212, "Migration because of", source_names.MEMORY_OPERATIONS, values=MIGRATION_CAUSES)
+MIGRATION_CAUSE = EventType(63000212, "Migration cause", source_names.MEMORY_OPERATIONS, values=MIGRATION_CAUSES)
 
 KERNEL = EventType(63000006, "CUDA kernel", source_names.KERNELS, interval=True, names="kernels")
 NCCL_KERNEL = EventType(63000007, "NCCL kernel", source_names.KERNELS, interval=True, names="nccl_kernels")
@@ -56,42 +56,42 @@ CORRELATION = EventType(9200, "Correlation id", source_names.KERNELS)
 GPU_ACTIVITY = EventType(63000400, "GPU activity", source_names.DEVICE_ACTIVITY, values=GPU_ACTIVITIES)
 KERNELS_RUNNING = EventType(63000401, "Kernels running", source_names.DEVICE_ACTIVITY)
 KERNELS_IN_FLIGHT = EventType(63000402, "Kernels in flight", source_names.DEVICE_ACTIVITY)
-GPU_IDLE_STRETCH = EventType(63000403, "GPU idle stretch", source_names.DEVICE_ACTIVITY, unit="ns")
+GPU_IDLE_STRETCH = EventType(63000403, "GPU idle gap", source_names.DEVICE_ACTIVITY, unit="ns")
 QUEUE_DELAY = EventType(63000404, "Kernel queue delay", source_names.DEVICE_ACTIVITY, unit="ns")
 
 # ---- waits: derived over all ranks -----------------------------------------------------------------------------------
 WAITING_PART, MOVING_PART = 1, 2
 OPERATION_PART = EventType(
-    63000410, "Part of a communication", "waits", interval=True, values={WAITING_PART: "waiting", MOVING_PART: "moving"}
+    63000410, "Communication phase", "waits", interval=True, values={WAITING_PART: "Wait", MOVING_PART: "Transfer"}
 )
 """Within an NCCL kernel or an MPI call."""
-WAITED_FOR = EventType(63000411, "Rank waited for", "waits", interval=True)
+WAITED_FOR = EventType(63000411, "Straggler", "waits", interval=True)
 """The value is the number of the task; labels are the names of the tasks in the trace."""
 LATE_LAUNCH, LATE_DEVICE, LATE_DEPENDENCY, LATE_CALL, LATE_UNKNOWN = range(1, 6)
 LATE_REASONS = {
-    LATE_LAUNCH: "launched late by the host",
-    LATE_DEVICE: "the operation before it on the stream ended late",
-    LATE_DEPENDENCY: "waited for an event or another operation",
-    LATE_CALL: "called late by the host",
+    LATE_LAUNCH: "host-bound late launch",
+    LATE_DEVICE: "late predecessor on the stream",
+    LATE_DEPENDENCY: "late dependency on another stream",
+    LATE_CALL: "host-bound late call",
     LATE_UNKNOWN: "unknown",
 }
-WAIT_REASON = EventType(63000412, "Why the rank waited for was late", "waits", interval=True, values=LATE_REASONS)
+WAIT_REASON = EventType(63000412, "Root cause of the arrival delay", "waits", interval=True, values=LATE_REASONS)
 GPU_WAITS = {
     0: "Nothing recorded",
-    1: "Compute alone",
-    2: "Compute over moving data",
-    3: "Moving data, exposed",
-    4: "Waiting for a rank, exposed",
-    5: "Waiting for a rank, hidden by compute",
-    6: "Memory",
+    1: "Compute only",
+    2: "Overlapped transfer",
+    3: "Exposed transfer",
+    4: "Exposed wait",
+    5: "Overlapped wait",
+    6: "Memory operation",
     7: "Idle",
-    8: "Communication not split, exposed",
-    9: "Compute over communication not split",
-    10: "Whole graph: compute or communication",
+    8: "Exposed unclassified communication",
+    9: "Overlapped unclassified communication",
+    10: "Opaque CUDA graph",
 }
 GPU_ACTIVITY_WITH_WAITS = EventType(63000413, "GPU activity with waits", "waits", values=GPU_WAITS)
-LATENESS = EventType(63000414, "Lateness in a communication", "waits", unit="ns")
-"""On the kernel or call for which the others waited: by how much it started later than the last of the others."""
+LATENESS = EventType(63000414, "Arrival delay", "waits", unit="ns")
+"""On the straggler's kernel or call: how much later it started than the last of the others."""
 
 # ---- the critical path: derived over all ranks -----------------------------------------------------------------------
 (
@@ -111,18 +111,18 @@ LATENESS = EventType(63000414, "Lateness in a communication", "waits", unit="ns"
 ) = range(1, 14)
 PATH_KINDS = {
     PATH_COMPUTE: "Compute",
-    PATH_MOVING: "Moving data",
-    PATH_NOT_SPLIT: "Communication not split",
+    PATH_MOVING: "Data transfer",
+    PATH_NOT_SPLIT: "Unclassified communication",
     PATH_MEMORY: "Memory operation",
     PATH_LAUNCH: "Launch latency",
-    PATH_GAP: "Device gap",
-    PATH_CUDA_CALL: "CUDA call",
-    PATH_SYSTEM_CALL: "System call",
-    PATH_HOST: "Host code",
+    PATH_GAP: "GPU gap",
+    PATH_CUDA_CALL: "CUDA API call",
+    PATH_SYSTEM_CALL: "OS call",
+    PATH_HOST: "CPU code",
     PATH_MPI: "MPI call",
-    PATH_OUTSIDE: "Waiting for a rank not selected",
+    PATH_OUTSIDE: "Wait for an unselected rank",
     PATH_UNKNOWN: "Unknown",
-    PATH_GRAPH: "Whole graph",
+    PATH_GRAPH: "Opaque CUDA graph",
 }
 CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=True, values=PATH_KINDS)
 
@@ -133,20 +133,20 @@ HOST_STEP = EventType(63000431, "Step on the host", "steps", interval=True)
 """On main threads, if steps end with the GPUs: the host's range of the step."""
 
 
-# ---- an overview: what GPUs do in steps of equal time ----------------------------------------------------------------
-# Percent of the step, or the mean over it; a value is in force until the next one.
+# ---- an overview: what GPUs do in bins of equal time -----------------------------------------------------------------
+# Percent of the time of the bin, or the mean over it; a value is in force until the next one.
 def _make_share(number: int, label: str) -> EventType:
-    return EventType(number, label, "overview", unit="% of the step", precision=2)
+    return EventType(number, label, "overview", unit="%", precision=2)
 
 
-GPU_COMPUTES = _make_share(63000440, "GPU computes")
-GPU_COMMUNICATES = _make_share(63000441, "GPU communicates")
-GPU_COMMUNICATES_EXPOSED = _make_share(63000442, "GPU communicates and does not compute")
-GPU_WAITS_EXPOSED = _make_share(63000443, "GPU waits for a rank and does not compute")
-GPU_MOVES_MEMORY = _make_share(63000444, "GPU runs memory operations")
-GPU_IDLES = _make_share(63000445, "GPU is idle between operations")
-MEAN_IN_FLIGHT = EventType(63000446, "Kernels in flight, mean", "overview", precision=2)
-GPU_RUNS_GRAPHS = _make_share(63000447, "GPU runs whole graphs and does not compute")
+GPU_COMPUTES = _make_share(63000440, "GPU time in compute")
+GPU_COMMUNICATES = _make_share(63000441, "GPU time in communication")
+GPU_COMMUNICATES_EXPOSED = _make_share(63000442, "GPU time in exposed communication")
+GPU_WAITS_EXPOSED = _make_share(63000443, "GPU time in exposed wait")
+GPU_MOVES_MEMORY = _make_share(63000444, "GPU time in memory operations")
+GPU_IDLES = _make_share(63000445, "GPU idle time")
+MEAN_IN_FLIGHT = EventType(63000446, "Mean kernels in flight", "overview", precision=2)
+GPU_RUNS_GRAPHS = _make_share(63000447, "GPU time in opaque CUDA graphs alone")
 
 # ---- the capture, if nothing else is in the trace --------------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
@@ -157,7 +157,7 @@ GRAPH_ID = EventType(63000100, "CUDA graph id", source_names.CUDA_GRAPHS)
 GRAPH_EXEC_ID = EventType(63000101, "CUDA executable graph id", source_names.CUDA_GRAPHS)
 GRAPH_NODE_ID = EventType(63000102, "CUDA graph node id", source_names.CUDA_GRAPHS)
 GRAPH_CREATION = EventType(63000103, "CUDA graph creation", source_names.CUDA_GRAPHS, names="cuda_graph_creations")
-GRAPH_ORIGINAL_ID = EventType(63000104, "Cloned from CUDA graph or node id", source_names.CUDA_GRAPHS)
+GRAPH_ORIGINAL_ID = EventType(63000104, "Original CUDA graph or node id", source_names.CUDA_GRAPHS)
 
 # ---- CUDA events and synchronisation ---------------------------------------------------------------------------------
 # CUPTI's numbers; its 0 (unknown) is 5 here.
@@ -171,7 +171,7 @@ SYNCHRONIZATIONS = {
 CUDA_SYNCHRONIZATION = EventType(
     63000220, "CUDA synchronization", source_names.CUDA_SYNC, interval=True, values=SYNCHRONIZATIONS
 )
-CUDA_STREAM_WAITED_FOR = EventType(63000221, "CUDA stream waited for", source_names.CUDA_SYNC)
+CUDA_STREAM_WAITED_FOR = EventType(63000221, "CUDA stream waited on", source_names.CUDA_SYNC)
 CUDA_EVENT_RECORD = EventType(63000222, "CUDA event recorded", source_names.CUDA_SYNC, values={1: "Recorded"})
 CUDA_EVENT_ID = EventType(9301, "CUDA event id", source_names.CUDA_SYNC)
 CUDA_DEVICE_ID = EventType(9302, "CUDA event or synchronization device", source_names.CUDA_SYNC)
@@ -192,10 +192,10 @@ MEMORY_LEVELS = tuple(
 
 # ---- unified memory, and the contexts of a GPU -----------------------------------------------------------------------
 GPU_PAGE_FAULT = EventType(63000240, "GPU page faults", source_names.UNIFIED_MEMORY, values=ACCESSES)
-GPU_PAGE_FAULTS = EventType(63000241, "GPU page faults in the group", source_names.UNIFIED_MEMORY)
-GPU_PAGE_FAULT_TIME = EventType(63000242, "GPU page faults took", source_names.UNIFIED_MEMORY, unit="ns")
+GPU_PAGE_FAULTS = EventType(63000241, "GPU page fault count", source_names.UNIFIED_MEMORY)
+GPU_PAGE_FAULT_TIME = EventType(63000242, "GPU page fault duration", source_names.UNIFIED_MEMORY, unit="ns")
 GPU_PAGE_FAULT_ADDRESS = EventType(63000243, "GPU page fault address", source_names.UNIFIED_MEMORY)
-CPU_PAGE_FAULT = EventType(63000244, "CPU page fault in function", source_names.UNIFIED_MEMORY, names="cpu_page_faults")
+CPU_PAGE_FAULT = EventType(63000244, "CPU page fault function", source_names.UNIFIED_MEMORY, names="cpu_page_faults")
 CPU_PAGE_FAULT_ADDRESS = EventType(63000245, "CPU page fault address", source_names.UNIFIED_MEMORY)
 GPU_CONTEXT = EventType(63000250, "GPU context", source_names.GPU_CONTEXTS, interval=True, names="gpu_contexts")
 
@@ -243,7 +243,7 @@ OPENACC_SIZES = {
 
 # ---- OpenMP: Extrae's numbers and values, continued where OMPT reports more ------------------------------------------
 _LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
-_UNKNOWN_SYNCHRONIZATION = "Synchronization of unknown kind"
+_UNKNOWN_SYNCHRONIZATION = "Unknown synchronization"
 
 
 def _make_openmp(number: int, label: str, values: dict[int, str]) -> EventType:
@@ -258,17 +258,17 @@ OMP_ATOMIC = _make_openmp(60000008, "atomic", _LOCKING)
 OMP_LOCK = _make_openmp(60000009, "lock", _LOCKING)
 OMP_FUNCTION = _make_openmp(60000018, "parallel function", {1: "Implicit task", 2: "Initial task"})
 OMP_TASKWAIT = _make_openmp(60000022, "taskwait", {1: "Taskwait"})
-OMP_TASK = _make_openmp(60000023, "task", {1: "Explicit task", 2: "Target task", 3: "Task of unknown kind"})
+OMP_TASK = _make_openmp(60000023, "task", {1: "Explicit task", 2: "Target task", 3: "Unknown task"})
 OMP_TASK_CREATION = EventType(60000024, "OpenMP task creation", source_names.OPENMP, values={1: "Task created"})
 OMP_TASKGROUP = _make_openmp(60000027, "taskgroup", {1: "Taskgroup"})
 OMP_TASK_ID = EventType(60000028, "OpenMP task id", source_names.OPENMP)
 OMP_TASKLOOP = _make_openmp(60000029, "taskloop", {1: "Taskloop"})
 OMP_ORDERED = _make_openmp(60000033, "ordered section", _LOCKING)
-OMP_THREAD = _make_openmp(60000040, "thread", {1: "Thread of OpenMP"})
+OMP_THREAD = _make_openmp(60000040, "thread", {1: "OpenMP thread"})
 OMP_REDUCTION = _make_openmp(60000041, "reduction", {1: "Reduction"})
 OMP_WAIT = _make_openmp(
     60000042,
-    "waiting within a synchronization",
+    "wait in synchronization",
     BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: _UNKNOWN_SYNCHRONIZATION},
 )
 OMP_OTHER_SYNCHRONIZATION = _make_openmp(60000043, "other synchronization", {1: _UNKNOWN_SYNCHRONIZATION})
@@ -298,7 +298,7 @@ UCX_CALL = EventType(66420000, "UCX call", source_names.UCX, interval=True, name
 UCX_BYTES = EventType(66420001, "UCX message size", source_names.UCX, unit="bytes")
 UCX_TAG = EventType(66420002, "UCX tag", source_names.UCX)
 UCX_PEER = EventType(66420003, "UCX peer", source_names.UCX, names="ucx_workers")
-UCX_TRANSFER_BYTES = EventType(66420004, "UCX transferred", source_names.UCX, unit="bytes")
+UCX_TRANSFER_BYTES = EventType(66420004, "UCX transfer size", source_names.UCX, unit="bytes")
 UCX_TRANSFERS = tuple(
     EventType(66420010 + lane, f"UCX transfer, lane {lane + 1}", source_names.UCX, interval=True, names="ucx")
     for lane in range(UCX_LANES)
@@ -337,10 +337,10 @@ CALLERS = tuple(
 # ---- the node: messages of nsys, and congestion that a switch reported -----------------------------------------------
 DIAGNOSTIC = EventType(66900000, "nsys warning or error", source_names.DIAGNOSTICS, names="diagnostics")
 IB_CONGESTION = EventType(66910000, "InfiniBand congestion", source_names.NETWORK_METRICS, names="ib_congestion")
-IB_CONGESTION_FROM = EventType(66910001, "Congested packet from LID", source_names.NETWORK_METRICS)
-IB_CONGESTION_TO = EventType(66910002, "Congested packet to LID", source_names.NETWORK_METRICS)
-IB_CONGESTION_IN = EventType(66910003, "Congested packet in by port", source_names.NETWORK_METRICS)
-IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", source_names.NETWORK_METRICS)
+IB_CONGESTION_FROM = EventType(66910001, "Congested packet source LID", source_names.NETWORK_METRICS)
+IB_CONGESTION_TO = EventType(66910002, "Congested packet destination LID", source_names.NETWORK_METRICS)
+IB_CONGESTION_IN = EventType(66910003, "Congested packet ingress port", source_names.NETWORK_METRICS)
+IB_CONGESTION_OUT = EventType(66910004, "Congested packet egress port", source_names.NETWORK_METRICS)
 
 # ---- MPI: Extrae's numbers; numbers from 50100011 are new -----------------------------------------------------------
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
@@ -377,17 +377,17 @@ MPI_SENDRECV_BYTES = EventType(50100017, "MPI Sendrecv received size", source_na
 # kernel carries out, from its start: bytes are summed, the sequence number is the lowest, and each communicator,
 # operation, root or peer occurs once. Bytes end with the call or kernel.
 NCCL_COMMUNICATOR = EventType(9501, "NCCL communicator", source_names.NCCL, names="nccl_communicators")
-NCCL_BYTES = EventType(9502, "NCCL collective message", source_names.NCCL, unit="bytes")
+NCCL_BYTES = EventType(9502, "NCCL collective size", source_names.NCCL, unit="bytes")
 NCCL_OPERATION = EventType(9503, "NCCL reduction operation", source_names.NCCL, names="nccl_operations")
 NCCL_ROOT = EventType(9504, "NCCL root", source_names.NCCL, names="nccl_ranks")
-NCCL_SEND_PEER = EventType(9505, "NCCL send to", source_names.NCCL, names="nccl_ranks")
-NCCL_SEND_BYTES = EventType(9506, "NCCL sent", source_names.NCCL, unit="bytes")
-NCCL_RECEIVE_PEER = EventType(9507, "NCCL receive from", source_names.NCCL, names="nccl_ranks")
-NCCL_RECEIVE_BYTES = EventType(9508, "NCCL received", source_names.NCCL, unit="bytes")
+NCCL_SEND_PEER = EventType(9505, "NCCL send peer", source_names.NCCL, names="nccl_ranks")
+NCCL_SEND_BYTES = EventType(9506, "NCCL send size", source_names.NCCL, unit="bytes")
+NCCL_RECEIVE_PEER = EventType(9507, "NCCL receive peer", source_names.NCCL, names="nccl_ranks")
+NCCL_RECEIVE_BYTES = EventType(9508, "NCCL receive size", source_names.NCCL, unit="bytes")
 # The number of a collective among the collectives of its process on its communicator, from 1; the number of a send (or
 # receive) among the sends to (or receives from) the same peer. So matching calls have the same number on every rank.
 NCCL_SEQUENCE = EventType(9509, "NCCL sequence number", source_names.NCCL)
-NCCL_CALLS = EventType(9510, "NCCL calls carried out", source_names.NCCL)
+NCCL_CALLS = EventType(9510, "NCCL calls in the kernel", source_names.NCCL)
 # ncclRedOp_t plus 1; numbers of other names follow.
 NCCL_OPERATIONS = {"Sum": 1, "Product": 2, "Max": 3, "Min": 4, "Avg": 5}
 

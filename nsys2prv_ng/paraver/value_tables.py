@@ -16,14 +16,14 @@ MEMORY_OPERATIONS = {
     14: "Migration host to device",
     15: "Migration device to host",
     16: "Migration device to device",
-    17: "Memcpy of unknown kind",
+    17: "Memcpy, unknown kind",
 }
 
 
 # CUPTI's causes of migrations and kinds of access plus one, so that 0 stays free.
 MIGRATION_CAUSES = {
     1: "Unknown",
-    2: "Prefetch by the program",
+    2: "User prefetch",
     3: "Page fault",
     4: "Speculative prefetch",
     5: "Eviction",
@@ -81,13 +81,14 @@ NOTHING_RECORDED = "Nothing recorded"
 # the selected time, where the activity is unknown.
 _NOT_RUNNING = {0: NOTHING_RECORDED, 8: "Idle"}
 # A CUDA graph that was traced as a whole may compute or communicate.
-_RUNNING = {16: "whole graph", 4: "memory", 1: "compute", 2: "communication"}
+_RUNNING = {16: "opaque CUDA graph", 4: "memory", 1: "compute", 2: "communication"}
 
 
 def _name_activity(activity: int) -> str:
     """Return the label of an activity, which is a sum of what runs."""
     *others, last = (name for kind, name in _RUNNING.items() if activity & kind)
-    return f"{', '.join(others)} and {last}".removeprefix(" and ").capitalize()
+    text = f"{', '.join(others)} and {last}".removeprefix(" and ")
+    return text[0].upper() + text[1:]
 
 
 GPU_ACTIVITIES = {
@@ -99,10 +100,10 @@ BARRIERS = {
     1: "Barrier",
     2: "Implicit barrier",
     3: "Explicit barrier",
-    4: "Barrier of the runtime",
-    8: "Implicit barrier of a worksharing region",
-    9: "Implicit barrier of a parallel region",
-    10: "Implicit barrier of teams",
+    4: "Runtime barrier",
+    8: "Implicit worksharing barrier",
+    9: "Implicit parallel barrier",
+    10: "Implicit teams barrier",
 }
 
 
@@ -119,7 +120,7 @@ WORKSHARING = {
     13: "Loop (dynamic)",
     14: "Loop (guided)",
     15: "Loop (other schedule)",
-    16: "Worksharing of unknown kind",
+    16: "Unknown worksharing",
 }
 
 
@@ -168,7 +169,7 @@ OPENACC_KINDS = {
     14: "Delete",
     15: "Alloc",
     16: "Free",
-    OPENACC_UNKNOWN: "Event of unknown kind",
+    OPENACC_UNKNOWN: "Unknown event",
 }
 
 
@@ -184,5 +185,5 @@ VIDEO_CODECS = {
     6: "VP9",
     7: "HEVC",
     8: "AV1",
-    VIDEO_CODEC_UNKNOWN: "Codec unknown",
+    VIDEO_CODEC_UNKNOWN: "Unknown codec",
 }

@@ -44,10 +44,10 @@ def test_types_are_those_of_traces() -> None:
     assert {"Step", "NVTX range", "NVTX neSmiK range"} <= kept["overview"]
     assert kept["nccl"] == {label for number, label in labels.items() if 9500 <= number < 9600} | {
         "NCCL kernel",
-        "Part of a communication",
-        "Rank waited for",
-        "Why the rank waited for was late",
-        "Lateness in a communication [ns]",
+        "Communication phase",
+        "Straggler",
+        "Root cause of the arrival delay",
+        "Arrival delay [ns]",
     }
     (counters,) = read_xml("kernels_per_10ms").iter("software_counters")
     named = {element.tag: str(element.text).split(";") for element in counters.iter() if "_events" in element.tag}

@@ -39,7 +39,7 @@ def test_transfers_at_a_time_add_up_to_their_durations(tmp_path: Path) -> None:
     rows = [(int(b), int(e), int(t), 0, 0, 8, None, None) for b, e, t in zip(begin, end, thread, strict=True)]
     report = export(tmp_path / "a.sqlite", ["ucp_tag_send_nbx"], {"UCP_PROGRESS_EVENTS": (MESSAGES, rows)})
     trace, _ = translate_reports([report], tmp_path / "x.prv", "ucx")
-    bursts = select_nonzero(evaluate_preset(trace, "basics/ucx"), "UCX transfers at a time")
+    bursts = select_nonzero(evaluate_preset(trace, "basics/ucx"), "Concurrent UCX transfers")
     time = (bursts["value"] * bursts["length"]).groupby(bursts["object"]).sum()
     assert time.to_dict() == {row: (end - begin)[thread == tid].sum() for row, tid in enumerate((MAIN, WORKER))}
 

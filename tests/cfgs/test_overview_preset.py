@@ -17,9 +17,9 @@ pytestmark = pytest.mark.slow  # compiles the evaluator of presets
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
 ACTIVITY, WITH_WAITS = 63000400, 63000413
 WANTED = {
-    "Computes [%]": (ACTIVITY, lambda value: value & 1),
-    "Communicates, and computes nothing [%]": (ACTIVITY, lambda value: value & 3 == 2),
-    "Waits for a rank [%]": (WITH_WAITS, lambda value: value == 4),
+    "Compute [%]": (ACTIVITY, lambda value: value & 1),
+    "Exposed communication [%]": (ACTIVITY, lambda value: value & 3 == 2),
+    "Exposed wait [%]": (WITH_WAITS, lambda value: value == 4),
 }
 
 

@@ -79,7 +79,7 @@ def test_the_timeline_shows_the_last_function_while_a_gpu_is_idle(made: tuple[Sa
     evaluated = evaluate(REPOSITORY / "cfgs/analysis/sampled_while_gpu_idle.cfg", trace)
     names = [window.name for window in evaluated.windows]
     timeline = evaluated.windows[names.index("Sampled functions while a GPU of the rank is idle")].bursts
-    idle = evaluated.windows[names.index("A GPU of the rank is idle")].bursts
+    idle = evaluated.windows[names.index("Any GPU of the rank idle")].bursts
     events = trace.events[trace.events["type"] == FUNCTION]
     task = [number - 1 for number in trace.task_of_row]
     for row in list_rows(*made):

@@ -77,7 +77,7 @@ def test_time_of_each_rank_waiting_and_moving(made: tuple[Trace, Values]) -> Non
     highest = find_highest(lambda row, time: values[PART][row, time])
     assert list_columns(evaluated.histograms[0], 2) == count_time(highest, WAITING, MOVING)
     of_rows = evaluated.windows[-1]
-    assert of_rows.name == "Waiting and moving" and of_rows.level == "thread"
+    assert of_rows.name == "Wait and transfer" and of_rows.level == "thread"
     for row, begin, end, value in of_rows.bursts.itertuples(index=False):
         assert set(values[PART][int(row), int(begin) : int(end)].tolist()) <= {value}
 

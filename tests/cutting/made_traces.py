@@ -32,7 +32,7 @@ VALUES
 
 EVENT_TYPE
 0 {BYTES} Memory operation size
-0 {NCCL_BYTES} NCCL collective message
+0 {NCCL_BYTES} NCCL collective size
 0 {MARK} NVTX mark
 0 {METRIC} GPU metric
 0 {MEMORY} CUDA memory in use

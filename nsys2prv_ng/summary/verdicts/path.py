@@ -81,11 +81,11 @@ def _describe_window(path: PathNumbers) -> str:
 
 def _name_part(part: PathPart) -> str:
     if part.name:
-        before = f"{part.path_class.lower()} before " if part.path_class in _BEFORE else ""
+        before = f"{_lower(part.path_class)} before " if part.path_class in _BEFORE else ""
         return f"{before}{quote_name(part.name)}" + (f" in {quote_name(part.range)}" if part.range else "")
     if part.path_class == PATH_KINDS[PATH_HOST]:
-        return quote_name(part.range) if part.range else "host code outside NVTX ranges"
-    return part.path_class.lower()
+        return quote_name(part.range) if part.range else f"{part.path_class} outside NVTX ranges"
+    return _lower(part.path_class)
 
 
 def describe_tasks(path: PathNumbers) -> str:

@@ -89,8 +89,8 @@ def test_work_is_on_the_thread_that_made_the_call(tmp_path: Path) -> None:
     ) == [
         (15, 40, 1, DECODING, "H.264"),
         (20, 30, 1, DECODING + 1, "HEVC"),
-        (25, 26, 0, ENCODING, "Codec unknown"),
-        (50, 60, 0, ENCODING, "Codec unknown"),
+        (25, 26, 0, ENCODING, "Unknown codec"),
+        (50, 60, 0, ENCODING, "Unknown codec"),
     ]
     engines = trace.events[trace.events["type"] == ENGINE]
     shown = [(e.time + 10, e.row, e.value) for e in engines.itertuples()]

@@ -75,7 +75,7 @@ def test_kinds_of_each_activity(translated: tuple[Trace, dict[str, int], tuple[i
     assert shown(trace, DATA) == [
         (40, 80, 0, "Enter data"),
         (50, 60, 0, "Enqueue upload"),
-        (85, 86, 0, "Event of unknown kind"),
+        (85, 86, 0, "Unknown event"),
     ]
     assert shown(trace, LAUNCH) == [(88, 90, 0, "Enqueue launch"), (88, 90, 1, "Enqueue launch")]
     assert counts == (11, 8)

@@ -134,7 +134,8 @@ def test_congestion(tmp_path: Path) -> None:
     }
     trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
     kind, packet = "InfiniBand congestion", "Congested packet "
-    said = {packet + "from LID": 4, packet + "to LID": 5, packet + "in by port": 7, packet + "out by port": 8}
+    source, destination = packet + "source LID", packet + "destination LID"
+    said = {source: 4, destination: 5, packet + "ingress port": 7, packet + "egress port": 8}
     assert collect_lines(trace) == [
         ("IB switch Quantum", 0, {kind: "Long queue", **said}),
         ("IB switch Quantum", 10, {kind: "type 9"}),

@@ -128,7 +128,7 @@ def test_costs_of_calls_of_mpi_add_up(samples: Path, time: str) -> None:
     reports = sorted(samples.glob("mpi-4.rank*.sqlite"))
     window = parse_window(time)
     found = summarize_reports(reports, Selection(window=(None, None) if time == ":" else window))
-    assert any(cost.reason == "called late by the host" for cost in waits_in(found).costs)
+    assert any(cost.reason == "host-bound late call" for cost in waits_in(found).costs)
     check_sums(found)
 
 

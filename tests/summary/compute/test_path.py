@@ -74,26 +74,26 @@ def test_sums_of_a_small_path() -> None:
     assert path.window_ns == 1000
     assert path.windows_ns == [(100, 1100)]
     assert path.classes == {
-        "Host code": 550,
+        "CPU code": 550,
         "Compute": 290,
-        "Moving data": 95,
-        "CUDA call": 50,
-        "Device gap": 10,
+        "Data transfer": 95,
+        "CUDA API call": 50,
+        "GPU gap": 10,
         "Launch latency": 5,
     }
     assert path.ranks == [PathOfRank(rank=0, task="rank 0", ns=505), PathOfRank(rank=1, task="rank 1", ns=495)]
     assert [(part.range, part.ns) for part in path.ranges] == [("forward", 500), ("loading", 300), ("", 200)]
     assert path.names == [
         PathName(path_class="Compute", name="gemm", count=2, ns=290, imbalance_ns=90),
-        PathName(path_class="Moving data", name="AllReduce", count=1, ns=95, imbalance_ns=55),
+        PathName(path_class="Data transfer", name="AllReduce", count=1, ns=95, imbalance_ns=55),
     ]
     assert path.switches == 1
     parts = [(part.path_class, part.name, part.range, part.count, part.ns) for part in path.parts]
     assert parts[:4] == [
-        ("Host code", "", "loading", 1, 300),
+        ("CPU code", "", "loading", 1, 300),
         ("Compute", "gemm", "", 2, 290),
-        ("Host code", "", "", 1, 200),
-        ("Moving data", "AllReduce", "", 1, 95),
+        ("CPU code", "", "", 1, 200),
+        ("Data transfer", "AllReduce", "", 1, 95),
     ]
     assert path.parts[1].ranks == [PathOfRank(rank=1, task="rank 1", ns=190), PathOfRank(rank=0, task="rank 0", ns=100)]
     assert sum(part.ns for part in path.parts) == 1000
@@ -104,15 +104,15 @@ def test_steps_end_where_the_next_begins() -> None:
     path = sum_path(make_path(make_steps(begin, end)))
     assert path.step_name == "step"
     assert path.steps == [
-        PathStep(number=7, ns=450, classes={"Host code": 350, "CUDA call": 50, "Compute": 45, "Launch latency": 5}),
-        PathStep(number=8, ns=550, classes={"Compute": 245, "Host code": 200, "Moving data": 95, "Device gap": 10}),
+        PathStep(number=7, ns=450, classes={"CPU code": 350, "CUDA API call": 50, "Compute": 45, "Launch latency": 5}),
+        PathStep(number=8, ns=550, classes={"Compute": 245, "CPU code": 200, "Data transfer": 95, "GPU gap": 10}),
     ]
 
 
 def test_the_verdict() -> None:
     path = sum_path(make_path(make_steps(np.array([1000, 1450]), np.zeros(2, np.int64))))
     assert describe(path) == (
-        "The critical path of `step` 7 to 8 (1.00 us) is 55.0% host code, 29.0% compute, 9.5% moving data; "
+        "The critical path of `step` 7 to 8 (1.00 us) is 55.0% CPU code, 29.0% compute, 9.5% data transfer; "
         "most in `loading` of rank 0: 30.0%"
     )
     assert describe(None) == ""
@@ -163,7 +163,7 @@ def test_the_tables() -> None:
 def test_what_is_before_an_operation_says_so() -> None:
     path = make_path()
     path = path._replace(kind=np.where(path.kind == types.PATH_HOST, types.PATH_GAP, path.kind), name=path.name * 0)
-    assert "most in device gap before `gemm`" in describe(sum_path(path))
+    assert "most in GPU gap before `gemm`" in describe(sum_path(path))
 
 
 @pytest.mark.parametrize("width", [80, 120])

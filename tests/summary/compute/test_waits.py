@@ -186,7 +186,7 @@ def test_the_late_rank_is_late_in_its_data_loading(shared_reports: Path, unpacke
     culprit = waits_in(found).culprits[0]
     assert (culprit.rank, culprit.reason, culprit.range, culprit.call) == (
         0,
-        "launched late by the host",
+        "host-bound late launch",
         "data loading",
         "",
     )

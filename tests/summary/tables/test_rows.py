@@ -277,9 +277,9 @@ def test_rows_of_the_path() -> None:
     both = [PathOfRank(rank=0, task="rank 0", ns=60), PathOfRank(rank=None, task="a task", ns=40)]
     parts = [
         PathPart(path_class="Compute", name="gemm", range="", count=2, ns=100, ranks=both),
-        PathPart(path_class="Host code", name="", range="", count=1, ns=40, ranks=both[1:]),
+        PathPart(path_class="CPU code", name="", range="", count=1, ns=40, ranks=both[1:]),
         PathPart(
-            path_class="CUDA call",
+            path_class="CUDA API call",
             name="cudaMalloc",
             range="layer",
             count=1,
@@ -289,7 +289,7 @@ def test_rows_of_the_path() -> None:
     ]
     names = [
         PathName(path_class="Compute", name="gemm", count=2, ns=100, imbalance_ns=30),
-        PathName(path_class="Moving data", name="cudaMalloc", count=2, ns=100, imbalance_ns=7),
+        PathName(path_class="Data transfer", name="cudaMalloc", count=2, ns=100, imbalance_ns=7),
     ]
     path = PathNumbers(
         window_ns=160,
@@ -308,7 +308,7 @@ def test_rows_of_the_path() -> None:
     rows: list[list[Cell]] = [
         [Name("Compute"), Name("gemm"), Name(""), Ns(100), Share(100, 160), Ns(30), "2"],
         [
-            Name("Host code"),
+            Name("CPU code"),
             Name("(own code)"),
             Name("(outside NVTX ranges)"),
             Ns(40),
@@ -316,7 +316,7 @@ def test_rows_of_the_path() -> None:
             Ns(None),
             "a task",
         ],
-        [Name("CUDA call"), Name("cudaMalloc"), Name("layer"), Ns(10), Share(10, 160), Ns(None), "rank 1"],
+        [Name("CUDA API call"), Name("cudaMalloc"), Name("layer"), Ns(10), Share(10, 160), Ns(None), "rank 1"],
     ]
     assert tabulate_path(path, has_several=True).rows == rows
     assert tabulate_path(path, has_several=False).rows == [[*row[:5], "", ""] for row in rows]

@@ -73,9 +73,9 @@ NO_MPI = MpiWaits(
     caused_in_messages_ns=0,
 )
 LAUNCH, DEVICE, DEPENDENCY = (
-    "launched late by the host",
-    "the operation before it on the stream ended late",
-    "waited for an event or another operation",
+    "host-bound late launch",
+    "late predecessor on the stream",
+    "late dependency on another stream",
 )
 """Labels of the trace."""
 
@@ -143,7 +143,7 @@ def waits_of(
     [
         ([cost_of(0, LAUNCH, 7 * S, "data loading")], ", while it was in `data loading` (its own code)"),
         (
-            [cost_of(0, "called late by the host", 7 * S, "step", "cudaMalloc")],
+            [cost_of(0, "host-bound late call", 7 * S, "step", "cudaMalloc")],
             ", while it was in `step` (`cudaMalloc`)",
         ),
         (
@@ -326,11 +326,11 @@ def test_reasons_add_up_to_what_the_others_waited(found: JobSummary) -> None:
     )
     [text] = (part for part in sections(found, waits) if part.startswith("Why ranks were late"))
     rows = [
-        *("NVTX range mostly delayed by times waiting", "launched late by the host: 83.0 ms"),
+        *("NVTX range mostly delayed by times waiting", "host-bound late launch: 83.0 ms"),
         *("rank 0 range 10 cudaFree - - 16.0 ms", "rank 0 range 11 (own code) - 1 12.0 ms"),
         *(f"rank 0 range {n} (own code) - - {n + 1:.1f}{'' if n == 9 else '0'} ms" for n in range(9, 2, -1)),
         "and 3 more: 6.00 ms (the JSON has all)",
-        *("the operation before it on the stream ended late: 41.0 ms", "rank 1 forward gemm rank 0 1 41.0 ms"),
+        *("late predecessor on the stream: 41.0 ms", "rank 1 forward gemm rank 0 1 41.0 ms"),
         *("and 1 more: 1.00 us (the JSON has all)", "unknown: 1.00 ms"),
     ]
     caption, shown = text.split("):\n")
