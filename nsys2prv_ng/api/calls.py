@@ -39,7 +39,8 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.option import blame_value
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.comparison.model import Comparison, Side, SideTraces
+    from nsys2prv_ng.comparison.model import Side, SideTraces
+    from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.job.open_reports import ReadOptions

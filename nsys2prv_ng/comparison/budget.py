@@ -16,13 +16,30 @@ from nsys2prv_ng.comparison.model import BudgetRow
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.summary.numbers.efficiency import Losses, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import PARTS
 
 COMPUTE = "compute"
-HOST_LATE = PARTS["host_ns"][0]
-REST = "median less mean of the steps"
+GPU_PARTS = {
+    "whole_graph_ns": "opaque CUDA graphs",
+    "waiting_ns": "wait time",
+    "moving_ns": "data transfer",
+    "not_split_ns": "unclassified NCCL time",
+    "memory_ns": "exposed copies",
+    "host_ns": "host-bound",
+    "queued_ns": "queued",
+    "graph_ns": "in CUDA graphs",
+    "unknown_ns": "no launch recorded",
+    "cut_ns": "cut by the window",
+    "before_first_ns": "before the first operation",
+    "after_last_ns": "after the last operation",
+    "not_captured_ns": "not captured",
+    "outside_ns": "imbalance",
+}
+"""The rows of GPU time that is not compute, by the field of `Losses`."""
+HOST_BOUND = GPU_PARTS["host_ns"]
+REST = "median minus mean step"
 NOT_DIVIDED = "not divided into parts"
-OUTSIDE_CALLS, IN_CUDA, IN_MPI = "outside MPI and CUDA", "in CUDA", "in MPI, or after the own step"
+USER_CODE, IN_CUDA, IN_MPI = "user code", "in CUDA", "in MPI or imbalance"
+"""The rows of main threads. The end of a step that another rank finishes later counts as imbalance."""
 LEAST = 0.005
 """Least share of the step at which a difference is worth a row."""
 _MOST = 0.5
@@ -75,7 +92,7 @@ def _average(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def _divide_gpu(losses: Losses) -> dict[str, int]:
     by_class = losses.compute_by_class
     compute = {f"{COMPUTE}: {name}": ns for name, ns in by_class.items()} if by_class else {COMPUTE: losses.compute_ns}
-    return {**compute, **{text: getattr(losses, name) for name, (text, _) in PARTS.items()}}
+    return {**compute, **{text: getattr(losses, name) for name, text in GPU_PARTS.items()}}
 
 
 def _divide_thread(window: WindowEfficiency) -> dict[str, int]:
@@ -83,7 +100,7 @@ def _divide_thread(window: WindowEfficiency) -> dict[str, int]:
     host = window.nccl_as_communication.host
     assert host is not None
     outside_mpi, useful = (round(part * window.window_ns) for part in (host.mpi_parallel, host.parallel))
-    return {OUTSIDE_CALLS: useful, IN_CUDA: outside_mpi - useful, IN_MPI: window.window_ns - outside_mpi}
+    return {USER_CODE: useful, IN_CUDA: outside_mpi - useful, IN_MPI: window.window_ns - outside_mpi}
 
 
 def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
@@ -130,7 +147,7 @@ def _make_row(name: str, a_ns: list[int], b_ns: list[int], a: Windows, b: Window
 
 def find_cause(a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_step: bool) -> str:
     """Return the NVTX range with most of the difference in host-bound time; "" if no range has most of it."""
-    late = next((row.difference_ns for row in rows if row.name == HOST_LATE), 0)
+    late = next((row.difference_ns for row in rows if row.name == HOST_BOUND), 0)
     if not late:
         return ""
     before, after = (_list_ranges(summary, by_step=by_step) for summary in (a, b))

@@ -23,10 +23,10 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 """A blank at which `textwrap` does not break lines."""
 
 
-def choose_width() -> int:
+def choose_width(narrowest: int = NARROWEST) -> int:
     """Return the columns of text for standard output: as many as the terminal has, within limits."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    return min(max(width, NARROWEST), WIDEST)
+    return min(max(width, narrowest), WIDEST)
 
 
 def wrap(text: str, width: int, indent: tuple[int, int] = (0, 0)) -> list[str]:
