@@ -148,7 +148,4 @@ def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
         return [f"all tables but the first are of {places}, with the median step nearest to that of all captures"]
     if not verdict.is_significant:
         return []
-    return [
-        "one capture per run, whose steps are not independent, does not show that the code is the cause: compare"
-        " several (A1... + A2... -- B1... + B2...)"
-    ]
+    return ["one capture per run is weak evidence: compare several (A1... + A2... -- B1... + B2...)"]

@@ -19,28 +19,33 @@ from nsys2prv_ng.comparison.number_text import (
 from nsys2prv_ng.comparison.sentences import is_shown
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, make_columns
-from nsys2prv_ng.text.layout import MOST_ROWS
+from nsys2prv_ng.text.layout import MOST_ROWS, NARROWEST, WIDTH
 from nsys2prv_ng.text.tables import cut_names
 
 MOST_NAMES = 3
 """Most names of a list in a sentence."""
-LABEL = 14
-"""Most characters of a label at the head of a column."""
+_LABEL, _SHORT_LABEL = 14, 9
+"""Most characters of a label at the head of a column, and on terminals with little room."""
+_MOST_PARTS = 6
+"""Most parts of the difference beside the sum of the smaller ones, without details."""
 COUNT, SIZE, CLASS = "count", "size", "class"
 """Columns that narrow terminals have no room for."""
 _PERCENT = "[%]"
 
 
 def list_grids(
-    pair: Pair, quote: Callable[[str], str], label: int = LABEL, *, shows_details: bool, shows_all: bool
+    pair: Pair, quote: Callable[[str], str], width: int = WIDTH, *, shows_details: bool, shows_all: bool
 ) -> list[Grid]:
-    """Return the table of the parts, and with `shows_details` all tables.
+    """Return the table of the largest parts; with `shows_details` of all that differ, and all other tables.
 
-    `label`: most characters of a label at the head of a column. `shows_all`: with the rows that differ by noise only.
+    `width`: columns of the terminal. `shows_all`: with the rows that differ by noise only.
     """
-    labels = cut_names([pair.a.label, pair.b.label], label)
-    grids = [lay_out_parts(pair, labels, shows_all=shows_all)] if pair.rows[:-1] else []
+    names = [pair.a.label, pair.b.label]
+    labels = cut_names(names, _LABEL if width >= NARROWEST else _SHORT_LABEL)
+    most = None if shows_details else _MOST_PARTS
+    grids = [lay_out_parts(pair, labels, most, shows_all=shows_all)] if pair.rows[:-1] else []
     if shows_details:
+        labels = cut_names(names, _LABEL if width >= WIDTH else _SHORT_LABEL)
         grids += [_lay_out_some(table, pair, labels, quote, shows_all=shows_all) for table in pair.tables]
     return [grid for grid in grids if grid.rows]
 
@@ -48,13 +53,13 @@ def list_grids(
 # ---- parts -----------------------------------------------------------------------------------------------------------
 
 
-def list_parts(pair: Pair, *, shows_all: bool) -> list[BudgetRow]:
+def list_parts(pair: Pair, most: int | None = None, *, shows_all: bool) -> list[BudgetRow]:
     """Return the rows that add up to the difference, then the total: larger parts, the sum of smaller ones, the rest.
 
-    `shows_all`: with all parts instead of a sum of the smaller ones.
+    `most`: the number of larger parts; None: all that differ. `shows_all`: all parts are larger ones.
     """
     *parts, rest = pair.rows
-    rows = [row for row in parts if shows_all or is_shown(row, pair)]
+    rows = [row for row in parts if shows_all or is_shown(row, pair)][:most]
     hidden = [row for row in parts if row not in rows]
     if hidden:
         a_ns, b_ns = sum(row.a_ns for row in hidden), sum(row.b_ns for row in hidden)
@@ -67,10 +72,10 @@ def list_parts(pair: Pair, *, shows_all: bool) -> list[BudgetRow]:
     return [*rows, BudgetRow(name, verdict.a_ns, verdict.b_ns, pair.difference_ns, verdict.p, differs)]
 
 
-def lay_out_parts(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Grid:
+def lay_out_parts(pair: Pair, labels: Sequence[str], most: int | None = None, *, shows_all: bool) -> Grid:
     """Return the parts of the difference: the rows of `list_parts`, which add up."""
     span = "step" if pair.verdict.measure == "step" else "capture"
-    rows = [_lay_out_part(row, pair.verdict.a_ns) for row in list_parts(pair, shows_all=shows_all)]
+    rows = [_lay_out_part(row, pair.verdict.a_ns) for row in list_parts(pair, most, shows_all=shows_all)]
     caption = f"Mean time per {pair.unit} and {span}" if pair.unit else f"Mean time per {span}"
     caption += ", p of a Mann-Whitney rank test" if pair.verdict.p is not None else ""
     columns = make_columns("part", *labels, "change", f"of {span}", Column("p", optional=True))

@@ -158,8 +158,8 @@ def _describe_change(change: Change, pair: Pair, quote: Quote) -> str:
     where = f"on rank {change.rank}" if change.rank is not None else f"and {change.per}"
     a, b = _quote_runs(pair, quote)
     only = f" (only in {a if change.only == 'A' else b})" if change.only else ""
-    kind = "kernels" if change.kind == "kernel" else change.kind
-    return f"{kind} {name} {format_difference(change.difference_ns)} per step {where}{only}"
+    subject = f"{name} kernels" if change.kind == "kernel" else f"{change.kind} {name}"
+    return f"{subject} {format_difference(change.difference_ns)} per step {where}{only}"
 
 
 def is_shown(row: BudgetRow, pair: Pair) -> bool:
@@ -206,16 +206,19 @@ def state_overlap(pair: Pair, quote: Quote) -> str:
     overlapped, exposed = rows.get(OVERLAPPED), rows.get(EXPOSED)
     if overlapped is None and exposed is None:
         return ""
-    texts, shares = [], []
+    texts: list[str] = []
+    shares: list[float] = []
     for name, side in zip(_quote_runs(pair, quote), "ab", strict=True):
-        hidden, open_ = (0.0 if row is None else getattr(row, side) or 0.0 for row in (overlapped, exposed))
-        if hidden + open_:
-            shares.append(hidden / (hidden + open_))
-            share = format_percent(hidden, hidden + open_)
-            texts.append(f"{name} {format_time(hidden)} ({share}), {format_time(open_)} exposed")
-    per = " per step and GPU" if pair.a.per_step else " per GPU"
-    points = f" ({format_points(shares[1] - shares[0])} overlapped)" if len(shares) == 2 else ""
-    return f"communication overlapped by compute{per}: {', '.join(texts)}{points}"
+        behind, alone = (0.0 if row is None else getattr(row, side) or 0.0 for row in (overlapped, exposed))
+        if behind + alone:
+            share = behind / (behind + alone)
+            points = f", {format_points(share - shares[0])}" if shares else ""
+            shares.append(share)
+            times = (
+                f"{format_time(behind)} overlapped ({format_percent(share, 1)}{points}), {format_time(alone)} exposed"
+            )
+            texts.append(f"{name} {times}")
+    return f"communication per {'step and ' if pair.a.per_step else ''}GPU: {', '.join(texts)}"
 
 
 # ---- prediction ------------------------------------------------------------------------------------------------------
@@ -245,15 +248,14 @@ def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
         return f"{kind} {change.name}".rstrip() + f" in {run}{where}"
     if change.target == what.HOST and not change.factor:
         return f"an ideal host in {run}{where}"
-    names = {what.WAITS: "wait time", what.CLASS: "kernels"}
-    subject = names.get(change.target, change.target)
+    subject = "wait time" if change.target == what.WAITS else change.target
     if change.name:
-        subject += f" {quote(cut_middle(change.name, _NAME))}"
+        name = quote(cut_middle(change.name, _NAME))
+        subject = f"{name} kernels" if change.target in (what.CLASS, what.KERNEL) else f"{subject} {name}"
     if not change.factor:
         return f"removing {subject} from {run}{where}"
-    if change.factor == 0.5:
-        return f"halving {subject} in {run}{where}"
-    return f"changing {subject} in {run}{where} to {format_percent(change.factor, 1)}"
+    how = "halving" if change.factor == 0.5 else f"multiplying by {change.factor:g}"
+    return f"{how} the time of {subject} in {run}{where}"
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------

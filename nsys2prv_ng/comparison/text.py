@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.content import CLASS, COUNT, LABEL, SIZE, list_grids
+from nsys2prv_ng.comparison.content import CLASS, COUNT, SIZE, list_grids
 from nsys2prv_ng.comparison.model import ComparisonNumbers
 from nsys2prv_ng.comparison.scaling_text import format_scaling
 from nsys2prv_ng.comparison.sentences import LabelledLine, list_findings, list_lines, state_scaling
@@ -20,8 +20,6 @@ from nsys2prv_ng.text.names import clean_name, quote_name
 
 _COLUMN = 14
 """Where texts start: after the longest label and a blank."""
-_NARROW_LABEL = 9
-"""Most characters of a label at the head of a column on a terminal with less than WIDTH columns."""
 _DETAILS, _MORE = "Tables: --details", "Report: --html FILE   Data: --json"
 _NARROWEST = 60
 
@@ -35,14 +33,13 @@ def format_comparison(
     """
     width = choose_width(_NARROWEST) if width is None else width
     shows_details = shows_details or shows_all
-    label = LABEL if width >= WIDTH else _NARROW_LABEL
     sections: list[list[str]] = []
     for number, pair in enumerate(comparison.pairs):
         lines = list_lines(pair, quote_name)
         if not number:  # findings are on all sides
             lines += list_findings(comparison.comparability, str)
         sections.append(_format_lines(lines, width))
-        grids = list_grids(pair, quote_name, label, shows_details=shows_details, shows_all=shows_all)
+        grids = list_grids(pair, quote_name, width, shows_details=shows_details, shows_all=shows_all)
         sections += [format_grid(_narrow(grid, width), width, None) for grid in grids]
     if comparison.scaling is not None:
         sections.append(_format_lines([state_scaling(comparison.scaling, quote_name)], width))
