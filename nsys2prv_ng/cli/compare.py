@@ -36,8 +36,8 @@ def compare(
         list[str],
         describe_argument(
             "REPORT... -- REPORT...",
-            "Reports of each run or its saved summary (summary --json), with -- between the runs, and + between several"
-            " captures of one.",
+            "Reports of each run, with -- between the runs, and + between several captures of one. Or for each run its"
+            " saved summary (summary --json) or a folder with that, summary.json.",
         ),
     ],
     options: CompareOptions,
