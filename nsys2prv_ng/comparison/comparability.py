@@ -267,7 +267,7 @@ def _compare(
         labels_of_value.setdefault(value, []).append(side.label)
     if len(labels_of_value) > 1:
         listed = (f"{_show(value) or nothing} ({_list_labels(labels)})" for value, labels in labels_of_value.items())
-        yield Finding(severity, f"{what}: {', '.join(listed)}", prevents)
+        yield Finding(severity, f"{what}: {' vs '.join(listed)}", prevents)
 
 
 def _find_any(
