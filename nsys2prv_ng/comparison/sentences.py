@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.budget import HOST_BOUND
+from nsys2prv_ng.comparison.comparability import WARNING
 from nsys2prv_ng.comparison.model import BudgetRow, Change, Comparability, Pair, Scaling, SideNumbers
 from nsys2prv_ng.comparison.number_text import format_change, format_difference, format_points, state_p
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
@@ -54,7 +55,7 @@ def list_lines(pair: Pair, quote: Quote) -> list[LabelledLine]:
 def list_findings(comparability: Comparability, quote_text: Quote) -> list[LabelledLine]:
     """Return a line for each finding, warnings first. `quote_text`: makes a text with names harmless."""
     return [
-        LabelledLine("TRUST" if finding.severity == "warning" else "NOTE", quote_text(finding.text))
+        LabelledLine("TRUST" if finding.severity == WARNING else "NOTE", quote_text(finding.text))
         for finding in comparability.findings
     ]
 

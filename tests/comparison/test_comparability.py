@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from nsys2prv_ng.comparison.comparability import _TRACED, NOTE, WARNING, check_comparability, format_comparability
+from nsys2prv_ng.comparison.comparability import _TRACED, NOTE, WARNING, check_comparability
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
+from nsys2prv_ng.comparison.sentences import list_findings
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
@@ -56,7 +57,7 @@ def found(*sides: Side) -> list[tuple[str, str, set[str]]]:
 def test_alike_runs() -> None:
     comparability = check_comparability([A, other(), make_run("c", [700] * 2, 90)])
     assert comparability == Comparability([]) and comparability.prevented == frozenset()
-    assert format_comparability(comparability, 80) == []
+    assert list_findings(comparability, str) == []
 
 
 # ---- planted differences ---------------------------------------------------------------------------------------------
@@ -204,11 +205,9 @@ def test_warnings_come_first_and_are_grouped() -> None:
         (WARNING, "program: python3 (a) vs x (b, c)"),
         (NOTE, "version of nsys: 2025.3.2.0 (a, c) vs 1 (b)"),
     ]
-    assert format_comparability(check_comparability(sides), 30) == [
-        "warning: program: python3 (a);",
-        "  x (b, c)",
-        "note: version of nsys:",
-        "  2025.3.2.0 (a, c) vs 1 (b)",
+    assert list_findings(check_comparability(sides), str.upper) == [
+        ("TRUST", "PROGRAM: PYTHON3 (A) VS X (B, C)"),
+        ("NOTE", "VERSION OF NSYS: 2025.3.2.0 (A, C) VS 1 (B)"),
     ]
 
 

@@ -126,7 +126,10 @@ def test_what_prevents_comes_first_and_verdicts_lead_to_their_sections() -> None
     assert lines[1][0].startswith("Inconclusive")
     assert lines[2][0].startswith("<code>last</code> is slower than <code>before</code>")
     section = page.split('<section id="difference-1"')[1].split("</section>")[0]
-    assert "no times can be compared" in section and "<table>" not in section
+    assert (
+        "Inconclusive: no times of <code>before</code> and <code>after</code> can be compared" in section
+        and "<table>" not in section
+    )
 
 
 def test_traces_are_named() -> None:
