@@ -207,8 +207,9 @@ class Pair:
     cause: str
     """NVTX range with most of the difference of the row "host-bound"; "" if no range has most of it."""
     tables: list[Table]
+    # Here, {a} and {b} stand for the names of the sides; the JSON has the names.
     notes: list[str]
-    """What is missing, and why. Here, {a} and {b} stand for the names of the sides; the JSON has the names."""
+    """What is missing, and why."""
     units: WorkUnits | None
     """None unless a step has more units of work on one side."""
     changes: list[Change]

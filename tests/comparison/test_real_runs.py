@@ -111,7 +111,7 @@ def find_share(a: list[int], b: list[int]) -> float:
 
 
 @pytest.mark.slow
-def test_hidden_communication(shared_reports: Path, unpacked: Unpacked) -> None:
+def test_overlapped_communication(shared_reports: Path, unpacked: Unpacked) -> None:
     """A rank of each run: what its kernels do in the chosen steps, by plain SQL and unions of intervals."""
     reports = [unpacked(shared_reports / f"exercises/ex2b-{name}.rank1.sqlite") for name in ("manual", "overlap")]
     pair = compare(*([report] for report in reports))
@@ -123,7 +123,7 @@ def test_hidden_communication(shared_reports: Path, unpacked: Unpacked) -> None:
         exposed = sum_lengths(unite(nccl)) - hidden
         count = len(truth.counted)
         assert count == len(side.step_ns)
-        found = [getattr(rows[f"{name} communication"], letter) for name in ("hidden", "exposed")]
+        found = [getattr(rows[f"{name} communication"], letter) for name in ("overlapped", "exposed")]
         assert found == pytest.approx([hidden / count, exposed / count], abs=1)
     assert rows["overlapped communication"].b > 20 * rows["overlapped communication"].a
 
