@@ -24,9 +24,9 @@ def format_markdown(comparison: ComparisonNumbers, *, shows_details: bool = Fals
     shows_details = shows_details or shows_all
     blocks: list[str] = []
     for number, pair in enumerate(comparison.pairs):
-        (label, verdict), *lines = list_lines(pair, _quote)
-        if not number:  # findings are on all sides
-            lines += list_findings(comparison.comparability, _quote)
+        # Findings are on all sides.
+        findings = [] if number else list_findings(comparison.comparability, _quote)
+        (label, verdict), *lines = list_lines(pair, _quote, findings)
         blocks += [f"**{label}** {verdict}", _format_lines(lines)]
         grids = list_grids(pair, _quote, shows_details=shows_details, shows_all=shows_all)
         blocks += [block for grid in grids for block in _format_grid(grid)]

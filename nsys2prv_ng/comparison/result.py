@@ -7,9 +7,12 @@ from html import escape
 
 from nsys2prv_ng.comparison.model import ComparisonNumbers
 from nsys2prv_ng.comparison.text import format_comparison
-from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.layout import WIDTH
 from nsys2prv_ng.text.names import clean_name
+from nsys2prv_ng.text.tables import cut_names
+
+_LABEL = 40
+"""Most characters of the name of a run."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,9 +21,10 @@ class Comparison(ComparisonNumbers):
 
     def __repr__(self) -> str:
         """Return one line with the verdicts: all numbers are a hundred thousand characters."""
-        verdicts = [f"{clean_name(pair.b.label)}: {pair.verdict.kind}" for pair in self.pairs]
-        first = clean_name(self.pairs[0].a.label)
-        return f"<{type(self).__name__} of {count_noun(len(verdicts), 'run')} with {first}; {', '.join(verdicts)}>"
+        labels = [self.pairs[0].a.label, *(pair.b.label for pair in self.pairs)]
+        first, *others = map(clean_name, cut_names(labels, _LABEL))
+        verdicts = [f"{name} {pair.verdict.kind}" for name, pair in zip(others, self.pairs, strict=True)]
+        return f"<{type(self).__name__} with {first}: {', '.join(verdicts)}>"
 
     def __str__(self) -> str:
         """Return the text that `nsys2prv-ng compare` prints."""

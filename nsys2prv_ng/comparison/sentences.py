@@ -37,8 +37,8 @@ class LabelledLine(NamedTuple):
     text: str
 
 
-def list_lines(pair: Pair, quote: Quote) -> list[LabelledLine]:
-    """Return the verdict, and after it the lines that have something to state."""
+def list_lines(pair: Pair, quote: Quote, findings: Sequence[LabelledLine] = ()) -> list[LabelledLine]:
+    """Return the verdict, and after it the lines that have something to state. `findings`: stand before the notes."""
     lines = [
         (_VERDICTS[pair.verdict.kind], state_verdict(pair, quote)),
         ("WORK", state_units(pair, quote)),
@@ -47,6 +47,7 @@ def list_lines(pair: Pair, quote: Quote) -> list[LabelledLine]:
         ("GAIN", state_prediction(pair, quote)),
         ("OVERLAP", state_overlap(pair, quote)),
         *((RUN, text) for text in describe_runs(pair, quote)),
+        *findings,
         *(("NOTE", note) for note in pair.name_notes(lambda label: quote(cut_middle(label, _LABEL)))),
     ]
     return [LabelledLine(label, text) for label, text in lines if text]
@@ -68,7 +69,7 @@ def state_scaling(scaling: Scaling, quote: Quote) -> LabelledLine:
         for run in scaling.runs[1:][-_MOST_RUNS:]
         if run.speedup is not None
     ]
-    return LabelledLine("SCALING", ", ".join([describe_scaling(scaling, quote), *runs]))
+    return LabelledLine("SCALING", ". ".join(filter(None, [", ".join(runs), describe_scaling(scaling, quote)])))
 
 
 def _quote_runs(pair: Pair, quote: Quote) -> tuple[str, str]:
@@ -184,7 +185,7 @@ def state_parts(pair: Pair, quote: Quote) -> str:
         return ""
     listed = abs(sum(row.difference_ns for row in rows[:_MOST_PARTS]))
     text = _join_parts(rows, pair, quote)
-    text = text if listed >= _MOST * abs(pair.difference_ns) else f"the largest of many are {text}"
+    text = text if listed >= _MOST * abs(pair.difference_ns) else f"largest of many: {text}"
     against = _join_parts([row for row in parts if row.differs and row not in rows], pair, quote)
     return f"{text}, offset by {against}" if against else text
 

@@ -35,10 +35,9 @@ def format_comparison(
     shows_details = shows_details or shows_all
     sections: list[list[str]] = []
     for number, pair in enumerate(comparison.pairs):
-        lines = list_lines(pair, quote_name)
-        if not number:  # findings are on all sides
-            lines += list_findings(comparison.comparability, str)
-        sections.append(_format_lines(lines, width))
+        # Findings are on all sides.
+        findings = [] if number else list_findings(comparison.comparability, str)
+        sections.append(_format_lines(list_lines(pair, quote_name, findings), width))
         grids = list_grids(pair, quote_name, width, shows_details=shows_details, shows_all=shows_all)
         sections += [format_grid(_narrow(grid, width), width, None) for grid in grids]
     if comparison.scaling is not None:

@@ -275,7 +275,7 @@ def test_many_small_parts_are_not_most_of_it() -> None:
     names = ["compute", "waiting", "moving", "not_split", "memory", "host", "queued", "graph", "unknown", "cut"]
     a, b = (make_summary([{f"{name}_ns": ms * GPUS for name in names}] * 6) for ms in (10 * MS, 12_500_000))
     text = format_comparison(compare_sides([Side("a", a), Side("b", b)]), 200)
-    assert "PARTS         the largest of many are " in text
+    assert "PARTS         largest of many: " in text
 
 
 def test_sides_with_and_without_gpus_are_not_divided() -> None:

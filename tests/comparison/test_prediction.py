@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import Pair, Side
+from nsys2prv_ng.comparison.model import Pair, Prediction, Side
 from nsys2prv_ng.comparison.sentences import state_prediction
 from nsys2prv_ng.replay.numbers import Scenario, WhatIfNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary, MpiNumbers, NcclNumbers
@@ -167,10 +168,6 @@ def test_what_takes_less_in_the_slower_run_is_not_related() -> None:
     ],
 )
 def test_words(change: str, text: str) -> None:
-    from dataclasses import replace
-
-    from nsys2prv_ng.comparison.model import Prediction
-
     pair = compare_sides([Side("slow", run("slow", HOST)), Side("quick", run("quick", FAST))]).pairs[0]
     said = state_prediction(replace(pair, prediction=Prediction("slow", change, 70 * MS)), quote_name)
     assert said == f"{text} would save about 70.0 ms per step (`quick` is 80.0 ms faster)"

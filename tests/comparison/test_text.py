@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -13,8 +13,8 @@ from nsys2prv_ng.comparison.model import Pair, Side
 from nsys2prv_ng.comparison.text import format_comparison
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from tests.comparison.made import GPUS, MS
-from tests.comparison.made_runs import make_gpu
+from tests.comparison.made import GPUS, MS, make_summary
+from tests.comparison.made_runs import make_gpu, make_run
 from tests.comparison.test_changes import run
 
 VERDICT = re.compile(r"^(FASTER|SLOWER|NO DIFFERENCE|INCONCLUSIVE)", re.MULTILINE)
@@ -59,8 +59,6 @@ def test_labels_stand_in_a_column(width: int) -> None:
     ],
 )
 def test_each_pair_has_one_verdict_that_grep_finds(a: list[float], b: list[float], label: str) -> None:
-    from tests.comparison.made import make_summary
-
     one, other = (make_summary([{"compute_ns": int(ms * MS) * GPUS} for ms in side]) for side in (a, b))
     sides = [Side("a", one), Side("b", other), Side("c", other)]
     for shows_details in (False, True):
@@ -100,8 +98,6 @@ def test_overlap_in_percentage_points() -> None:
 
 def metric(mean: float) -> GpuMetricNumbers:
     values = {"node": "n", "gpu": 0, "metric": "SMs Active", "unit": "%", "samples": 9, "mean": mean}
-    from dataclasses import fields
-
     rest = {each.name: 0.0 for each in fields(GpuMetricNumbers) if each.name not in values}
     return GpuMetricNumbers(**values | rest)  # type: ignore[arg-type]
 
@@ -152,8 +148,19 @@ def test_how_a_comparison_shows_itself() -> None:
     pair: Pair
     comparison = compare_sides([Side("be<b>fore", run("a", {"compute": 10})), Side("after", run("b", {"compute": 20}))])
     (pair,) = comparison.pairs
-    assert repr(comparison) == "<Comparison of 1 run with be<b>fore; after: slower>" and pair.verdict.kind == "slower"
+    assert repr(comparison) == "<Comparison with be<b>fore: after slower>" and pair.verdict.kind == "slower"
     assert str(comparison) == format_comparison(comparison, 100)
     page = comparison._repr_html_()
     assert page.startswith("<pre>SLOWER ") and page.endswith("</pre>")
     assert "be&lt;b&gt;fore" in page and "<b>" not in page
+
+
+def test_scaling_is_a_line_and_a_table() -> None:
+    """100 ms on one GPU, 58 ms on two: 1.72 times as fast, 86 % of two."""
+    sides = [make_run("one", [800], 100), make_run("two", [390, 400], 58)]
+    comparison = compare_sides(sides)
+    for show, start in ((format_comparison, "SCALING       "), (format_markdown, "- **SCALING** ")):
+        short, details = (show(comparison, shows_details=more) for more in (False, True))
+        line = next(line for line in short.splitlines() if "SCALING" in line)
+        assert line.startswith(start) and "two" in line and "speedup 1.72 (efficiency 86.2" in line
+        assert "global efficiency" in details and "global efficiency" not in short
