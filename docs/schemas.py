@@ -21,7 +21,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from page_file import DOCS, write_or_check
 
 from nsys2prv_ng.clock.alignment_table import Alignment, AlignmentNumbers
-from nsys2prv_ng.comparison.model import COMPARISON_VERSION, Comparability, Comparison, Finding, Pair, Scaling
+from nsys2prv_ng.comparison.model import COMPARISON_VERSION, Comparability, Finding, Pair, Scaling
+from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.cutting.result import CUT_VERSION, CutResult
 from nsys2prv_ng.inspection.model import INSPECTION_VERSION, InspectedReport, Inspection
 from nsys2prv_ng.replay.numbers import WHAT_IF_VERSION, WhatIfNumbers

@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # as type checkers know it; to import `typing` delays the
 
 if TYPE_CHECKING:
     from nsys2prv_ng.api import check, compare, cut, inspect, merge, shard, summarize, translate, what_if
-    from nsys2prv_ng.comparison.model import Comparison
+    from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
     from nsys2prv_ng.inspection.model import Inspection
@@ -44,7 +44,7 @@ __all__ = [
 
 _HOMES = {
     "CheckResult": "paraver.checker.trace",
-    "Comparison": "comparison.model",
+    "Comparison": "comparison.result",
     "CutResult": "cutting.result",
     "Inspection": "inspection.model",
     "JobSummary": "summary.numbers.job",

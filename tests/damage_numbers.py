@@ -18,7 +18,7 @@ from tests.damage_saved import damage_summary
 from tests.damage_truth import check_gpu_numbers
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.comparison.model import Comparison
+    from nsys2prv_ng.comparison.result import Comparison
 
 SAVED = 10
 """Damaged files of numbers to compare, for each job."""

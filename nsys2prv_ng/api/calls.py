@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nsys2prv_ng.api.engines import choose_engine
-from nsys2prv_ng.api.keywords import takes, takes_two
+from nsys2prv_ng.api.keywords import takes, takes_sides, takes_two
 from nsys2prv_ng.api.paths import (
     Reports,
     check_names,
@@ -20,7 +20,7 @@ from nsys2prv_ng.api.paths import (
     list_some_reports,
     refuse_traces,
 )
-from nsys2prv_ng.api.sides import Capture, is_saved, list_sides, name_side_traces, refuse_restrictions
+from nsys2prv_ng.api.sides import Capture, GivenSide, is_saved, list_sides, name_side_traces, refuse_restrictions
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import (
     CheckOptions,
@@ -39,7 +39,8 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.option import blame_value
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.comparison.model import Comparison, Side, SideTraces
+    from nsys2prv_ng.comparison.model import Side, SideTraces
+    from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.job.open_reports import ReadOptions
@@ -200,22 +201,23 @@ def _parse_scenarios(options: WhatIfOptions) -> list[tuple[Change, ...]]:
     return scenarios
 
 
-@takes(CompareOptions)
+@takes_sides(CompareOptions)
 def compare(
-    sides: Iterable[Reports | JobSummary | Iterable[Reports | JobSummary]], options: CompareOptions
+    sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None = None, *, options: CompareOptions
 ) -> Comparison:
     """Compare runs: whether each later one is faster than the first, and where the difference is.
 
-    `sides`: for each run its reports, as for translate, or its summary: a JobSummary, or the file that it was saved to.
-    A run that was captured several times is a list of such: [[first, second], [first, second]], where each capture is a
-    list of reports or a JobSummary.
+    `sides` and `other`: two runs, or `sides` is a list of runs. A run is its reports, as for translate, or its summary:
+    a JobSummary, the file that it was saved to, or a folder with that file, summary.json. A run that was captured
+    several times is a list: [[first, second], [first, second]], where each capture is a list of reports or a
+    JobSummary.
     """
     from nsys2prv_ng.comparison.captures import make_side
     from nsys2prv_ng.comparison.compare import compare_sides
 
     page, progress = options.html, options.display
     check_page(page)
-    given = list_sides(sides)
+    given = list_sides(sides, other)
     labels = _choose_labels(given, options)
     refuse_restrictions(given, options)
     traces = [] if options.traces is None else name_side_traces(options.traces, labels, given)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from nsys2prv_ng.api.sides import TakesSides
 from nsys2prv_ng.text.option import list_options
 
 Keywords = ParamSpec("Keywords")
@@ -30,6 +31,13 @@ def takes_two(
     return lambda call: _take_keywords(call, options)
 
 
+def takes_sides(
+    options: Callable[Keywords, Options],
+) -> Callable[[Callable[..., Answer]], TakesSides[Keywords, Answer]]:
+    """Do as `takes` does for a call on two sides, or on a list of sides."""
+    return lambda call: _take_keywords(call, options)
+
+
 def _take_keywords(call: Callable[..., Any], options: Any) -> Callable[..., Any]:
     """Return a call whose signature and docstring list both its arguments and the keywords."""
     arguments = [p for p in introspection.signature(call).parameters.values() if p.name != "options"]
@@ -47,7 +55,8 @@ def _take_keywords(call: Callable[..., Any], options: Any) -> Callable[..., Any]
         except TypeError as error:
             several = f": give one list of {arguments[0].name}" if len(given) > len(arguments) == 1 else ""
             raise TypeError(f"{call.__name__}() {error}{several}") from None
-        return call(*(bound.pop(argument.name) for argument in arguments), options(**bound))
+        values_of_arguments = [bound.pop(argument.name, argument.default) for argument in arguments]
+        return call(*values_of_arguments, options=options(**bound))
 
     lines = [f"    {name}: {option.keyword_help or option.help}\n" for name, option in described.items()]
     take.__signature__ = signature  # type: ignore[attr-defined]

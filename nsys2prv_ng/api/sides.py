@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 from nsys2prv_ng.api.paths import Reports, list_some_reports, refuse_traces
+from nsys2prv_ng.comparison.labels import SUMMARY
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import CompareOptions
 
@@ -16,15 +17,31 @@ if TYPE_CHECKING:
 
 Capture: TypeAlias = "list[Path] | JobSummary"
 """The reports of a capture, its saved summary, or its summary."""
+GivenSide: TypeAlias = "Reports | JobSummary | Iterable[Reports | JobSummary]"
+"""A side as users give it: a capture, the folder of a run, or a list of captures."""
+Keywords = ParamSpec("Keywords")
+Answer = TypeVar("Answer", covariant=True)
 
 
-def list_sides(sides: Iterable[Reports | JobSummary | Iterable[Reports | JobSummary]]) -> list[list[Capture]]:
-    """Return the captures of each side. Raises UsageError for fewer than two sides."""
+class TakesSides(Protocol[Keywords, Answer]):
+    """A call on two sides, or on a list of sides."""
+
+    @overload
+    def __call__(self, sides: Iterable[GivenSide], *args: Keywords.args, **options: Keywords.kwargs) -> Answer: ...
+    @overload
+    def __call__(
+        self, sides: GivenSide, other: GivenSide, *args: Keywords.args, **options: Keywords.kwargs
+    ) -> Answer: ...
+
+
+def list_sides(sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None = None) -> list[list[Capture]]:
+    """Return the captures of each side: of two, or of a list of sides. Raises UsageError for fewer than two sides."""
     from nsys2prv_ng.summary.numbers.job import JobSummary
 
-    if isinstance(sides, str | os.PathLike | JobSummary) or not isinstance(sides, Iterable):
-        raise UsageError("give a list with the reports or the summary of each run", parameter="sides")
-    given = [_list_captures(side) for side in sides]
+    every: Any = sides if other is None else [sides, other]
+    if isinstance(every, str | os.PathLike | JobSummary) or not isinstance(every, Iterable):
+        raise UsageError("give two, or a list with the reports or the summary of each run", parameter="sides")
+    given = [_list_captures(side) for side in every]
     if len(given) < 2:
         raise UsageError("give at least two", parameter="sides")
     return given
@@ -41,6 +58,12 @@ def _list_captures(side: Any) -> list[Capture]:
         if any(isinstance(part, JobSummary | list | tuple) for part in side):
             return [part if isinstance(part, JobSummary) else _list_capture(part) for part in side]
     return [_list_capture(side)]
+
+
+def find_summary(path: Path) -> Path:
+    """Return the saved summary in the folder of a run, which the Slurm script leaves; any other path as it is."""
+    summary = path / SUMMARY
+    return summary if os.path.isfile(summary) else path  # noqa: PTH113 (Path raises if it may not look there)
 
 
 def is_saved(capture: Capture) -> bool:
@@ -80,7 +103,7 @@ def _list_capture(side: Reports) -> list[Path]:
 
     Raises UsageError for a mixture, and ReportError if none exists: reading another side first may take long.
     """
-    given = list_some_reports(side, "sides")
+    given = list(map(find_summary, list_some_reports(side, "sides")))
     if not any(path.exists() for path in given):
         from nsys2prv_ng.report.files import miss
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from nsys2prv_ng.api.sides import find_summary
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.report.formats import is_report_name
@@ -24,11 +25,11 @@ _PLUS = "+"
 
 
 def split_sides(words: Sequence[str], between: str) -> list[list[list[Path]]]:
-    """Return the files of each capture of each side. If all files are saved summaries, each is a side, without `--`.
+    """Return the files of each capture of each side. Saved summaries and folders of runs are a side each without `--`.
 
     Raises UsageError for fewer than two sides, and for a side or a capture without files.
     """
-    if between not in words and len(words) > 1 and all(word.endswith(".json") for word in words):
+    if between not in words and len(words) > 1 and all(find_summary(Path(word)).suffix == ".json" for word in words):
         return [[[Path(word)]] for word in words]
     sides: list[list[list[Path]]] = [[[]]]
     for word in words:

@@ -15,7 +15,7 @@ from nsys2prv_ng.options.calls import CompareOptions
 from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.comparison.model import Comparison
+    from nsys2prv_ng.comparison.result import Comparison
 
 SLOWER = 3
 """Exit code if a run got slower by more than the user accepts."""
@@ -36,12 +36,15 @@ def compare(
         list[str],
         describe_argument(
             "REPORT... -- REPORT...",
-            "Reports of each run or its saved summary (summary --json), with -- between the runs, and + between several"
-            " captures of one.",
+            "Reports of each run, with -- between the runs, and + between several captures of one. Or for each run its"
+            " saved summary (summary --json) or a folder with that, summary.json.",
         ),
     ],
     options: CompareOptions,
-    shows_all: Annotated[bool, typer.Option("--all", help="Print also what differs by no more than noise.")] = False,
+    shows_details: Annotated[bool, typer.Option("--details", help="Print all tables.")] = False,
+    shows_all: Annotated[
+        bool, typer.Option("--all", help="Print all tables, and also what differs by no more than noise.")
+    ] = False,
     as_json: Json = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a merge request.")] = False,
     fail_over: Annotated[
@@ -54,7 +57,7 @@ def compare(
     ] = None,
     quiet: NoProgress = False,
 ) -> int:
-    """Compare runs: did the second get faster, where, and is it real.
+    """Tell whether a run got faster, where, and whether it is significant.
 
     Each later run is compared with the first, within the steps without warm-up where steps are found. With several
     captures of a run, the captures are compared instead of their steps.
@@ -70,11 +73,12 @@ def compare(
     elif as_markdown:
         from nsys2prv_ng.comparison.markdown import format_markdown
 
-        print(format_markdown(comparison, shows_all=shows_all))
+        print(format_markdown(comparison, shows_details=shows_details, shows_all=shows_all))
     else:
         from nsys2prv_ng.comparison.text import format_comparison
+        from nsys2prv_ng.text.style import choose_style
 
-        print(format_comparison(comparison, shows_all=shows_all))
+        print(format_comparison(comparison, shows_details=shows_details, shows_all=shows_all, style=choose_style()))
     return 0 if limit is None else _judge(comparison, limit, progress)
 
 

@@ -19,10 +19,11 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import PARTS
 
 COMPUTE = "compute"
-HOST_LATE = PARTS["host_ns"]
-REST = "median less mean of the steps"
+HOST_BOUND = PARTS["host_ns"]
+REST = "median minus mean step"
 NOT_DIVIDED = "not divided into parts"
-OUTSIDE_CALLS, IN_CUDA, IN_MPI = "outside MPI and CUDA", "in CUDA", "in MPI, or after the own step"
+USER_CODE, IN_CUDA, IN_MPI = "user code", "in CUDA", "in MPI or imbalance"
+"""The rows of main threads. The end of a step that another rank finishes later counts as imbalance."""
 LEAST = 0.005
 """Least share of the step at which a difference is worth a row."""
 _MOST = 0.5
@@ -83,7 +84,7 @@ def _divide_thread(window: WindowEfficiency) -> dict[str, int]:
     host = window.nccl_as_communication.host
     assert host is not None
     outside_mpi, useful = (round(part * window.window_ns) for part in (host.mpi_parallel, host.parallel))
-    return {OUTSIDE_CALLS: useful, IN_CUDA: outside_mpi - useful, IN_MPI: window.window_ns - outside_mpi}
+    return {USER_CODE: useful, IN_CUDA: outside_mpi - useful, IN_MPI: window.window_ns - outside_mpi}
 
 
 def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
@@ -130,7 +131,7 @@ def _make_row(name: str, a_ns: list[int], b_ns: list[int], a: Windows, b: Window
 
 def find_cause(a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_step: bool) -> str:
     """Return the NVTX range with most of the difference in host-bound time; "" if no range has most of it."""
-    late = next((row.difference_ns for row in rows if row.name == HOST_LATE), 0)
+    late = next((row.difference_ns for row in rows if row.name == HOST_BOUND), 0)
     if not late:
         return ""
     before, after = (_list_ranges(summary, by_step=by_step) for summary in (a, b))

@@ -3,13 +3,13 @@
 All times are means of a step. A kind is named if its parts of the difference (budget.py) changed by more than noise:
 
 - kernels: compute. The class of kernels that changed most, or one kernel if it has nearly all of that. Per GPU.
-- transfers: copies alone, and NCCL while it moves data. The operation that changed most. Per GPU.
-- ranges and calls: late hosts, and what follows from these, waits for other ranks. Per rank. A range counts without
+- transfers: exposed copies, and the data transfer of NCCL. The operation that changed most. Per GPU.
+- ranges and calls: host-bound time, and the wait time that follows from it. Per rank. A range counts without
   its waits for other ranks; of a range and the ranges in it, the innermost that has nearly all of the change. Without
   such ranges, the two calls that changed most. OS runtime calls count on main threads, as idle threads wait in them.
 
-A range or call that only one side has is named even if late hosts do not differ, for hosts run ahead of their GPUs: a
-range from LEAST of a step on, the largest call from NOISE of a step on.
+A range or call that only one side has is named even if host-bound time does not differ, for hosts run ahead of their
+GPUs: a range of LEAST of a step or more, the largest call of NOISE of a step or more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.comparison.budget import COMPUTE, HOST_LATE, IN_CUDA, IN_MPI, LEAST, OUTSIDE_CALLS
+from nsys2prv_ng.comparison.budget import COMPUTE, HOST_BOUND, IN_CUDA, IN_MPI, LEAST, USER_CODE
 from nsys2prv_ng.comparison.model import BudgetRow, Change, Verdict
 from nsys2prv_ng.comparison.statistics import NOISE
 from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
@@ -32,9 +32,9 @@ _NEARLY = 0.8
 _SOME = 0.2
 """Least share of a part of the difference that explains it."""
 _MOST_CHANGES = 3
-_ON_HOSTS = (HOST_LATE, PARTS["waiting_ns"][0], PARTS["outside_ns"][0], OUTSIDE_CALLS, IN_CUDA, IN_MPI)
-_TRANSFERS = (PARTS["moving_ns"][0], PARTS["not_split_ns"][0], PARTS["memory_ns"][0])
-_COMPUTES = (COMPUTE, PARTS["whole_graph_ns"][0])
+_ON_HOSTS = (HOST_BOUND, PARTS["waiting_ns"], PARTS["outside_ns"], USER_CODE, IN_CUDA, IN_MPI)
+_TRANSFERS = (PARTS["moving_ns"], PARTS["not_split_ns"], PARTS["memory_ns"])
+_COMPUTES = (COMPUTE, PARTS["whole_graph_ns"])
 _NCCL_CLASS = "NCCL"
 Kind = Literal["range", "call", "kernel", "transfer"]
 _PARTS: Mapping[Kind, Sequence[str]] = {

@@ -18,7 +18,6 @@ from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import find_most_compute
 from nsys2prv_ng.text.formatting import count_noun
-from nsys2prv_ng.text.layout import wrap
 from nsys2prv_ng.text.names import to_one_line
 from nsys2prv_ng.text.tables import cut_middle
 
@@ -107,15 +106,6 @@ def check_comparability(sides: Sequence[Side]) -> Comparability:
     )
     findings = [finding for check in checks for finding in check]
     return Comparability(sorted(findings, key=lambda finding: finding.severity != WARNING))
-
-
-def format_comparability(comparability: Comparability, width: int) -> list[str]:
-    """Return the lines of the findings."""
-    return [
-        line
-        for finding in comparability.findings
-        for line in wrap(f"{finding.severity}: {finding.text}", width, indent=(0, 2))
-    ]
 
 
 def list_each_capture(sides: Sequence[Side]) -> list[Side]:
@@ -267,7 +257,7 @@ def _compare(
         labels_of_value.setdefault(value, []).append(side.label)
     if len(labels_of_value) > 1:
         listed = (f"{_show(value) or nothing} ({_list_labels(labels)})" for value, labels in labels_of_value.items())
-        yield Finding(severity, f"{what}: {'; '.join(listed)}", prevents)
+        yield Finding(severity, f"{what}: {' vs '.join(listed)}", prevents)
 
 
 def _find_any(

@@ -8,7 +8,9 @@ from nsys2prv_ng.comparison.budget import Windows, find_cause, list_captures, li
 from nsys2prv_ng.comparison.captures import describe_captures, find_table_capture, has_steps, list_step_times
 from nsys2prv_ng.comparison.changes import find_changes
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.model import Comparison, Kind, Pair, Prediction, Samples, Side, SideNumbers, Table, Verdict
+from nsys2prv_ng.comparison.model import Kind, Pair, Samples, Side, SideNumbers, Table, Verdict
+from nsys2prv_ng.comparison.prediction import find_prediction
+from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, bound_median, compare_ranks, find_median
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
@@ -38,7 +40,10 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
         before, after = (side._replace(parts=[{} for _ in side.ns]) for side in (before, after))
     rows = make_budget(before, after)
     tables = make_tables(a.summary, b.summary, totals=per_step[0] == per_step[1])
+    allowed = [table for table in tables if table.key not in prevented]
     explains = by_step and all(per_step)
+    cause = find_cause(a.summary, b.summary, rows, by_step=by_step)
+    changes = find_changes(a.summary, b.summary, rows, verdict, prevented) if explains else []
     return Pair(
         verdict=verdict,
         a=_measure(a),
@@ -46,23 +51,13 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
         difference_ns=verdict.difference_ns,
         unit=before.unit if before.unit == after.unit else "",
         rows=rows,
-        cause=find_cause(a.summary, b.summary, rows, by_step=by_step),
-        tables=[table for table in tables if table.key not in prevented],
+        cause=cause,
+        tables=allowed,
         notes=[*_list_notes(a, b, verdict, per_step), *_list_prevented(tables, prevented)],
         units=find_units(a.summary, b.summary, verdict) if explains and "ranges" not in prevented else None,
-        changes=find_changes(a.summary, b.summary, rows, verdict, prevented) if explains else [],
-        prediction=_predict(a, b, verdict) if explains else None,
+        changes=changes,
+        prediction=find_prediction(a, b, verdict, rows, changes, cause, allowed) if explains else None,
     )
-
-
-def _predict(a: Side, b: Side, verdict: Verdict) -> Prediction | None:
-    """Return what the change that saves most in the slower side would save."""
-    if verdict.kind not in ("faster", "slower"):
-        return None
-    slower = a if verdict.kind == "faster" else b
-    numbers = slower.summary.what_if
-    best = None if numbers is None else numbers.best
-    return None if best is None else Prediction(slower.label, best.change, best.saving_ns)
 
 
 def _list_samples(side: Side, samples: Samples, *, by_step: bool) -> Windows:
@@ -75,7 +70,7 @@ def _list_samples(side: Side, samples: Samples, *, by_step: bool) -> Windows:
 def _list_prevented(tables: Sequence[Table], prevented: frozenset[str]) -> list[str]:
     """Return a note on the tables that are missing because their rows mean something else on each side."""
     names = [table.key.replace("_", " ") for table in tables if table.key in prevented]
-    return [f"no tables of {', '.join(names)}, as the sides are not traced alike"] if names else []
+    return [f"no tables of {', '.join(names)}, because the runs were not traced alike"] if names else []
 
 
 def _measure(side: Side) -> SideNumbers:
@@ -120,22 +115,25 @@ def _decide(a: Windows, b: Windows, samples: Samples, *, by_step: bool) -> Verdi
 
 
 def _list_notes(a: Side, b: Side, verdict: Verdict, per_step: tuple[bool, bool]) -> list[str]:
-    """Return notes on what is missing or means little, and why. They contain no labels, which may be any text."""
-    lacking = [name for name, side in (("A", a), ("B", b)) if not has_steps(side)]
+    """Return notes on what is missing or means little, and why. {a} and {b} stand for labels, which may be any text."""
+    sides = (("{a}", a), ("{b}", b))
+    lacking = [name for name, side in sides if not has_steps(side)]
     notes = [f"no steps were found in {' and '.join(lacking)}"] if lacking else []
     notes += _describe_evidence(a, b, verdict)
-    for name, side in (("A", a), ("B", b)):
+    for name, side in sides:
         if side.summary.steps is not None and side.summary.steps.turns_ns is not None:
             short, long = map(format_time, side.summary.steps.turns_ns)
             notes.append(
-                f"the steps of {name} alternate between {short} and {long}: their median may be either or between them,"
-                " so look at the parts of the difference, which are means"
+                f"the steps of {name} alternate between {short} and {long}, so their median may be either: compare the"
+                " parts, which are means"
             )
     if per_step[0] != per_step[1]:
-        one, other = ("B", "A") if per_step[0] else ("A", "B")
-        notes.append(f"no tables of totals: {one} is not restricted to its steps without their warm-up, as {other} is")
+        one, other = ("{b}", "{a}") if per_step[0] else ("{a}", "{b}")
+        notes.append(
+            f"no tables of totals, because {one} is not restricted to its steps after the warm-up, and {other} is"
+        )
     elif not per_step[0] and has_steps(a) and has_steps(b):
-        notes.append("the tables below the first are of all the time of both summaries, not only of their steps")
+        notes.append("all tables but the first cover all the time of both summaries, not only their steps")
     return notes
 
 
@@ -143,14 +141,11 @@ def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
     """Return notes on what the captures can show."""
     if verdict.samples == "captures":
         places = ", ".join(
-            f"capture {find_table_capture(side) + 1} of {name}" for name, side in (("A", a), ("B", b)) if side.captures
+            f"capture {find_table_capture(side) + 1} of {name}"
+            for name, side in (("{a}", a), ("{b}", b))
+            if side.captures
         )
-        return [
-            f"the tables below the first are of {places}, whose median step is nearest to the median of all captures"
-        ]
+        return [f"all tables but the first are of {places}, with the median step nearest to that of all captures"]
     if not verdict.is_significant:
         return []
-    return [
-        "the difference is between two captures: it does not by itself show that the code is the cause. Several"
-        " captures a side can (A1... + A2... -- B1... + B2...)"
-    ]
+    return ["one capture per run is weak evidence: compare several (A1... + A2... -- B1... + B2...)"]

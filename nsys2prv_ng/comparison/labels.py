@@ -9,6 +9,8 @@ from pathlib import Path
 
 from nsys2prv_ng.report.formats import get_report_name
 
+SUMMARY = "summary.json"
+"""The saved summary in the folder of a run, which has the name of the run."""
 _RANK = re.compile(r"[._-]*((rank|task|proc|report|node)[._-]*\d*)?[._-]*$", re.IGNORECASE)
 """The end of a file name that only numbers the files of a side."""
 
@@ -23,7 +25,10 @@ def label_sides(sides: Sequence[Sequence[Path]]) -> list[str]:
 
 def _find_beginning(paths: Sequence[Path]) -> str:
     """Return the common start of the file names, without a word that only numbers them, such as "rank"."""
-    names = [get_report_name(path).removesuffix(".json") for path in paths]
+    names = [
+        path.absolute().parent.name if path.name == SUMMARY else get_report_name(path).removesuffix(".json")
+        for path in paths
+    ]
     return _RANK.sub("", os.path.commonprefix(names))  # noqa: RUF071 (compares characters, as it should)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from nsys2prv_ng.comparison.content import describe_pair
-from nsys2prv_ng.comparison.model import Comparison
+from nsys2prv_ng.comparison.content import list_grids
+from nsys2prv_ng.comparison.model import ComparisonNumbers
 from nsys2prv_ng.comparison.scaling_text import tabulate_scaling
+from nsys2prv_ng.comparison.sentences import LabelledLine, list_findings, list_lines, state_scaling
 from nsys2prv_ng.comparison.side_traces import describe_traces
 from nsys2prv_ng.text.grid import Grid
 from nsys2prv_ng.text.names import clean_name
@@ -14,21 +16,33 @@ from nsys2prv_ng.text.names import clean_name
 _SPECIAL = re.compile(r"[^\w .,:;/%+=?-]")
 
 
-def format_markdown(comparison: Comparison, *, shows_all: bool = False) -> str:
-    """Return the paragraphs and tables of all pairs. `shows_all`: with rows that differ by noise only."""
-    findings = comparison.comparability.findings
-    blocks = ["\n".join(f"- {finding.severity}: {_quote(finding.text)}" for finding in findings)] if findings else []
-    for pair in comparison.pairs:
-        paragraphs, grids = describe_pair(pair, _quote, shows_all=shows_all)
-        blocks += [f"**{paragraphs[0]}**", *paragraphs[1:]]
+def format_markdown(comparison: ComparisonNumbers, *, shows_details: bool = False, shows_all: bool = False) -> str:
+    """Return the labelled lines and the parts of all pairs.
+
+    `shows_details`: with all tables. `shows_all`: with all tables, and with rows that differ by noise only.
+    """
+    shows_details = shows_details or shows_all
+    blocks: list[str] = []
+    for number, pair in enumerate(comparison.pairs):
+        # Findings are on all sides.
+        findings = [] if number else list_findings(comparison.comparability, _quote)
+        (label, verdict), *lines = list_lines(pair, _quote, findings)
+        blocks += [f"**{label}** {verdict}", _format_lines(lines)]
+        grids = list_grids(pair, _quote, shows_details=shows_details, shows_all=shows_all)
         blocks += [block for grid in grids for block in _format_grid(grid)]
     if comparison.scaling is not None:
-        blocks += _format_grid(tabulate_scaling(comparison.scaling, _quote))
-        blocks += map(_escape, comparison.scaling.notes)
+        blocks.append(_format_lines([state_scaling(comparison.scaling, _quote)]))
+        if shows_details:
+            blocks += _format_grid(tabulate_scaling(comparison.scaling, _quote))
+            blocks += map(_escape, comparison.scaling.notes)
     if comparison.traces is not None:
         blocks.append(_escape(describe_traces(comparison.traces)))
         blocks.append("\n".join(f"- {_quote(file)}" for file in comparison.traces.files))
     return "\n\n".join(blocks)
+
+
+def _format_lines(lines: Sequence[LabelledLine]) -> str:
+    return "\n".join(f"- **{label}** {text}" for label, text in lines)
 
 
 def _quote(name: str) -> str:

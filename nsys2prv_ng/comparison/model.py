@@ -6,11 +6,13 @@ its meaning, increase COMPARISON_VERSION.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.text.names import clean_name
 
 COMPARISON_VERSION = 2
 STRONG, WEAK = "strong", "weak"
@@ -106,7 +108,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the change that saves most in the slower side would save, a step, by a replay of that side."""
+    """What a change of what differs would save in the slower side, per step, by a replay of that side."""
 
     label: str
     """The slower side."""
@@ -203,8 +205,9 @@ class Pair:
     rows: list[BudgetRow]
     """The parts, which add up to the times of the verdict, and to the difference."""
     cause: str
-    """NVTX range with most of the difference of the row "host late"; "" if no range has most of it."""
+    """NVTX range with most of the difference of the row "host-bound"; "" if no range has most of it."""
     tables: list[Table]
+    # Here, {a} and {b} stand for the names of the sides; the JSON has the names.
     notes: list[str]
     """What is missing, and why."""
     units: WorkUnits | None
@@ -212,7 +215,11 @@ class Pair:
     changes: list[Change]
     """What explains most of the difference, the largest change first; empty if nothing exceeds noise."""
     prediction: Prediction | None
-    """None unless one side is slower, and a change of it would save something measurable."""
+    """None unless one side is slower, and a change of what differs would save something measurable."""
+
+    def name_notes(self, quote: Callable[[str], str]) -> list[str]:
+        """Return the notes with the names of the sides. `quote`: makes a name part of a sentence."""
+        return [note.format(a=quote(self.a.label), b=quote(self.b.label)) for note in self.notes]
 
 
 @dataclass(frozen=True)
@@ -303,8 +310,8 @@ class SideTraces:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A comparison of runs: each later run with the first."""
+class ComparisonNumbers:
+    """The numbers of a comparison of runs: each later run with the first."""
 
     comparability: Comparability
     pairs: list[Pair]
@@ -315,7 +322,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as `json.dumps` takes it: the first pair at the top, and all pairs as `comparisons`."""
-        pairs = [asdict(pair) for pair in self.pairs]
+        pairs = [asdict(pair) | {"notes": pair.name_notes(clean_name)} for pair in self.pairs]
         return {
             "version": COMPARISON_VERSION,
             **self.comparability.to_dict(),

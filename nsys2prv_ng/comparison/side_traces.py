@@ -12,17 +12,17 @@ _UNSAFE = re.compile(r"[^\w.+-]+")
 _LONGEST_NAME = 80
 _PRESETS = {
     "compute": "analysis/kernel_classes",
-    "waiting for other ranks": "views/per_gpu_waits",
-    "moving data": "analysis/exposed_communication",
-    "waiting or moving": "views/per_gpu_waits",
-    "copies alone": "basics/memory_operations",
-    "host late": "analysis/gpu-gaps",
-    "already queued": "analysis/queue_delay",
+    "wait time": "views/per_gpu_waits",
+    "data transfer": "analysis/exposed_communication",
+    "unclassified NCCL time": "views/per_gpu_waits",
+    "exposed copies": "basics/memory_operations",
+    "host-bound": "analysis/gpu-gaps",
+    "queued": "analysis/queue_delay",
     "in CUDA graphs": "basics/graphs",
-    "whole CUDA graphs": "basics/graphs",
+    "opaque CUDA graphs": "basics/graphs",
     "in CUDA": "basics/cuda_api",
-    "in MPI, or after the own step": "basics/mpi",
-    "outside MPI and CUDA": "basics/nvtx",
+    "in MPI or imbalance": "basics/mpi",
+    "user code": "basics/nvtx",
 }
 """Preset that shows a part of the step, by the name of its row up to a colon."""
 _EVERYTHING = "views/per_gpu_waits"

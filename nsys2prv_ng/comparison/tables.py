@@ -21,6 +21,9 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import are_steps
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 
+OVERLAPPED, EXPOSED = "overlapped communication", "exposed communication"
+"""Rows of the table of GPU activity."""
+
 
 class _Sum(NamedTuple):
     """Time (ns) of a name on a side, how many times, bytes (None if no size is known), and tasks that share the time.
@@ -74,8 +77,8 @@ def _scale(summary: JobSummary) -> Scaled:
 def _per(a: Scaled, what: str) -> str:
     """Return the time that totals cover, for a title."""
     if covers_its_steps(a.summary):
-        return f"for each step and {what}" if what else "for each step"
-    return f"in all of the time, for each {what}" if what else "in all of the time"
+        return f"per step and {what}" if what else "per step"
+    return f"in the time read, per {what}" if what else "in the time read"
 
 
 def _differ(a: float | None, b: float | None, least: float) -> bool:
@@ -135,7 +138,7 @@ def _compare_activity(a: Scaled, b: Scaled) -> Table:
     rows = []
     if a.summary.gpus and b.summary.gpus:
         rows = _compare_values(_sum_activity(a), _sum_activity(b), LEAST * a.span)
-    title = f"Activity of GPUs, {_per(a, 'GPU')} (communication is hidden where a GPU computes beside it)"
+    title = f"GPU activity, {_per(a, 'GPU')}"
     return Table("activity", title, "ns", [row for row in rows if row.a or row.b])
 
 
@@ -143,9 +146,9 @@ def _sum_activity(side: Scaled) -> dict[str, float]:
     gpus = side.summary.gpus
     ns = {
         "compute": sum(gpu.compute_ns for gpu in gpus),
-        "hidden communication": sum(gpu.overlap_ns for gpu in gpus),
-        "exposed communication": sum(gpu.communication_ns - gpu.overlap_ns for gpu in gpus),
-        "graphs traced as a whole": sum(gpu.whole_graph_ns for gpu in gpus),
+        OVERLAPPED: sum(gpu.overlap_ns for gpu in gpus),
+        EXPOSED: sum(gpu.communication_ns - gpu.overlap_ns for gpu in gpus),
+        "opaque CUDA graphs": sum(gpu.whole_graph_ns for gpu in gpus),
         "copies and sets": sum(gpu.memory_ns for gpu in gpus),
         "idle": sum(gpu.idle_ns for gpu in gpus),
     }
@@ -175,18 +178,18 @@ def _compare_kernels(a: Scaled, b: Scaled) -> Table:
 
 _SUMMED: dict[str, tuple[str, Callable[[JobSummary], Iterable[tuple[str, _Sum]]]]] = {
     "ranges": (
-        "NVTX ranges: mean time; count {per_step}",
+        "NVTX ranges: mean time, count {per_step}",
         lambda summary: (
             (shorten_range_name(each.domain, each.name), _Sum(each.total_ns, each.count, tasks=len(each.tasks)))
             for each in summary.ranges
         ),
     ),
     "nccl": (
-        "Calls of NCCL by function: time of their kernels, waiting included, {per_gpu}",
+        "NCCL time by function, wait time included, {per_gpu}",
         lambda summary: ((nccl.function, _Sum(nccl.kernel_ns, nccl.calls, nccl.bytes)) for nccl in summary.nccl),
     ),
     "collectives": (
-        "Collectives of NCCL: mean time moving data; count {per_step}",
+        "NCCL collectives: mean data transfer, count {per_step}",
         lambda summary: (
             (
                 f"{part.function} of {format_bytes(part.bytes)} over {part.ranks} ranks",
@@ -196,7 +199,7 @@ _SUMMED: dict[str, tuple[str, Callable[[JobSummary], Iterable[tuple[str, _Sum]]]
         ),
     ),
     "mpi": (
-        "MPI calls: mean time; count {per_step}",
+        "MPI calls: mean time, count {per_step}",
         lambda summary: ((call.call, _Sum(call.total_ns, call.count, tasks=summary.tasks)) for call in summary.mpi),
     ),
     "copies": (
@@ -230,7 +233,7 @@ def _compare_memory(a: Scaled, b: Scaled) -> Table:
         largest = "largest of all GPUs"
         rows = _compare_values({largest: max(before.values())}, {largest: max(after.values())}, 0)
         rows += _sort(_compare_values(before, after, 0)) if before.keys() == after.keys() else []
-    return Table("memory", "Peak memory of GPUs", "bytes", rows)
+    return Table("memory", "Peak GPU memory", "bytes", rows)
 
 
 def _compare_gpu_metrics(a: Scaled, b: Scaled) -> Table:
@@ -255,7 +258,7 @@ def _compare_path(a: Scaled, b: Scaled) -> Table:
     by_step = all(steps for _, steps in known)
     if len(known) < 2 or (not by_step and any(steps for _, steps in known)):  # only one path covers steps
         return Table("critical_path", "", "ns", [])
-    title = "Critical path by class, " + ("for each step" if by_step else "in all of the time")
+    title = "Critical path by class, " + ("per step" if by_step else "in the time read")
     names = dict.fromkeys(name for path, _ in known for name in path.classes)
     before, after = (
         {name: path.classes.get(name, 0) / (steps if by_step else 1) for name in names} for path, steps in known

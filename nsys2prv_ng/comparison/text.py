@@ -1,30 +1,66 @@
-"""Formats a comparison for people: text that fits a terminal and a job log."""
+"""Formats a comparison for people: text that fits a terminal and a job log.
+
+Each line of the answer starts with a label, so that `grep -E '^(FASTER|SLOWER|NO DIFFERENCE|INCONCLUSIVE)'` finds the
+verdicts in a log.
+"""
 
 from __future__ import annotations
 
-from nsys2prv_ng.comparison.comparability import format_comparability
-from nsys2prv_ng.comparison.content import describe_pair
-from nsys2prv_ng.comparison.model import Comparison
+from dataclasses import replace
+
+from nsys2prv_ng.comparison.content import CLASS, COUNT, ROOMY, SIZE, list_grids
+from nsys2prv_ng.comparison.model import ComparisonNumbers
 from nsys2prv_ng.comparison.scaling_text import format_scaling
+from nsys2prv_ng.comparison.sentences import list_findings, list_lines, state_scaling
 from nsys2prv_ng.comparison.side_traces import describe_traces
-from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
+from nsys2prv_ng.text.grid import Grid
+from nsys2prv_ng.text.labelled import format_labelled
+from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid, wrap
 from nsys2prv_ng.text.names import clean_name, quote_name
+from nsys2prv_ng.text.style import PLAIN, Style
+
+_COLUMN = 14
+"""Where texts start: after the longest label and a blank."""
+_DETAILS, _MORE = "Tables: --details", "Report: --html FILE   Data: --json"
 
 
-def format_comparison(comparison: Comparison, width: int | None = None, *, shows_all: bool = False) -> str:
-    """Return the text of all pairs, at most `width` columns wide; None: as wide as the terminal.
+def format_comparison(
+    comparison: ComparisonNumbers,
+    width: int | None = None,
+    *,
+    shows_details: bool = False,
+    shows_all: bool = False,
+    style: Style = PLAIN,
+) -> str:
+    """Return the labelled lines and the parts of all pairs, at most `width` columns wide; None: as the terminal.
 
-    `shows_all`: with rows that differ by noise only.
+    `shows_details`: with all tables. `shows_all`: with all tables, and with rows that differ by noise only.
     """
     width = choose_width() if width is None else width
-    sections = ["\n".join(format_comparability(comparison.comparability, width))]
-    for pair in comparison.pairs:
-        paragraphs, grids = describe_pair(pair, quote_name, shows_all=shows_all)
-        sections.append("\n".join(line for text in paragraphs for line in wrap(text, width)))
-        sections += ["\n".join(format_grid(grid, width, None)) for grid in grids]
+    shows_details = shows_details or shows_all
+    sections: list[list[str]] = []
+    for number, pair in enumerate(comparison.pairs):
+        # Findings are on all sides.
+        findings = [] if number else list_findings(comparison.comparability, str)
+        sections.append(format_labelled(list_lines(pair, quote_name, findings), min(width, WIDTH), style, _COLUMN))
+        grids = list_grids(pair, quote_name, width, shows_details=shows_details, shows_all=shows_all)
+        sections += [format_grid(_narrow(grid, width), width, None) for grid in grids]
     if comparison.scaling is not None:
-        sections.append("\n".join(format_scaling(comparison.scaling, width)))
+        sections.append(
+            format_labelled([state_scaling(comparison.scaling, quote_name)], min(width, WIDTH), style, _COLUMN)
+        )
+        sections += [format_scaling(comparison.scaling, width)] if shows_details else []
     if comparison.traces is not None:
         files = [f"  {clean_name(file)}" for file in comparison.traces.files]
-        sections.append("\n".join([*wrap(describe_traces(comparison.traces), width), *files]))
-    return "\n\n".join(section for section in sections if section)
+        sections.append([*wrap(describe_traces(comparison.traces), width), *files])
+    sections.append([_MORE if shows_details else f"{_DETAILS}   {_MORE}"])
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _narrow(grid: Grid, width: int) -> Grid:
+    """Return a grid without the columns that a narrow terminal has no room for."""
+    if width >= ROOMY:
+        return grid
+    kept = [number for number, column in enumerate(grid.columns) if column.title not in (COUNT, SIZE, CLASS)]
+    rows = [[row[number] for number in kept] for row in grid.rows]
+    return replace(grid, columns=[grid.columns[number] for number in kept], rows=rows, names=1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.comparability import WARNING
-from nsys2prv_ng.comparison.content import list_sentences, state_verdict
-from nsys2prv_ng.comparison.model import Comparison, Finding, Side, SideTraces
+from nsys2prv_ng.comparison.model import ComparisonNumbers, Finding, Side, SideTraces
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
+from nsys2prv_ng.comparison.sentences import FASTER, RUN, SLOWER, LabelledLine
+from nsys2prv_ng.comparison.sentences import list_lines as list_answers
 from nsys2prv_ng.comparison.side_traces import choose_common_steps, describe_traces
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.comparison_sections.difference import make_difference_section, make_key, make_tables_section
@@ -28,7 +29,7 @@ _MOST_LABELS = 4
 """Most runs that the line below the title names."""
 
 
-def render_comparison(comparison: Comparison, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> str:
+def render_comparison(comparison: ComparisonNumbers, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> str:
     """Return the page of a comparison of `sides`.
 
     `pictures`: what `summary/compute/pictures.py` collected for each side; None for a side that is a saved summary.
@@ -42,14 +43,14 @@ def render_comparison(comparison: Comparison, sides: Sequence[Side], pictures: S
     )
 
 
-def _make_title(comparison: Comparison) -> str:
+def _make_title(comparison: ComparisonNumbers) -> str:
     first, *others = comparison.pairs
     if others:
         return f"{len(comparison.pairs)} runs compared with {clean(first.a.label)}"
     return f"{clean(first.b.label)} compared with {clean(first.a.label)}"
 
 
-def _describe_sizes(comparison: Comparison) -> str:
+def _describe_sizes(comparison: ComparisonNumbers) -> str:
     numbers = [comparison.pairs[0].a, *(pair.b for pair in comparison.pairs)]
     sizes = [
         f"{clean(side.label)}: {count_noun(side.ranks, 'rank')}, {count_noun(side.gpus, 'GPU')}"
@@ -61,14 +62,16 @@ def _describe_sizes(comparison: Comparison) -> str:
 # ---- in short --------------------------------------------------------------------------------------------------------
 
 
-def list_lines(comparison: Comparison) -> list[Line]:
+def list_lines(comparison: ComparisonNumbers) -> list[Line]:
     """Return the lines at the top: warnings, the verdict on each pair, how runs scale, their traces, and notes."""
     findings = comparison.comparability.findings
     lines = [_state(finding) for finding in findings if finding.severity == WARNING]
     count = len(comparison.pairs)
     for number, pair in enumerate(comparison.pairs, 1):
-        details = [f"{text}." for text in list_sentences(pair, quote, with_sides=False)]
-        lines.append(Line(f"{state_verdict(pair, quote)}.", details, make_key(_DIFFERENCE, number, count)))
+        verdict, *others = list_answers(pair, quote)
+        text = f"{verdict.text}." if verdict.label in (FASTER, SLOWER) else _state_labelled(verdict)
+        details = [_state_labelled(line) for line in others if line.label != RUN]
+        lines.append(Line(text, details, make_key(_DIFFERENCE, number, count)))
     if comparison.scaling is not None:
         lines.append(Line(f"{describe_scaling(comparison.scaling, quote)}.", [], SCALING))
     if comparison.traces is not None:
@@ -78,6 +81,10 @@ def list_lines(comparison: Comparison) -> list[Line]:
     return [*lines, *(_state(finding) for finding in findings if finding.severity != WARNING)]
 
 
+def _state_labelled(line: LabelledLine) -> str:
+    return f"{line.label.capitalize()}: {line.text}."
+
+
 def _state(finding: Finding) -> Line:
     return Line(f"{finding.severity.capitalize()}: {drop_quotes(finding.text)}.", [], SIDES)
 
@@ -85,7 +92,9 @@ def _state(finding: Finding) -> Line:
 # ---- sections --------------------------------------------------------------------------------------------------------
 
 
-def list_sections(comparison: Comparison, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> list[Section]:
+def list_sections(
+    comparison: ComparisonNumbers, sides: Sequence[Side], pictures: Sequence[Pictures | None]
+) -> list[Section]:
     """Return the sections on all runs and on each pair, in reading order."""
     everywhere = _describe_side_traces(sides, range(len(sides)), comparison.traces)
     count, scaling = len(comparison.pairs), comparison.scaling

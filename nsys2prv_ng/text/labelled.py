@@ -8,14 +8,16 @@ from nsys2prv_ng.text.layout import wrap
 from nsys2prv_ng.text.style import PLAIN, Style
 
 LABEL_WIDTH = 12
-"""Columns of a label."""
+"""Columns of a label and the blanks after it."""
 
 
-def format_labelled(lines: Sequence[tuple[str, str]], width: int, style: Style = PLAIN) -> list[str]:
-    """Return the lines of (label, text), wrapped to `width` columns; further lines of a text have no label."""
+def format_labelled(
+    lines: Sequence[tuple[str, str]], width: int, style: Style = PLAIN, column: int = LABEL_WIDTH
+) -> list[str]:
+    """Return the lines of (label, text), wrapped to `width` columns; texts start at `column`."""
     formatted = []
     for label, text in lines:
-        wrapped = wrap(text, width, indent=(LABEL_WIDTH, LABEL_WIDTH))
-        formatted += [f"{style.bold(label.ljust(LABEL_WIDTH))}{line[LABEL_WIDTH:]}" for line in wrapped[:1]]
+        wrapped = wrap(text, width, indent=(column, column))
+        formatted += [f"{style.bold(label.ljust(column))}{line[column:]}" for line in wrapped[:1]]
         formatted += wrapped[1:]
     return formatted

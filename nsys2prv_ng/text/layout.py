@@ -16,7 +16,7 @@ from nsys2prv_ng.text.tables import format_table
 MOST_ROWS = 10
 NARROWEST, WIDTH, WIDEST = 60, 100, 120
 """Columns of text: the fewest on a terminal, the number in a file or a pipe, and the most on a terminal."""
-_TOGETHER = re.compile(r"\d (ns|us|ms|s)\b|--[a-z]+ \S")
+_TOGETHER = re.compile(r"\d (ns|us|ms|s|pp)\b|--[a-z]+ \S|\bp [<=] \d")
 _SHORTEST = 8
 """Fewest characters of a name in a table that is too wide otherwise."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"

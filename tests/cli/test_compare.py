@@ -56,7 +56,7 @@ def test_captures_have_a_plus_between_them(tmp_path: Path) -> None:
         assert done.returncode == code
         assert ("b cannot be judged" in done.stderr) is (len(files) < 4)
     done = run("compare", *join(a), "--", *join(b), "--markdown", "-q", "--html", tmp_path / "page.html")
-    assert "**<code>b</code> is slower than <code>a</code>, over 4 and 4 captures:" in done.stdout
+    assert "**SLOWER** <code>b</code> is slower than <code>a</code>, over 4 and 4 captures:" in done.stdout
     assert "over 4 and 4 captures" in (tmp_path / "page.html").read_text()
 
 
@@ -130,6 +130,37 @@ def test_the_call_is_what_the_command_prints(saved: list[Path]) -> None:
         assert isinstance(comparison, nsys2prv_ng.Comparison)
         assert json.loads(json.dumps(comparison.to_dict())) == document
     assert [pair.b.label for pair in nsys2prv_ng.compare(summaries).pairs] == ["B"]
+
+
+def test_folders_of_runs(tmp_path: Path) -> None:
+    """A run is its folder with the summary that the Slurm script leaves; its name is that of the folder."""
+    folders = [tmp_path / name for name in ("profile-17", "profile-18")]
+    for folder, ms in zip(folders, (100, 120), strict=True):
+        folder.mkdir()
+        save(folder, "summary", ms)
+    expected = [("profile-17", "profile-18", "slower")]
+    assert verdicts_of(*folders) == verdicts_of(folders[0], "--", folders[1]) == expected
+    other = save(tmp_path, "other", 80)
+    assert verdicts_of(folders[0], other) == [("profile-17", "other", "faster")]
+    assert verdicts_of(folders[0] / "summary.json", folders[1]) == expected
+    loaded = [JobSummary.load(folder / "summary.json") for folder in folders]
+    for a, b in (folders, map(str, folders), ([folders[0]], [folders[1]]), loaded, (folders[0], loaded[1])):
+        [pair] = nsys2prv_ng.compare(a, b).pairs
+        assert pair.verdict.kind == "slower" and pair.difference_ns == 20 * MS
+    assert [pair.b.label for pair in nsys2prv_ng.compare([*folders, other]).pairs] == ["profile-18", "other"]
+    (tmp_path / "empty").mkdir()
+    done = run("compare", folders[0], "--", tmp_path / "empty", "-q")
+    assert done.returncode == 1 and "empty" in done.stderr
+
+
+def test_details_and_all_print_more(saved: list[Path]) -> None:
+    lengths = []
+    for words in ([], ["--details"], ["--all"]):
+        done = run("compare", *saved[:2], "-q", *words)
+        assert done.stdout.startswith("FASTER        `after` is faster than `before`: 90.0 ms per `step` instead of")
+        assert done.stdout.isascii()
+        lengths.append(len(done.stdout.splitlines()))
+    assert lengths == sorted(lengths) and lengths[0] <= 25
 
 
 @pytest.mark.parametrize("sides", ["x.json", [], 5, None])

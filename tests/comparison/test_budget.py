@@ -45,7 +45,7 @@ def test_means_over_steps_and_gpus() -> None:
     )
     assert {row.name: (row.a_ns, row.b_ns) for row in rows} == {
         "compute": (2_500_000, 2 * MS),
-        "host late": (500_000, 0),
+        "host-bound": (500_000, 0),
         REST: (0, 0),
     }
 
@@ -75,7 +75,7 @@ def test_without_enough_steps_two_percent_count() -> None:
     a, b = [{"compute_ns": 100 * MS * GPUS}] * 3, [{"compute_ns": 102 * MS * GPUS, "host_ns": MS * GPUS}] * 3
     assert {row.name: (row.p, row.differs) for row in budget(make_summary(a), make_summary(b))} == {
         "compute": (None, True),
-        "host late": (None, False),
+        "host-bound": (None, False),
         REST: (None, False),
     }
 
@@ -101,9 +101,9 @@ def test_main_threads_where_there_are_no_gpus() -> None:
     assert windows.unit == "main thread"
     rows = {row.name: row.a_ns for row in make_budget(windows, windows)}
     assert rows == {
-        "outside MPI and CUDA": 5 * MS,
+        "user code": 5 * MS,
         "in CUDA": 2_500_000,
-        "in MPI, or after the own step": 2_500_000,
+        "in MPI or imbalance": 2_500_000,
         REST: 0,
     }
     # GPUs on one side only: the parts are not the same, so that only the steps themselves can be compared.

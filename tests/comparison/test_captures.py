@@ -12,7 +12,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.comparison.captures import choose_typical, make_side
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import Comparison
+from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.text import format_comparison
 from nsys2prv_ng.html.comparison_page import render_comparison
 from nsys2prv_ng.summary.numbers.job import JobSummary
@@ -69,12 +69,11 @@ def test_medians_of_captures_are_compared(a: list[float], b: list[float], kind: 
     assert pair.verdict.difference_ns == pair.verdict.b_ns - pair.verdict.a_ns
     assert [len(side.captures) for side in (pair.a, pair.b)] == [len(a), len(b)]
     if kind == "inconclusive":
-        assert pair.verdict.p is None and "with 3 and 4 captures, where p < 0.05 needs at least 4 a side" in read(
-            comparison
-        )
+        assert pair.verdict.p is None
+        assert "3 and 4 captures are too few (p < 0.05 needs at least 4 captures per run)" in read(comparison)
     else:
         assert pair.verdict.p == pytest.approx(count_ways(a, b))
-        assert not any("between two captures" in note for note in pair.notes)
+        assert not any("one capture per run" in note for note in pair.notes)
 
 
 def count_ways(a: list[float], b: list[float]) -> float:
@@ -94,17 +93,17 @@ def test_steps_of_two_captures_differ_by_chance_where_captures_do_not() -> None:
     """The program that was captured four times, twice on a slow day: its first two captures differ in all steps."""
     every = captures("x", 100, 112, 101, 111)
     assert compare(every[:1], every[1:2]).pairs[0].verdict.kind == "slower"
-    assert "does not by itself show that the code is the cause" in read(compare(every[:1], every[1:2]))
+    assert "one capture per run is weak evidence: compare several" in read(compare(every[:1], every[1:2]))
     assert compare(every, captures("y", 113, 99, 112.5, 100.5)).pairs[0].verdict.kind == "no difference"
 
 
 @pytest.mark.parametrize(
     ("a", "b", "text"),
     [
-        ([100, 102], [90, 91], "Every capture of B is faster than all of A"),
-        ([90, 91], [100, 102], "Every capture of B is slower than all of A"),
-        ([90, 101], [100, 102], "The captures of A and B overlap"),
-        ([100], [90, 91, 92, 93, 94], "Every capture of B is faster than all of A"),
+        ([100, 102], [90, 91], "Every capture of `b` is faster than all of `a`"),
+        ([90, 91], [100, 102], "Every capture of `b` is slower than all of `a`"),
+        ([90, 101], [100, 102], "The captures of `a` and `b` overlap"),
+        ([100], [90, 91, 92, 93, 94], "Every capture of `b` is faster than all of `a`"),
     ],
 )
 def test_too_few_captures_have_a_range(a: list[float], b: list[float], text: str) -> None:
@@ -124,7 +123,8 @@ def test_tables_are_of_the_typical_capture(milliseconds: list[float], typical: i
     pair = compare(every, captures("b", 1, 2)).pairs[0]
     assert pair.a.table_capture == typical and pair.a.step_ns == pair.a.captures[typical].step_ns
     if len(every) > 1:
-        assert f"the tables below the first are of capture {typical + 1} of A, capture 1 of B" in " ".join(pair.notes)
+        notes = " ".join(pair.name_notes(str.upper))
+        assert f"all tables but the first are of capture {typical + 1} of A, capture 1 of B," in notes
 
 
 def test_parts_are_means_over_captures_and_add_up() -> None:
@@ -133,11 +133,11 @@ def test_parts_are_means_over_captures_and_add_up() -> None:
     b = [capture("b1", *[16] * 4, host_ns=7 * MS), capture("b2", *[22] * 4, host_ns=11 * MS)]
     pair = compare(a, b).pairs[0]
     rows = {row.name: (row.a_ns, row.b_ns, row.p) for row in pair.rows}
-    assert rows["host late"] == (2 * MS, 9 * MS, None)
+    assert rows["host-bound"] == (2 * MS, 9 * MS, None)
     assert rows["compute"] == (10 * MS, 10 * MS, None)
     assert sum(row.difference_ns for row in pair.rows) == pair.difference_ns == 7 * MS
     four = compare(a * 2, b * 2).pairs[0]
-    assert next(row.p for row in four.rows if row.name == "host late") == pytest.approx(2 / 70)
+    assert next(row.p for row in four.rows if row.name == "host-bound") == pytest.approx(2 / 70)
 
 
 def test_captures_that_are_not_of_one_run_are_named() -> None:
@@ -158,7 +158,7 @@ def test_captures_that_are_not_of_one_run_are_named() -> None:
 def test_the_page_shows_captures() -> None:
     sides = [make_side("a", captures("a", 100, 101, 102)), make_side("b", captures("b", 90, 91, 92))]
     page = render_comparison(compare_sides(sides), sides, [None, None])
-    assert "median of 3 captures 101 ms, from 100 ms to 102 ms" in page
+    assert "median of 3 captures 101 ms, 100 ms to 102 ms" in page
 
 
 def test_saved_summaries_as_captures(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_one_rank_with_nearly_all_of_a_change() -> None:
     b = run("b", HOST, ranges=[in_range("forward", 1), in_range("late host", 80, ranks=[2])])
     assert name(a, b) == [("range", "late host", 80, "rank", 2, "B")]
     text = " ".join(format_comparison(compare_sides([Side("x", a), Side("y", b)])).split())
-    assert "What changed most: range `late host` +80.0 ms a step on rank 2, only in `y` A is `x`" in text
+    assert "CHANGED range `late host` +80.0 ms per step on rank 2 (only in `y`) PARTS" in text
 
 
 def test_waits_for_other_ranks_are_no_change_of_a_range() -> None:

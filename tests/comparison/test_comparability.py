@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from nsys2prv_ng.comparison.comparability import _TRACED, NOTE, WARNING, check_comparability, format_comparability
+from nsys2prv_ng.comparison.comparability import _TRACED, NOTE, WARNING, check_comparability
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
+from nsys2prv_ng.comparison.sentences import list_findings
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
@@ -56,7 +57,7 @@ def found(*sides: Side) -> list[tuple[str, str, set[str]]]:
 def test_alike_runs() -> None:
     comparability = check_comparability([A, other(), make_run("c", [700] * 2, 90)])
     assert comparability == Comparability([]) and comparability.prevented == frozenset()
-    assert format_comparability(comparability, 80) == []
+    assert list_findings(comparability, str) == []
 
 
 # ---- planted differences ---------------------------------------------------------------------------------------------
@@ -68,16 +69,16 @@ def test_alike_runs() -> None:
         (
             other(gpus=[make_gpu(0, "NVIDIA A100"), make_gpu(1)]),
             WARNING,
-            "GPU model: NVIDIA H200 (a); NVIDIA A100, NVIDIA H200 (b)",
+            "GPU model: NVIDIA H200 (a) vs NVIDIA A100, NVIDIA H200 (b)",
             {"scaling"},
         ),
-        (other(efficiency=None, gpus=[make_gpu(0)]), WARNING, "number of GPUs: 2 (a); 1 (b)", {"gpus", "ranks"}),
-        (other(ranks=1024), WARNING, "number of processes: 2 (a); 1,024 (b)", {"gpus", "ranks"}),
-        (other(nodes=2), NOTE, "number of nodes: 1 (a); 2 (b)", set()),
-        (other(chosen=["time"]), WARNING, "chosen part: everything (a); time (b)", set()),
-        (other(chosen=["ranks"]), WARNING, "chosen part: everything (a); ranks (b)", {"scaling"}),
-        (with_facts(programs=["gromacs"]), WARNING, "program: python3 (a); gromacs (b)", set()),
-        (other(steps=None), WARNING, "steps: step (a); none (b)", {"steps"}),
+        (other(efficiency=None, gpus=[make_gpu(0)]), WARNING, "number of GPUs: 2 (a) vs 1 (b)", {"gpus", "ranks"}),
+        (other(ranks=1024), WARNING, "number of processes: 2 (a) vs 1,024 (b)", {"gpus", "ranks"}),
+        (other(nodes=2), NOTE, "number of nodes: 1 (a) vs 2 (b)", set()),
+        (other(chosen=["time"]), WARNING, "chosen part: everything (a) vs time (b)", set()),
+        (other(chosen=["ranks"]), WARNING, "chosen part: everything (a) vs ranks (b)", {"scaling"}),
+        (with_facts(programs=["gromacs"]), WARNING, "program: python3 (a) vs gromacs (b)", set()),
+        (other(steps=None), WARNING, "steps: step (a) vs none (b)", {"steps"}),
         (
             with_facts(sources={"kernels": 1}),
             WARNING,
@@ -108,11 +109,11 @@ def test_alike_runs() -> None:
             "some ranks of b have no report: sums are of a part of the job",
             {"scaling"},
         ),
-        (with_facts(nsys_versions=["2024.1"]), NOTE, "version of nsys: 2025.3.2.0 (a); 2024.1 (b)", set()),
+        (with_facts(nsys_versions=["2024.1"]), NOTE, "version of nsys: 2025.3.2.0 (a) vs 2024.1 (b)", set()),
         (
             with_facts(schema_versions=["3.1", "3.2"]),
             NOTE,
-            "version of the export's schema: 3.20.3 (a); 3.1, 3.2 (b)",
+            "version of the export's schema: 3.20.3 (a) vs 3.1, 3.2 (b)",
             set(),
         ),
         (other(gpus=[make_gpu(0), make_gpu(1, "")]), NOTE, "the reports do not name every GPU of b", set()),
@@ -128,9 +129,9 @@ def test_a_planted_difference_is_the_only_finding(side: Side, severity: str, tex
 def test_other_steps() -> None:
     steps = A.summary.steps
     assert steps is not None
-    assert found(A, other(steps=replace(steps, count=20))) == [(NOTE, "number of steps: 10 (a); 20 (b)", set())]
+    assert found(A, other(steps=replace(steps, count=20))) == [(NOTE, "number of steps: 10 (a) vs 20 (b)", set())]
     renamed = other(steps=replace(steps, name="token", count=20))
-    assert found(A, renamed) == [(WARNING, "steps: step (a); token (b)", {"steps"})]
+    assert found(A, renamed) == [(WARNING, "steps: step (a) vs token (b)", {"steps"})]
 
 
 def test_other_graphs() -> None:
@@ -139,7 +140,7 @@ def test_other_graphs() -> None:
     expected = [
         (
             WARNING,
-            "CUDA graphs traced: by node (a); as a whole (b)",
+            "CUDA graphs traced: by node (a) vs as a whole (b)",
             {"activity", "kernels", "nccl", "collectives", "waits"},
         ),
     ]
@@ -163,7 +164,7 @@ def test_graphs_as_a_whole_that_may_hide_nccl() -> None:
 
 def test_other_payload() -> None:
     sides = [Side("a", replace(A.summary, waits=WAITS)), other(waits=replace(WAITS, reports_without_payload=1))]
-    assert found(*sides) == [(WARNING, "payload of every call of NCCL: yes (a); no (b)", {"collectives", "waits"})]
+    assert found(*sides) == [(WARNING, "payload of every call of NCCL: yes (a) vs no (b)", {"collectives", "waits"})]
 
 
 def test_parts_of_both_jobs() -> None:
@@ -201,14 +202,12 @@ def test_warnings_come_first_and_are_grouped() -> None:
     sides = [A, with_facts(nsys_versions=["1"], programs=["x"]), with_facts(programs=["x"])._replace(label="c")]
     sides[2] = sides[2]._replace(summary=replace(sides[2].summary, facts=replace(FACTS, programs=["x"], captures=[])))
     assert [(severity, text) for severity, text, _ in found(*sides)] == [
-        (WARNING, "program: python3 (a); x (b, c)"),
-        (NOTE, "version of nsys: 2025.3.2.0 (a, c); 1 (b)"),
+        (WARNING, "program: python3 (a) vs x (b, c)"),
+        (NOTE, "version of nsys: 2025.3.2.0 (a, c) vs 1 (b)"),
     ]
-    assert format_comparability(check_comparability(sides), 30) == [
-        "warning: program: python3 (a);",
-        "  x (b, c)",
-        "note: version of nsys:",
-        "  2025.3.2.0 (a, c); 1 (b)",
+    assert list_findings(check_comparability(sides), str.upper) == [
+        ("TRUST", "PROGRAM: PYTHON3 (A) VS X (B, C)"),
+        ("NOTE", "VERSION OF NSYS: 2025.3.2.0 (A, C) VS 1 (B)"),
     ]
 
 

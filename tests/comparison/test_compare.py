@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import Comparability, Comparison, Pair, Side
+from nsys2prv_ng.comparison.model import Comparability, Pair, Side
+from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.text import format_comparison
 from nsys2prv_ng.summary.numbers.job import (
     JobSummary,
@@ -64,7 +65,7 @@ def test_without_steps_the_captures_are_compared() -> None:
     pair = pair_of(a, b)
     assert (pair.verdict.kind, pair.verdict.measure, pair.difference_ns) == ("inconclusive", "capture", 50 * MS)
     assert sum(row.difference_ns for row in pair.rows) == 50 * MS
-    assert pair.notes == ["no steps were found in A and B"]
+    assert pair.name_notes(str) == ["no steps were found in before and after"]
     assert pair_of(steps_of(1, 2, 3, 4), b).verdict.measure == "capture"
 
 
@@ -119,7 +120,7 @@ def test_steps_that_take_turns_have_a_note() -> None:
     pair = pair_of(replace(a, steps=replace(a.steps, turns_ns=(18 * MS, 145 * MS))), b)
     assert (pair.verdict.a_ns, pair.verdict.b_ns, pair.verdict.kind) == (18 * MS, 145 * MS, "no difference")
     [note] = [note for note in pair.notes if "alternate" in note]
-    assert note.startswith("the steps of A alternate between 18.0 ms and 145 ms")
+    assert note.startswith("the steps of {a} alternate between 18.0 ms and 145 ms")
 
 
 def test_totals_of_summaries_that_are_not_restricted_to_steps() -> None:
@@ -128,14 +129,12 @@ def test_totals_of_summaries_that_are_not_restricted_to_steps() -> None:
     whole = replace(whole, kernels=[kernel("gemm", "GEMM", 10, 20 * MS)])
     pair = pair_of(whole, whole)
     assert rows_of(pair, "kernels")["gemm"].a == 20 * MS
-    assert [table.title for table in pair.tables if table.key == "kernels"] == [
-        "Kernels, in all of the time, for each GPU"
-    ]
-    assert pair.notes == ["the tables below the first are of all the time of both summaries, not only of their steps"]
+    assert [table.title for table in pair.tables if table.key == "kernels"] == ["Kernels, in the time read, per GPU"]
+    assert pair.notes == ["all tables but the first cover all the time of both summaries, not only their steps"]
     mixed = pair_of(chosen, whole)
     assert not rows_of(mixed, "kernels") and rows_of(mixed, "efficiencies")
-    assert mixed.notes[0].startswith("no tables of totals: B is not restricted")
-    assert pair_of(whole, chosen).notes[0].startswith("no tables of totals: A is not restricted")
+    assert mixed.notes[0].startswith("no tables of totals, because {b} is not restricted")
+    assert pair_of(whole, chosen).notes[0].startswith("no tables of totals, because {a} is not restricted")
 
 
 def add_transfer(summary: JobSummary, transfer: float) -> JobSummary:
@@ -214,16 +213,16 @@ def test_text() -> None:
     late = [step | {"host_ns": 60 * MS} for step in steps]
     a = make_summary(late, ranges={"data\nloading": 360 * MS})
     comparison = compare_sides([Side("slow", a), Side("fast", make_summary(steps, ranges={"data\nloading": 120 * MS}))])
-    lines = format_comparison(comparison).split("\n\n")[2].splitlines()
-    text = " ".join(format_comparison(comparison).split("\n\n")[1].split())
-    assert text.startswith(
-        "`fast` is faster than `slow`, within these captures: `step` takes 15.0 ms instead of 25.0 ms"
-        " (-10.0 ms, -40.0%, p = 0.002)"
+    answer, table, last = format_comparison(comparison).split("\n\n")
+    assert " ".join(answer.split()).startswith(
+        "FASTER `fast` is faster than `slow`: 15.0 ms per `step` instead of 25.0 ms (-10.0 ms, -40.0%, p = 0.002)"
+        " PARTS host-bound -10.0 ms (mainly `data loading`) RUN `slow`: 0 GPUs, 4 ranks, median of 6 steps 25.0 ms"
     )
-    assert "Most of it: host late -10.0 ms (mostly in `data loading`)" in text
-    assert [" ".join(line.split()) for line in lines[2:]] == [
-        "slow fast difference change p",
-        "host late 15.0 ms 5.00 ms -10.0 ms -40.0% 0.002",
+    assert last == "Tables: --details   Report: --html FILE   Data: --json"
+    assert [" ".join(line.split()) for line in table.splitlines()] == [
+        "Mean time per GPU and step, p of a Mann-Whitney rank test:",
+        "part slow fast change of step p",
+        "host-bound 15.0 ms 5.00 ms -10.0 ms -40.0% 0.002",
         "2 smaller parts 10.0 ms 10.0 ms 0 ns +0.0%",
         "median step 25.0 ms 15.0 ms -10.0 ms -40.0% 0.002",
     ]
@@ -234,11 +233,11 @@ def test_parts_may_differ_where_steps_do_not() -> None:
     a = [{"compute_ns": (50 * MS + i) * GPUS, "host_ns": (10 * MS - i) * GPUS} for i in range(6)]
     b = [{"compute_ns": (20 * MS + i) * GPUS, "host_ns": (40 * MS - i) * GPUS} for i in range(6)]
     text = " ".join(format_comparison(compare_sides([Side("A", make_summary(a)), Side("B", make_summary(b))])).split())
-    assert "No significant difference between `A` and `B` within these captures" in text
-    assert "Parts that differ all the same: compute -30.0 ms, host late +30.0 ms " in text
+    assert text.startswith("NO DIFFERENCE `A` and `B` do not differ significantly: ")
+    assert "PARTS compute -30.0 ms, host-bound +30.0 ms, although the steps do not differ " in text
 
 
-@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
 @pytest.mark.parametrize("shows_all", [False, True])
 def test_no_line_is_wider(width: int, shows_all: bool) -> None:
     long = "a name with blanks and\x1b[31mcolour " * 20
@@ -267,7 +266,8 @@ def test_steps_that_are_not_the_same_are_no_evidence() -> None:
     assert not pair.verdict.is_slower_by(0.05)
     sides = [Side("x", a), Side("y", replace(b, steps=replace(b.steps, name="other")))]
     text = format_comparison(compare_sides(sides), 200)
-    assert "Inconclusive, as the steps of the runs are not the same: no times can be compared" in text
+    reason = "because the steps of the runs are not the same"
+    assert " ".join(text.split()).startswith(f"INCONCLUSIVE no times of `x` and `y` can be compared, {reason} ")
 
 
 def test_many_small_parts_are_not_most_of_it() -> None:
@@ -275,7 +275,7 @@ def test_many_small_parts_are_not_most_of_it() -> None:
     names = ["compute", "waiting", "moving", "not_split", "memory", "host", "queued", "graph", "unknown", "cut"]
     a, b = (make_summary([{f"{name}_ns": ms * GPUS for name in names}] * 6) for ms in (10 * MS, 12_500_000))
     text = format_comparison(compare_sides([Side("a", a), Side("b", b)]), 200)
-    assert "Largest parts of it: " in text and "Most of it" not in text
+    assert "PARTS         largest of many: " in text
 
 
 def test_sides_with_and_without_gpus_are_not_divided() -> None:

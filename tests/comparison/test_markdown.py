@@ -21,13 +21,13 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def render(name: str, count: int = 4) -> str:
+def render(name: str, count: int = 4, *, shows_details: bool = True) -> str:
     steps = [{"compute_ns": ms * MS * GPUS} for ms in range(100, 100 + count)]
     a, b = make_summary(steps), make_summary([{"compute_ns": ms * MS * GPUS} for ms in range(50, 54)])
     a = replace(
         a, kernels=[KernelNumbers(name=name, kernel_class=name, count=1, total_ns=100 * MS, min_ns=1, max_ns=1)]
     )
-    return format_markdown(compare_sides([Side(name, a), Side("b", b)]))
+    return format_markdown(compare_sides([Side(name, a), Side("b", b)]), shows_details=shows_details)
 
 
 @pytest.mark.parametrize("count", [0, 1, 4])
@@ -48,12 +48,13 @@ def test_names_are_text(name: str, count: int) -> None:
 
 def test_a_table() -> None:
     lines = render("gemm").split("\n")
-    at = lines.index("Kernels, for each step and GPU:")
+    at = lines.index("Kernels, per step and GPU:")
     assert lines[at + 2 : at + 5] == [
-        "|  | <code>class</code> | <code>A</code> | <code>B</code> | <code>difference</code> | <code>change</code> |"
-        " <code>count A</code> | <code>count B</code> |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| <code>gemm</code> | <code>gemm</code> | 25.0 ms | - | only A |  | 0.2 | - |",
+        "|  | <code>class</code> | <code>gemm</code> | <code>b</code> | <code>change</code> | <code>relative</code> |"
+        " <code>count</code> |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        "| <code>gemm</code> | <code>gemm</code> | 25.0 ms | - | gone |  | 0.2 -&#62; - |",
     ]
-    assert lines[0].startswith("- note: <code>an older version made the summary of gemm, b, so")
-    assert lines[2].startswith("**<code>b</code> is faster than <code>gemm</code>, within these captures:")
+    assert lines[0].startswith("**FASTER** <code>b</code> is faster than <code>gemm</code>: 51.5 ms per")
+    assert any(line.startswith("- **NOTE** <code>an older version made the summary of gemm, b, so") for line in lines)
+    assert not any("Kernels" in line for line in render("gemm", shows_details=False).split("\n"))

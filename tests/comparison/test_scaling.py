@@ -202,7 +202,7 @@ def test_no_scaling() -> None:
     assert find_scaling([ONE, make_run("other", [500], 70)]) is None
     other = make_run("two", [400] * 2, 50, model="NVIDIA A100")
     assert find_scaling([ONE, other]) is None
-    assert "GPU model: NVIDIA H200 (one); NVIDIA A100 (two)" in [
+    assert "GPU model: NVIDIA H200 (one) vs NVIDIA A100 (two)" in [
         finding.text for finding in check_comparability([ONE, other]).findings
     ]
 
@@ -371,7 +371,7 @@ def test_other_parallelism_on_as_many_gpus_is_no_scaling(shared_reports: Path, u
     assert [(side.summary.nodes, len(side.summary.gpus)) for side in sides] == [(1, 4), (2, 4)]
     assert find_scaling(sides) is None
     texts = [finding.text for finding in check_comparability(sides).findings]
-    assert texts == ["number of nodes: 1 (ex3a-pp1); 2 (ex3a-pp2)"]
+    assert texts == ["number of nodes: 1 (ex3a-pp1) vs 2 (ex3a-pp2)"]
 
 
 @pytest.mark.slow

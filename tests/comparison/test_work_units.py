@@ -57,8 +57,8 @@ def test_the_unit_with_most_time() -> None:
     assert find(b, a) == WorkUnits("backward", 4, 1, 24 * MS, 30 * MS, pytest.approx(0.25))
     text = " ".join(format_comparison(compare_sides([Side("one", a), Side("four", b)])).split())
     assert (
-        "A step of `four` has 4 `backward`, of `one` 1: +220.0% a step, -20.0% per `backward` (24.0 ms instead of"
-        " 30.0 ms)" in text
+        "WORK `four` has 4 `backward` per step, `one` 1: +220.0% per step, -20.0% per `backward` (24.0 ms instead of"
+        " 30.0 ms) " in text
     )
     assert find(a, a) is None and find(b, b) is None
 

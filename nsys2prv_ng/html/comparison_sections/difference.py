@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.budget import COMPUTE, IN_CUDA, IN_MPI, OUTSIDE_CALLS
-from nsys2prv_ng.comparison.content import (
-    MOST_NAMES,
-    describe_sides,
-    format_difference,
-    format_signed,
-    has_times,
-    lay_out_parts,
-    lay_out_table,
-    list_parts,
-    state_verdict,
-)
+from nsys2prv_ng.comparison.budget import COMPUTE, IN_CUDA, IN_MPI, USER_CODE
+from nsys2prv_ng.comparison.content import MOST_NAMES, lay_out_parts, lay_out_table, list_parts
 from nsys2prv_ng.comparison.model import BudgetRow, Pair, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
+from nsys2prv_ng.comparison.number_text import format_difference, format_signed
+from nsys2prv_ng.comparison.sentences import describe_runs, has_times, state_verdict
 from nsys2prv_ng.comparison.side_traces import list_presets
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.charts.maps import Swatch
@@ -27,13 +19,13 @@ from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.tables import Table, show_grid, stripe
 from nsys2prv_ng.summary.tables.efficiency import PARTS
 from nsys2prv_ng.text.formatting import format_time
-from nsys2prv_ng.text.grid import Cell, Column, Grid, Interval
+from nsys2prv_ng.text.grid import Cell, Column, Grid, Interval, Name
 from nsys2prv_ng.text.tables import cut_middle, cut_names
 
 _HUES = {
     COMPUTE: "compute_ns",
     **{label: key for key, label in PARTS.items()},
-    OUTSIDE_CALLS: "own_code",
+    USER_CODE: "own_code",
     IN_CUDA: "cuda",
     IN_MPI: "mpi",
 }
@@ -75,10 +67,10 @@ def make_key(section: str, number: int, count: int) -> str:
 
 def make_difference_section(pair: Pair, key: str, *, names_run: bool, traces: str) -> Section:
     """Return the section on the parts of the difference. `names_run`: whether the title contains the name of b."""
-    lead = f"{describe_sides(pair, quote)}."
+    lead = " ".join(f"{text}." for text in describe_runs(pair, quote))
     title = _make_title("Where the difference is", pair, names_run=names_run)
     if not has_times(pair):
-        return Section(key, title, lead, [Paragraph(f"{state_verdict(pair, quote)}.")])
+        return Section(key, title, lead, [Paragraph(f"Inconclusive: {state_verdict(pair, quote)}.")])
     some, every = (draw_waterfall(pair, shows_all=shows_all) for shows_all in (False, True))
     blocks: list[Block] = [some, *([replace(every, folded="All parts")] if len(every.rows) > len(some.rows) else [])]
     return Section(key, title, lead, blocks, list_presets([pair]), traces=traces)
@@ -97,20 +89,20 @@ def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
         ends.append(ends[-1] + part.difference_ns)
     low, high = _choose_limits(ends)
     *cells, (name, a_ns, *numbers) = grid.rows
-    bar = Interval(0, pair.verdict.a_ns, low, high, "", f"A: {format_time(pair.verdict.a_ns)}")
-    first: list[Cell] = [f"{name} of A", bar, a_ns, *([""] * len(numbers)), ""]
+    bar = Interval(0, pair.verdict.a_ns, low, high, "", f"{labels[0]}: {format_time(pair.verdict.a_ns)}")
+    first: list[Cell] = [Name(f"{name} of {labels[0]}"), bar, a_ns, *([""] * len(numbers)), ""]
     rows: list[list[Cell]] = [first]
     for part, begin, end, row in zip(parts, ends[:-1], ends[1:], cells, strict=True):
         text = f"{part.name} {format_difference(part.difference_ns)}"
         bar = Interval(begin, end, low, high, _HUES.get(part.name.split(":")[0], ""), text)
         rows.append([row[0], bar, *row[1:], _mark(part)])
-    bar = Interval(0, pair.verdict.b_ns, low, high, "", f"B: {format_time(pair.verdict.b_ns)}")
-    last: list[Cell] = [f"{name} of B", bar, a_ns, *numbers, _mark(total)]
+    bar = Interval(0, pair.verdict.b_ns, low, high, "", f"{labels[1]}: {format_time(pair.verdict.b_ns)}")
+    last: list[Cell] = [Name(f"{name} of {labels[1]}"), bar, a_ns, *numbers, _mark(total)]
     axis = f"from {format_signed(low)} to {format_signed(high)}"
     columns = [grid.columns[0], Column(axis), *grid.columns[1:], Column("beyond noise")]
     waterfall = Grid(caption=drop_quotes(grid.caption), columns=columns, rows=rows, footer=[last])
     grey = get_cell_css("")
-    legend = [Swatch(grey, "B takes longer (+)"), Swatch(stripe(grey), "B takes less (-)")]
+    legend = [Swatch(grey, f"{labels[1]} takes longer (+)"), Swatch(stripe(grey), f"{labels[1]} takes less (-)")]
     return replace(show_grid(waterfall, len(rows)), legend=legend)
 
 
@@ -144,12 +136,11 @@ def make_tables_section(pair: Pair, key: str, *, names_run: bool, traces: str, p
         return None
     most = max(_FEWEST_ROWS, _MOST_ROWS // pairs)
     blocks = [block for table in pair.tables for block in _show_table(table, pair, most)]
-    lead = f"A is {quote(pair.a.label)}, B is {quote(pair.b.label)}."
     presets = [_PRESETS[table.key] for table in pair.tables if any(row.differs for row in table.rows)]
     if not (pair.a.gpus or pair.b.gpus):
         presets = [_ON_HOSTS.get(preset, preset) for preset in presets]
     title = _make_title("What else differs", pair, names_run=names_run)
-    return Section(key, title, lead, blocks, presets, traces=traces)
+    return Section(key, title, "", blocks, presets, traces=traces)
 
 
 def _show_table(table: Quantities, pair: Pair, most: int) -> list[Block]:
@@ -166,6 +157,7 @@ def _show_table(table: Quantities, pair: Pair, most: int) -> list[Block]:
 
 
 def _lay_out(table: Quantities, rows: Sequence[TableRow], pair: Pair, most_names: int, count: int) -> Table:
-    grid = lay_out_table(table, rows, pair, quote, most_names)
+    labels = cut_names([clean(pair.a.label), clean(pair.b.label)], _LABEL)
+    grid = lay_out_table(table, rows, pair, labels, quote, most_names)
     more = [f"And {count - len(rows):,} more; the JSON has all"] if count > len(rows) else []
     return show_grid(replace(grid, below=[*grid.below, *more]), len(rows))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
-from nsys2prv_ng.comparison.model import Comparison, Scaling, Side, SideNumbers
+from nsys2prv_ng.comparison.model import ComparisonNumbers, Scaling, Side, SideNumbers
 from nsys2prv_ng.comparison.scaling_text import describe_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
@@ -40,7 +40,7 @@ _MOST_TASKS, _MOST_RANGES = 4, 800
 """Most tasks with ranges, and most ranges, over all typical steps: more would make the page large."""
 
 
-def make_sides_section(comparison: Comparison, sides: Sequence[Side], traces: str) -> Section:
+def make_sides_section(comparison: ComparisonNumbers, sides: Sequence[Side], traces: str) -> Section:
     """Return the section on the facts of all runs and the times of their steps."""
     numbers = [comparison.pairs[0].a, *(pair.b for pair in comparison.pairs)]
     blocks: list[Block] = [_tabulate_facts(sides, numbers)]

@@ -25,14 +25,14 @@ _MOST = 0.5
 WHOLE_GRAPHS = "whole_graph_ns"
 PARTS = {
     WHOLE_GRAPHS: "opaque CUDA graphs",
-    "waiting_ns": "wait",
+    "waiting_ns": "wait time",
     "moving_ns": "data transfer",
-    "not_split_ns": "unclassified",
+    "not_split_ns": "unclassified NCCL time",
     "memory_ns": "exposed copies",
     "host_ns": "host-bound",
     "queued_ns": "queued",
-    "graph_ns": "CUDA graph gaps",
-    "unknown_ns": "unexplained idle",
+    "graph_ns": "in CUDA graphs",
+    "unknown_ns": "no launch recorded",
     "cut_ns": "cut by the window",
     "before_first_ns": "before the first operation",
     "after_last_ns": "after the last operation",

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.report.graph_tracing import REMEDY
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers, StepOfRank
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers, StepOfRank
 from nsys2prv_ng.summary.tables.efficiency import (
-    are_steps,
     choose_window,
-    find_most_compute,
-    list_losses,
     list_parts,
-    list_windows,
-    name_gpu_time,
     name_steps,
 )
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
-from nsys2prv_ng.text.names import describe_place, name_largest, name_task, quote_name
+from nsys2prv_ng.text.names import name_task
 
 _MOST_LOSSES = 3
 _LEAST_SHARE = 0.05

@@ -17,7 +17,7 @@ from tests.html.made_comparison import make_side
 
 def make_pair(a_ns: int, changes: list[int]) -> Pair:
     """Two sides whose difference has these parts (ns), the last one being the rest."""
-    names = ["compute: GEMM", "waiting for other ranks", "moving data"]
+    names = ["compute: GEMM", "wait time", "data transfer"]
     b_ns = a_ns + sum(changes)
     own = a_ns // len(changes)
     firsts = [*([own] * (len(changes) - 1)), a_ns - own * (len(changes) - 1)]
@@ -101,14 +101,14 @@ def test_numbers_and_marks_stand_beside_the_bars() -> None:
     sides = [make_side("before"), make_side("after", 1.25)]
     (pair,) = compare_sides(sides).pairs
     table = draw_waterfall(pair, shows_all=True)
-    assert table.titles[2:] == ["before", "after", "difference", "change", "p", "beyond noise"]
+    assert table.titles[2:] == ["before", "after", "change", "of step", "p", "beyond noise"]
     rows = {row[0]: row for row in table.rows}
     parts = {row.name for row in pair.rows if row.a_ns or row.b_ns}
-    assert set(rows) == {"median step of A", *parts, "median step of B"}
+    assert set(rows) == {"median step of before", *parts, "median step of after"}
     for row in pair.rows[:-1]:
         assert rows[row.name][-1] == ("yes" if row.differs else "")
         assert str(rows[row.name][4]).startswith("+" if row.difference_ns > 0 else "-" if row.difference_ns else "0")
-    assert rows["compute"][-1] == "yes" and rows["host late"][-1] == ""
+    assert rows["compute"][-1] == "yes" and rows["host-bound"][-1] == ""
 
 
 def test_a_capture_that_is_not_divided() -> None:

@@ -1,0 +1,283 @@
+"""Makes the labelled lines of a comparison; text.py, markdown.py and pages lay them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from nsys2prv_ng.comparison.budget import HOST_BOUND
+from nsys2prv_ng.comparison.comparability import WARNING
+from nsys2prv_ng.comparison.model import BudgetRow, Change, Comparability, Pair, Scaling, SideNumbers
+from nsys2prv_ng.comparison.number_text import format_change, format_difference, format_points, state_p
+from nsys2prv_ng.comparison.scaling_text import describe_scaling
+from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE
+from nsys2prv_ng.comparison.tables import EXPOSED, OVERLAPPED
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import parse_changes
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_ranks, format_time
+from nsys2prv_ng.text.tables import cut_middle, cut_names
+
+Quote = Callable[[str], str]
+"""A function that makes a name from a report part of a sentence."""
+FASTER, SLOWER, SAME, UNKNOWN = "FASTER", "SLOWER", "NO DIFFERENCE", "INCONCLUSIVE"
+RUN = "RUN"
+_VERDICTS = {"faster": FASTER, "slower": SLOWER, "no difference": SAME, "below noise": SAME, "inconclusive": UNKNOWN}
+_MOST_PARTS, _MOST_RUNS = 3, 4
+_MOST = 0.5
+"""Least share of the difference at which some rows are most of it."""
+_NAME, _LABEL = 60, 40
+"""Most characters of the name of what changed, and of a run."""
+
+
+class LabelledLine(NamedTuple):
+    """A line of the answer: a label in capitals, and a sentence without a full stop."""
+
+    label: str
+    text: str
+
+
+def list_lines(pair: Pair, quote: Quote, findings: Sequence[LabelledLine] = ()) -> list[LabelledLine]:
+    """Return the verdict, and after it the lines that have something to state. `findings`: stand before the notes."""
+    lines = [
+        (_VERDICTS[pair.verdict.kind], state_verdict(pair, quote)),
+        ("WORK", state_units(pair, quote)),
+        ("CHANGED", state_changes(pair, quote)),
+        ("PARTS", state_parts(pair, quote)),
+        ("GAIN", state_prediction(pair, quote)),
+        ("OVERLAP", state_overlap(pair, quote)),
+        *((RUN, text) for text in describe_runs(pair, quote)),
+        *findings,
+        *(("NOTE", note) for note in pair.name_notes(lambda label: quote(cut_middle(label, _LABEL)))),
+    ]
+    return [LabelledLine(label, text) for label, text in lines if text]
+
+
+def list_findings(comparability: Comparability, quote_text: Quote) -> list[LabelledLine]:
+    """Return a line for each finding, warnings first. `quote_text`: makes a text with names harmless."""
+    return [
+        LabelledLine("TRUST" if finding.severity == WARNING else "NOTE", quote_text(finding.text))
+        for finding in comparability.findings
+    ]
+
+
+def state_scaling(scaling: Scaling, quote: Quote) -> LabelledLine:
+    """Return a line on the speedup of the largest runs; a table has the other numbers."""
+    runs = [
+        f"{quote(cut_middle(run.label, _LABEL))} speedup {run.speedup:.2f}"
+        + ("" if run.efficiency is None else f" (efficiency {format_percent(run.efficiency, 1)})")
+        for run in scaling.runs[1:][-_MOST_RUNS:]
+        if run.speedup is not None
+    ]
+    return LabelledLine("SCALING", ". ".join(filter(None, [", ".join(runs), describe_scaling(scaling, quote)])))
+
+
+def _quote_runs(pair: Pair, quote: Quote) -> tuple[str, str]:
+    """Return the names of both runs for a sentence."""
+    a, b = cut_names([pair.a.label, pair.b.label], _LABEL)
+    return quote(a), quote(b)
+
+
+def has_times(pair: Pair) -> bool:
+    """Return whether the times of both sides cover the same: steps, or all the time that was read."""
+    return pair.verdict.measure == "step" or not (pair.a.per_step or pair.b.per_step)
+
+
+# ---- verdict ---------------------------------------------------------------------------------------------------------
+
+
+def state_verdict(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on whether b is faster than a, without a full stop, as all sentences here."""
+    verdict = pair.verdict
+    a, b = _quote_runs(pair, quote)
+    if not has_times(pair):
+        return f"no times of {a} and {b} can be compared, because {_explain_doubt(pair)}"
+    unit = f" per {quote(pair.a.step_name or 'step')}" if verdict.measure == "step" else " of time read"
+    times = f"{format_time(verdict.b_ns)}{unit} instead of {format_time(verdict.a_ns)}"
+    times += f" ({format_difference(verdict.difference_ns)}, {format_change(verdict.change)}"
+    times += ")" if verdict.p is None else f", p {state_p(verdict.p)})"
+    over = ""
+    if verdict.samples == "captures":
+        over = f", over {len(pair.a.captures)} and {count_noun(len(pair.b.captures), 'capture')}"
+    if verdict.kind in ("faster", "slower"):
+        return f"{b} is {verdict.kind} than {a}{over}: {times}"
+    if verdict.kind == "below noise":
+        limit = format_percent(NOISE, 1)
+        return f"{a} and {b} differ by less than {limit}, which may be noise between captures{over}: {times}"
+    if verdict.kind == "no difference":
+        return f"{a} and {b} do not differ significantly{over}: {times}"
+    return f"{b} takes {times}, but {_explain_doubt(pair)}{_state_ranges(pair, a, b)}"
+
+
+def _explain_doubt(pair: Pair) -> str:
+    """Return why the verdict is inconclusive, as the rest of a sentence."""
+    if pair.verdict.measure == "capture" and pair.a.step_ns and pair.b.step_ns:
+        return "the steps of the runs are not the same"
+    if pair.verdict.measure == "capture":
+        lacking = "either run" if not (pair.a.step_ns or pair.b.step_ns) else "one of the runs"
+        return f"no steps were found in {lacking}"
+    samples = [len(side.captures if pair.verdict.samples == "captures" else side.step_ns) for side in (pair.a, pair.b)]
+    noun = pair.verdict.samples
+    return f"{samples[0]} and {samples[1]} {noun} are too few (p < {LEVEL} needs at least {FEWEST} {noun} per run)"
+
+
+def _state_ranges(pair: Pair, a: str, b: str) -> str:
+    """Return whether the captures of the sides overlap, if there are several."""
+    before, after = (
+        [each.step_median_ns for each in side.captures if each.step_median_ns is not None] for side in (pair.a, pair.b)
+    )
+    if pair.verdict.samples == "steps" or pair.verdict.measure == "capture" or not before or not after:
+        return ""
+    if max(after) < min(before) or max(before) < min(after):
+        than = "faster" if max(after) < min(before) else "slower"
+        return f". Every capture of {b} is {than} than all of {a}"
+    return f". The captures of {a} and {b} overlap"
+
+
+# ---- what differs ----------------------------------------------------------------------------------------------------
+
+
+def state_units(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on the time of a unit of work; "" if a step has equally many on both sides."""
+    units, verdict = pair.units, pair.verdict
+    if units is None:
+        return ""
+    a, b = _quote_runs(pair, quote)
+    name = quote(cut_middle(units.range, _NAME))
+    return (
+        f"{b} has {units.count_b:,} {name} per step, {a} {units.count_a:,}: {format_change(verdict.change)} per step,"
+        f" {format_change(units.change)} per {name} ({format_time(units.b_ns)} instead of {format_time(units.a_ns)})"
+    )
+
+
+def state_changes(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on the ranges, calls, kernels and transfers that changed most; "" if nothing exceeds noise."""
+    return ", ".join(_describe_change(change, pair, quote) for change in pair.changes)
+
+
+def _describe_change(change: Change, pair: Pair, quote: Quote) -> str:
+    name = quote(cut_middle(change.name, _NAME))
+    where = f"on rank {change.rank}" if change.rank is not None else f"and {change.per}"
+    a, b = _quote_runs(pair, quote)
+    only = f" (only in {a if change.only == 'A' else b})" if change.only else ""
+    subject = f"{name} kernels" if change.kind == "kernel" else f"{change.kind} {name}"
+    return f"{subject} {format_difference(change.difference_ns)} per step {where}{only}"
+
+
+def is_shown(row: BudgetRow, pair: Pair) -> bool:
+    """Return whether a part differs, or is so large that readers must see it and its p."""
+    return row.differs or abs(row.difference_ns) >= NOISE * pair.verdict.a_ns
+
+
+def state_parts(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on the largest parts of the difference, or on the parts that differ if the sides do not.
+
+    It is "" without such parts.
+    """
+    parts = pair.rows[:-1]
+    if pair.verdict.kind == "no difference":
+        # Some of many parts differ by chance.
+        large = [row for row in parts if row.differs and abs(row.difference_ns) >= NOISE * pair.verdict.a_ns]
+        clauses = _join_parts(large, pair, quote)
+        return f"{clauses}, although the steps do not differ" if clauses else ""
+    rows = [row for row in parts if is_shown(row, pair) and row.difference_ns * pair.difference_ns > 0]
+    if not rows:
+        return ""
+    listed = abs(sum(row.difference_ns for row in rows[:_MOST_PARTS]))
+    text = _join_parts(rows, pair, quote)
+    text = text if listed >= _MOST * abs(pair.difference_ns) else f"largest of many: {text}"
+    against = _join_parts([row for row in parts if row.differs and row not in rows], pair, quote)
+    return f"{text}, offset by {against}" if against else text
+
+
+def _join_parts(rows: Sequence[BudgetRow], pair: Pair, quote: Quote) -> str:
+    return ", ".join(_describe_part(row, pair, quote) for row in rows[:_MOST_PARTS])
+
+
+def _describe_part(row: BudgetRow, pair: Pair, quote: Quote) -> str:
+    part, colon, kernel_class = row.name.partition(": ")  # classes may come from files of others
+    name = f"{part} {quote(kernel_class)}" if colon else part
+    details = [f"mainly {quote(cut_middle(pair.cause, _NAME))}"] if row.name == HOST_BOUND and pair.cause else []
+    details += [] if row.differs or row.p is None else [f"p {state_p(row.p)}, perhaps chance"]
+    return f"{name} {format_difference(row.difference_ns)}" + (f" ({', '.join(details)})" if details else "")
+
+
+def state_overlap(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on the overlapped and exposed communication of both runs; "" if neither communicates."""
+    rows = {row.name: row for table in pair.tables if table.key == "activity" for row in table.rows}
+    overlapped, exposed = rows.get(OVERLAPPED), rows.get(EXPOSED)
+    if overlapped is None and exposed is None:
+        return ""
+    texts: list[str] = []
+    shares: list[float] = []
+    for name, side in zip(_quote_runs(pair, quote), "ab", strict=True):
+        behind, alone = (0.0 if row is None else getattr(row, side) or 0.0 for row in (overlapped, exposed))
+        if behind + alone:
+            share = behind / (behind + alone)
+            points = f", {format_points(share - shares[0])}" if shares else ""
+            shares.append(share)
+            times = (
+                f"{format_time(behind)} overlapped ({format_percent(share, 1)}{points}), {format_time(alone)} exposed"
+            )
+            texts.append(f"{name} {times}")
+    return f"communication per {'step and ' if pair.a.per_step else ''}GPU: {', '.join(texts)}"
+
+
+# ---- prediction ------------------------------------------------------------------------------------------------------
+
+
+def state_prediction(pair: Pair, quote: Quote) -> str:
+    """Return a sentence on what a replay of the slower side predicts, beside how much faster the other one is."""
+    if pair.prediction is None:
+        return ""
+    a, b = _quote_runs(pair, quote)
+    slower, faster = (a, b) if pair.prediction.label == pair.a.label else (b, a)
+    try:
+        changes = [_describe_scenario(change, slower, quote) for change in parse_changes(pair.prediction.change)]
+    except UsageError:  # of a later version
+        changes = [f"{quote(pair.prediction.change)} in {slower}"]
+    saving, difference = (format_time(abs(ns)) for ns in (pair.prediction.saving_ns, pair.verdict.difference_ns))
+    return f"{' and '.join(changes)} would save about {saving} per step ({faster} is {difference} faster)"
+
+
+def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
+    """Return a change of a run as the subject of a sentence."""
+    where = "" if change.ranks is None else f" on {format_ranks(change.ranks)}"
+    if change.target == what.RANK:
+        return f"making{where.removeprefix(' on')} of {run} as fast as the median rank"
+    if change.target == what.NETWORK:
+        kind = "an ideal network" if not change.factor else f"a network {1 / change.factor:g} times as fast"
+        return f"{kind} {change.name}".rstrip() + f" in {run}{where}"
+    if change.target == what.HOST and not change.factor:
+        return f"an ideal host in {run}{where}"
+    subject = "wait time" if change.target == what.WAITS else change.target
+    if change.name:
+        name = quote(cut_middle(change.name, _NAME))
+        subject = f"{name} kernels" if change.target in (what.CLASS, what.KERNEL) else f"{subject} {name}"
+    if not change.factor:
+        return f"removing {subject} from {run}{where}"
+    how = "halving" if change.factor == 0.5 else f"multiplying by {change.factor:g}"
+    return f"{how} the time of {subject} in {run}{where}"
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+
+def describe_runs(pair: Pair, quote: Quote) -> list[str]:
+    """Return what each run is, with the confidence limits of its median."""
+    runs = zip((pair.a, pair.b), _quote_runs(pair, quote), strict=True)
+    return [_describe_side(side, name) for side, name in runs]
+
+
+def _describe_side(side: SideNumbers, name: str) -> str:
+    texts = [count_noun(side.gpus, "GPU"), count_noun(side.ranks, "rank")]
+    medians = [each.step_median_ns for each in side.captures if each.step_median_ns is not None]
+    if side.step_median_ns is not None:
+        is_repeated = len(side.captures) > 1
+        samples = count_noun(len(medians), "capture") if is_repeated else count_noun(len(side.step_ns), "step")
+        texts.append(f"median of {samples} {format_time(side.step_median_ns)}")
+        if is_repeated:
+            texts.append(f"{format_time(min(medians))} to {format_time(max(medians))}")
+    low, high = side.step_median_low_ns, side.step_median_high_ns
+    limits = "" if low is None or high is None else f" ({format_time(low)} to {format_time(high)} at 95%)"
+    return f"{name}: {', '.join(texts)}{limits}"
