@@ -147,10 +147,9 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
         text = f"step {case.summary.steps.slowest} takes longer than many others, which lose nothing to it"
     if not text:
         text = _describe_rank_time(case, bottleneck)
-    losses = case.losses
-    if bottleneck.key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key) and losses is not None:
-        if losses.waiting_ns >= _WAIT_SHARE * case.gpu_ns:
-            text += f", and wait {format_percent(losses.waiting_ns, case.gpu_ns)} for ranks that launch late"
+    wait_ns = 0 if case.losses is None else case.losses.waiting_ns
+    if bottleneck.key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key) and wait_ns > _WAIT_SHARE * case.gpu_ns:
+        text += f", and wait {format_percent(wait_ns, case.gpu_ns)} for ranks that launch late"
     return f"{bottleneck.title}: {text}" if text else bottleneck.title
 
 

@@ -66,8 +66,8 @@ UNCLASSIFIED = Bottleneck(
 STRAGGLER = Bottleneck(
     "wait for a straggler",
     "Wait for a straggler",
-    "waits are the largest gain and one rank causes most of them, or one rank as fast as the median saves at least half "
-    "of the largest gain",
+    "waits are the largest gain and one rank causes most of them, or one rank as fast as the median saves at least "
+    "half of the largest gain",
     "speed up what makes that rank late, or give it less work; check its CPU binding and its data",
     "analysis/waited_for",
     ("waits", "what_if"),
