@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.job.idle_ends import AFTER_ALL_ELSE
+from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests.sources.host.host_reports import (
     UTC,

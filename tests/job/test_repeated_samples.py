@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.repeated_samples import REPEATED
+from nsys2prv_ng.sources.shared.reasons import REPEATED
 from nsys2prv_ng.paraver.event_types import NCCL_KERNEL
 from tests.sources.node.node_reports import (
     CARD,
