@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
 from nsys2prv_ng.sources.shared.reasons import NO_METRIC, ONLY_JSON, TOO_LARGE
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.node.node_reports import (
