@@ -117,15 +117,15 @@ def test_other_ranks_are_not_selected(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_dropped(tmp_path: Path) -> None:
-    """Only what the report is too poor to show is called dropped: here, kernels without a stream."""
+    """Only what cannot be shown is called dropped: here, kernels that end before they start."""
     report = tmp_path / "poor.sqlite"
     report.write_bytes(DDP[0].read_bytes())
     with closing(sqlite3.connect(report)) as connection, connection:
-        connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET streamId = NULL WHERE rowid <= 7")
+        connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 1 WHERE rowid <= 7")
     result = translated_set([report], tmp_path / "a", "kernels", derived=False).summary
     row = assert_law(result)["kernels"]
     assert row == {"read": row["written"] + 7, "written": row["written"], "dropped": 7}
-    assert "  kernels: 7 dropped, no process, device, context or stream\n" in result.text()
+    assert "  kernels: 7 dropped, ends before it starts\n" in result.text()
 
 
 @pytest.mark.parametrize(
