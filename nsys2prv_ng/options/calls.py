@@ -130,6 +130,7 @@ class SummaryOptions(JobOptions):
     html: File = File(
         "Also write the summary and its pictures as one page that needs nothing else.", metavar="FILE.html"
     )
+    save: File = File("Also write the numbers as JSON, which compare takes.", metavar="FILE.json")
 
 
 @dataclass(kw_only=True)
