@@ -297,14 +297,22 @@ def test_a_report_for_each_rank(tmp_path: Path, expected) -> None:
     assert (cluster.reports / "summary.html").read_text().startswith("<!")
     # The same numbers as of a summary of the same reports without any script, in the log and in the file.
     alone = run("summary", *RANKS, "--save", tmp_path / "alone.json")
-    assert alone.stdout in output and output.index(alone.stdout) > output.index("\nlaunch_lines ")
-    saved, expected_numbers = (
-        json.loads(path.read_text()) for path in (cluster.reports / "summary.json", tmp_path / "alone.json")
+    assert alone.stdout in output and output.index(alone.stdout) > output.index("Paraver loads it")
+    saved = (cluster.reports / "summary.json").read_bytes()
+    assert (
+        saved == (tmp_path / "alone.json").read_bytes() and JobSummary.load(cluster.reports / "summary.json").ranks == 4
     )
-    assert saved["ranks"] == 4
-    for numbers in (saved, expected_numbers):
-        numbers["facts"]["reports"] = numbers["reports"] = None
-    assert saved == expected_numbers
+
+
+@pytest.mark.slow
+def test_a_summary_that_fails_leaves_no_file(cluster: Cluster, expected) -> None:
+    """The trace is there, the job succeeds, and `compare` finds no half of a summary."""
+    program = (cluster.bin / "nsys2prv-ng").read_text()
+    cluster.offer(cluster.bin / "nsys2prv-ng", program.split("\n", 1)[1].replace("then exit;", "then exit 1;"))
+    code, output = cluster.run(two_by_two())
+    assert code == 0 and "profile: no summary; the trace is complete" in output
+    assert cluster.trace() == expected(0, 1, 2, 3)
+    assert not list(cluster.reports.glob("summary.*"))
 
 
 @pytest.mark.slow
