@@ -21,7 +21,7 @@ def test_the_file_has_what_json_prints_and_the_text_stays(tmp_path: Path) -> Non
     text, printed = run("summary", SAMPLE, "-q"), run("summary", SAMPLE, "-q", "--json")
     assert (saved.returncode, saved.stdout) == (0, text.stdout)
     assert (tmp_path / "summary.json").read_text() == printed.stdout
-    assert json.loads(printed.stdout)["ranks"] == 1
+    assert json.loads(printed.stdout)["tasks"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
 
 

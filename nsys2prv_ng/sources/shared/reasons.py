@@ -112,7 +112,7 @@ OTHER_PROGRAM = _define("not_applicable", "its process made no traced call")
 """The process has no row, since it is none of the job's: the node ran it besides."""
 TO_NOBODY = _define("not_applicable", "to or from MPI_PROC_NULL")
 NOT_SYNCHRONISED = _define("not_applicable", "the operation did not synchronise its ranks")
-WITHIN_CLOCK_ERROR = _define("not_applicable", "wait below the uncertainty of the clocks: all counts as moving")
+WITHIN_CLOCK_ERROR = _define("not_applicable", "wait within the clock error: counted as transfer")
 NO_WAIT = _define("not_applicable", "did not wait for a rank")
 NO_NCCL_CALL = _define(
     "not_applicable", "kernel launched outside of NCCL's calls, as by a CUDA graph: no call to take a payload from"

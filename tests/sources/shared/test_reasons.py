@@ -49,7 +49,7 @@ NO_LOSS = {
         "its process made no traced call",
         "to or from MPI_PROC_NULL",
         "the operation did not synchronise its ranks",
-        "wait below the uncertainty of the clocks: all counts as moving",
+        "wait within the clock error: counted as transfer",
         "did not wait for a rank",
         "kernel launched outside of NCCL's calls, as by a CUDA graph: no call to take a payload from",
     },
