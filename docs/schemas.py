@@ -28,7 +28,7 @@ from nsys2prv_ng.inspection.model import INSPECTION_VERSION, InspectedReport, In
 from nsys2prv_ng.replay.numbers import WHAT_IF_VERSION, WhatIfNumbers
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.summary.numbers.job import SUMMARY_VERSION, JobSummary
-from nsys2prv_ng.translation.result import RESULT_VERSION, TranslationResult
+from nsys2prv_ng.translation.result import RESULT_VERSION, SourceAccount, TranslationResult
 
 FOLDER = DOCS / "reference/schemas"
 
@@ -57,6 +57,7 @@ _PARTS = (WhatIfNumbers,)
 """Classes of outputs that are also a part of others, without a version of their own there."""
 _KEYS: Mapping[type, tuple[str, ...]] = {
     TranslationResult: ("start_utc", "*", "paraver_memory", "paraver_seconds"),
+    SourceAccount: ("*", "kinds"),
     JobSummary: ("start_utc", "*"),
     Inspection: ("reports", "unreadable", "nodes", "sources", "totals", "estimate", "warnings"),
     InspectedReport: ("*", "begin_utc", "rows"),

@@ -117,13 +117,14 @@ translate() {
     if [ ${#SRUN_OPTIONS[@]} -gt 0 ] || [ ${#PREFIX[@]} -gt 0 ]; then use_nsys_of_container; fi
     local cluster=()
     if [ "$DASK" = yes ]; then start_dask && cluster=(--dask "$REPORTS/scheduler.json"); fi
-    nsys2prv-ng translate "${reports[@]}" "$REPORTS/trace.prv" --force --stats "$REPORTS/stats.json" --summary \
+    nsys2prv-ng translate "${reports[@]}" "$REPORTS/trace.prv" --force --stats "$REPORTS/stats.json" \
         ${cluster[@]+"${cluster[@]}"} ${TRANSLATE_OPTIONS[@]+"${TRANSLATE_OPTIONS[@]}"}
     local status=$?
-    # The page of the numbers, and their JSON, which `nsys2prv-ng compare` takes.
+    # The summary covers the steps after the warm-up, the trace all of the capture: each reads the reports. The log ends
+    # with the summary; `nsys2prv-ng compare` takes its JSON.
     if [ "$status" -eq 0 ]; then
-        nsys2prv-ng summary "${reports[@]}" --quiet --json --html "$REPORTS/summary.html" \
-            ${cluster[@]+"${cluster[@]}"} >"$REPORTS/summary.json" || say "no page and no JSON of the summary"
+        nsys2prv-ng summary "${reports[@]}" --quiet --save "$REPORTS/summary.json" --html "$REPORTS/summary.html" \
+            ${cluster[@]+"${cluster[@]}"} || say "no summary; the trace is complete"
     fi
     if [ ${#cluster[@]} -gt 0 ]; then stop_dask; fi
     return "$status"

@@ -16,6 +16,7 @@ from nsys2prv_ng.api.paths import (
     check_names,
     check_page,
     check_path,
+    check_saved,
     list_reports,
     list_some_reports,
     refuse_traces,
@@ -80,10 +81,11 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
 def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     """Sum up what the GPUs and ranks of a job did, without writing a trace.
 
-    `reports`: as for translate. `JobSummary.save` and `JobSummary.load` keep the numbers as JSON.
+    `reports`: as for translate. `JobSummary.load` reads the numbers that `save` keeps as JSON.
     """
     page, progress = options.html, options.display
     check_page(page)
+    check_saved(options.save)
     given = list_some_reports(reports)
     refuse_traces(given)
     from nsys2prv_ng.api.plans import make_summary_options
@@ -95,6 +97,8 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
 
         write_atomically(page, render_summary(summary, pictures))
         progress.note(f"page: {page}")
+    if options.save is not None:
+        summary.save(options.save)
     return summary
 
 

@@ -49,16 +49,25 @@ def check_names(reports: Sequence[Path], output: Path) -> None:
 
 def check_page(file: Path | None) -> None:
     """Raise UsageError for a file that cannot be a page, before anything is read."""
+    _check_file(file, "html", "the page must be named *.html", (".html", ".htm"))
+
+
+def check_saved(file: Path | None) -> None:
+    """Raise UsageError for a file that cannot take the numbers of a summary, before anything is read."""
+    _check_file(file, "save", "the file must be named *.json", (".json",))
+
+
+def _check_file(file: Path | None, parameter: str, wrong_name: str, suffixes: Sequence[str]) -> None:
     if file is None:
         return
-    if file.suffix.lower() not in (".html", ".htm"):
-        raise UsageError("the page must be named *.html", parameter="html", value=str(file))
+    if file.suffix.lower() not in suffixes:
+        raise UsageError(wrong_name, parameter=parameter, value=str(file))
     if not file.parent.is_dir():
-        raise UsageError("its folder does not exist; make it first", parameter="html", value=str(file))
+        raise UsageError("its folder does not exist; make it first", parameter=parameter, value=str(file))
     if file.is_dir():
-        raise UsageError("is a folder; choose another name", parameter="html", value=str(file))
+        raise UsageError("is a folder; choose another name", parameter=parameter, value=str(file))
     try:
         with tempfile.TemporaryFile(dir=file.parent):
             pass
     except OSError as error:
-        raise UsageError(f"its folder takes no file: {error.strerror}", parameter="html", value=str(file)) from None
+        raise UsageError(f"its folder takes no file: {error.strerror}", parameter=parameter, value=str(file)) from None

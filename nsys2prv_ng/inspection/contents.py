@@ -26,6 +26,7 @@ from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
+from nsys2prv_ng.sources.shared.reasons import NO_METRIC, ONLY_JSON
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -223,9 +224,9 @@ def _find_untranslated_generic(database: Database, metadata: Metadata, strings: 
     reader = ReportReader(database, metadata, strings, {s.name: s.tables for s in sources}, SourceOptions())
     gpu_rows = 0 if reader.has(gpu_metrics.METRICS) else gpu_metrics.read_json_samples(reader)
     found = (
-        (gpu_rows, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"),
-        (plugin_metrics.count_plugin_rows(reader, as_json=True), f"metrics of plugins {gpu_metrics.ONLY_JSON}"),
-        (plugin_metrics.count_tracer_rows(reader), plugin_metrics.NO_METRIC),
+        (gpu_rows, f"metrics of GPUs {ONLY_JSON}"),
+        (plugin_metrics.count_plugin_rows(reader, as_json=True), f"metrics of plugins {ONLY_JSON}"),
+        (plugin_metrics.count_tracer_rows(reader), NO_METRIC),
     )
     return [UntranslatedRows(table, count, why) for count, why in found if count]
 

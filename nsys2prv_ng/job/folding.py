@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray
+from nsys2prv_ng.sources.shared.reasons import ON_FOLDED_THREAD
 from nsys2prv_ng.sources.shared.result import Result
-
-ON_FOLDED_THREAD = "on a folded thread"
 
 
 def has_folded_events(result: Result, folded: BoolArray) -> bool:
@@ -28,6 +27,5 @@ def take_folded(result: Result, folded: BoolArray) -> Result:
 
 def drop_folded(result: Result, taken: Result) -> None:
     """Count the events of `taken` as dropped: its remaining events are on folded threads."""
-    for reason, count in taken.dropped.items():
-        result.drop(reason, count)
+    result.add_dropped(taken)
     result.drop(ON_FOLDED_THREAD, taken.written)

@@ -18,7 +18,7 @@ from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, find_offsets,
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.job.folding import ON_FOLDED_THREAD, drop_folded, has_folded_events, take_folded
+from nsys2prv_ng.job.folding import drop_folded, has_folded_events, take_folded
 from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
 from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
 from nsys2prv_ng.job.spill import change_records, spill_records
@@ -33,7 +33,7 @@ from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
-from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, ON_FOLDED_THREAD
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 

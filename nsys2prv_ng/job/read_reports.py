@@ -28,6 +28,7 @@ from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import SOURCES
+from nsys2prv_ng.sources.shared.reasons import NO_ROW, OTHER_PROGRAM
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -248,8 +249,8 @@ def _drop_without_row(places: Places, results: dict[str, Result], store: Store) 
     for result in results.values():
         has_some = any(run.facts.has_events_on(observed) for run in result.runs)
         with load_for_change(result, store) if has_some else nullcontext():
-            result.drop_places(no_task, "its process made no traced call")
-            result.drop_places(no_call, "its thread made no traced call")
+            result.drop_places(no_task, OTHER_PROGRAM)
+            result.drop_places(no_call, NO_ROW)
 
 
 def _find_used_handles(results: dict[str, Result]) -> set[int]:

@@ -24,9 +24,8 @@ from nsys2prv_ng.records.columns import EVENT, Records
 from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.sources.shared.reasons import REPEATED
 from nsys2prv_ng.sources.shared.result import Result
-
-REPEATED = "duplicate sample: another report of this node covers that time"
 
 MOST_PERIODS = 2
 """If neighbouring values of a series are more periods apart than this, there is a gap between them."""

@@ -14,6 +14,7 @@ from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.model import TraceModel
 from nsys2prv_ng.records.clip import clip_to_windows, drop_short_intervals
+from nsys2prv_ng.sources.shared.reasons import OUTSIDE_CHOSEN_TIME, TOO_SHORT
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
 Window = tuple[int | None, int | None]
@@ -73,7 +74,7 @@ def drop_short(result: Result, shortest: int) -> None:
     """Drop intervals shorter than `shortest` (ns); the nesting of the others, and states, stay as they are."""
     before = result.written
     result.records = [drop_short_intervals(records, shortest) for records in result.records]
-    result.drop("shorter than the selected minimum", before - result.written)
+    result.drop(TOO_SHORT, before - result.written)
 
 
 def find_windows(
@@ -178,7 +179,7 @@ def cut_result(result: Result, windows: Sequence[tuple[int, int]]) -> None:
     for i, records in enumerate(result.records):
         result.records[i], pieces = clip_to_windows(records, windows)
         result.pieces += pieces
-    result.drop("outside the chosen time", before - result.written)
+    result.drop(OUTSIDE_CHOSEN_TIME, before - result.written)
 
 
 def cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> StateIntervals:

@@ -130,6 +130,7 @@ class SummaryOptions(JobOptions):
     html: File = File(
         "Also write the summary and its pictures as one page that needs nothing else.", metavar="FILE.html"
     )
+    save: File = File("Also write the numbers as JSON, which compare takes.", metavar="FILE.json")
 
 
 @dataclass(kw_only=True)
@@ -245,7 +246,7 @@ class TraceOptions:
     )
     paraver_memory: Size[int] = PARAVER_MEMORY
     force: Flag = Flag("Replace a trace of the same name.")
-    stats: File = File("Write the numbers of events read, written and dropped as JSON.", metavar="FILE.json")
+    stats: File = File("Write what became of the events of each source as JSON.", metavar="FILE.json")
     summary: Flag = Flag(
         "Also print the tables of nsys2prv-ng summary, for the same events.",
         keyword_help="Also sum up the same events, as TranslationResult.summary.",

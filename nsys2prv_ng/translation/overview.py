@@ -20,9 +20,16 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.records.runs import Run, load_records
+from nsys2prv_ng.sources.shared.reasons import (
+    IN_STEPS,
+    NO_WAIT,
+    NOT_IN_OVERVIEW,
+    STEP_TOO_MANY,
+    Reason,
+    name_no_long_wait,
+)
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult
-from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.translation import overview_budget as budget
 from nsys2prv_ng.translation.overview_budget import LineSizes
 from nsys2prv_ng.translation.overview_counters import make_metrics, make_shares
@@ -33,8 +40,6 @@ from nsys2prv_ng.translation.wait_records import GPUS, WAITS, make_waiting, sele
 
 NAME = "overview"
 """Name in the account of the counters and of GPU activity."""
-NOT_SHOWN = "not shown in an overview"
-IN_STEPS = "shown in steps of time, as overview"
 _STEP_DIGITS = 10
 """Maximum number of digits in the value of a step."""
 
@@ -50,14 +55,14 @@ class Overview:
     facts: OverviewFacts
     written: Mapping[str, int]
     """Number of written events by account name; events of other accounts are dropped."""
-    reasons: Mapping[str, str]
+    reasons: Mapping[str, Reason]
     """Reason why the rest of an account is dropped, by account name."""
 
     def change_accounts(self, accounts: Sequence[SourceAccount]) -> list[SourceAccount]:
         """Turn the accounts of the full trace into the accounts of the overview."""
         changed = []
         for account in accounts:
-            written, reason = self.written.get(account.name, 0), self.reasons.get(account.name, NOT_SHOWN)
+            written, reason = self.written.get(account.name, 0), self.reasons.get(account.name, NOT_IN_OVERVIEW)
             dropped = dict(account.dropped)
             if account.written != written:
                 dropped[reason] = dropped.get(reason, 0) + account.written - written
@@ -105,10 +110,8 @@ def make_overview(
         ),
         written={STEPS: steps.written, WAITS: long_waits.written, NAME: sum(run.facts.events for run in in_steps)},
         reasons={
-            STEPS: "more steps than an overview takes",
-            WAITS: f"without a wait of {format_time(shortest)} in an overview"
-            if shortest
-            else "did not wait for a rank",
+            STEPS: STEP_TOO_MANY,
+            WAITS: name_no_long_wait(shortest) if shortest else NO_WAIT,
             **dict.fromkeys((source_names.DEVICE_ACTIVITY, GPUS, source_names.GPU_METRICS), IN_STEPS),
         },
     )

@@ -1,4 +1,4 @@
-"""The result of a translation: events read, written and dropped by source, and the size of the trace.
+"""The result of a translation: what became of the events of each source, and the size of the trace.
 
 The fields are the keys of the JSON that `translate --stats` writes. Programs rely on them: a change of a key or of its
 meaning needs a new RESULT_VERSION.
@@ -13,6 +13,7 @@ from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.job.accounts import ReportAccount, SkippedReport
 from nsys2prv_ng.paraver.load_cost import LoadCost, format_memory, format_seconds
+from nsys2prv_ng.sources.shared.reasons import KIND_WORDS, Kind, find_kind
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_utc, format_window
 from nsys2prv_ng.text.tables import format_table
 
@@ -24,18 +25,38 @@ RESULT_VERSION = 1
 
 @dataclass(frozen=True)
 class SourceAccount:
-    """Events of one source over all reports. Law: read = written + the sum of dropped."""
+    """Events of one source over all reports. Law: read = written + the sum of dropped, of all kinds."""
 
     name: str
     title: str
     read: int = 0
     written: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
+    """Number of events that are not written, by reason. Only those of the kind lost are missing in the trace."""
     closed_at_end: int = 0
     cut_at_end: int = 0
     """Calls of idle threads that are cut, because the trace ends when everything else has ended."""
     load: LoadCost = field(default_factory=LoadCost)
     """The records of the source in the trace, without states."""
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Kind of each reason in `dropped`: what became of these events."""
+        return {reason: find_kind(reason) for reason in self.dropped}
+
+    def count(self, kind: Kind) -> int:
+        """Return the number of events of a kind that are not written."""
+        return sum(count for reason, count in self.dropped.items() if find_kind(reason) == kind)
+
+    def list_reasons(self) -> list[str]:
+        """Return one line for each reason, in the order of kinds."""
+        kinds = list(KIND_WORDS)
+        lines = []
+        for reason, kind in sorted(self.kinds.items(), key=lambda item: (kinds.index(item[1]), item[0])):
+            word = KIND_WORDS[kind]
+            what = reason if reason.startswith(f"{word} ") else f"{word}, {reason}"
+            lines.append(f"{self.name}: {self.dropped[reason]:,} {what}")
+        return lines
 
 
 @dataclass
@@ -164,19 +185,13 @@ class TranslationResult(TraceFacts):
         """Return the fields as `json.dumps` takes them."""
         summary = None if self.summary is None else self.summary.to_dict()
         fields = {**asdict(replace(self, summary=None)), "clocks": self.clocks.to_dict(), "summary": summary}
+        sources = [{**asdict(source), "kinds": source.kinds} for source in self.sources]
         load = {"paraver_memory": self.paraver_memory, "paraver_seconds": self.paraver_seconds}
-        return {"version": RESULT_VERSION, "start_utc": self.start_utc, **fields, **load}
+        return {"version": RESULT_VERSION, "start_utc": self.start_utc, **fields, "sources": sources, **load}
 
     def text(self, *, verbose: bool = False) -> str:
         """Return the result as text for a terminal or a log; `verbose` adds the clocks and one line for each report."""
-        numbers = {s.name: (s.read, s.written, sum(s.dropped.values())) for s in self.sources if s.read}
-        rows = [(name, *(f"{number:,}" for number in counts)) for name, counts in numbers.items()]
-        lines = format_table([("source", "read", "written", "dropped"), *rows])
-        for source in self.sources:
-            counts = {f"dropped: {reason}": count for reason, count in sorted(source.dropped.items())}
-            counts["without an end, closed at the end of the trace"] = source.closed_at_end
-            counts["of idle threads cut at the end of the trace, when all else has ended"] = source.cut_at_end
-            lines += [f"  {source.name}: {count:,} {what}" for what, count in counts.items() if count]
+        lines = self._list_accounts()
         absent = [source.name for source in self.sources if not source.read]
         if absent:
             lines.append(f"  not in these reports: {', '.join(absent)}")
@@ -210,3 +225,21 @@ class TranslationResult(TraceFacts):
                 for r in self.reports
             ]
         return "\n".join(lines)
+
+    def _list_accounts(self) -> list[str]:
+        """Return the table of sources, which shows that read = written + all other columns, and a line by reason."""
+        present = [source for source in self.sources if source.read]
+        # Without any loss, the column says so.
+        kinds = [kind for kind in KIND_WORDS if kind == "lost" or any(source.count(kind) for source in present)]
+        titles = ("source", "read", "written", *(KIND_WORDS[kind] for kind in kinds))
+        numbers = [(source.read, source.written, *map(source.count, kinds)) for source in present]
+        rows = [(s.name, *(f"{n:,}" for n in counts)) for s, counts in zip(present, numbers, strict=True)]
+        lines = format_table([titles, *rows])
+        for source in self.sources:
+            counts = {
+                "without an end, closed at the end of the trace": source.closed_at_end,
+                "of idle threads cut at the end of the trace, when all else has ended": source.cut_at_end,
+            }
+            lines += [f"  {line}" for line in source.list_reasons()]
+            lines += [f"  {source.name}: {count:,} {what}" for what, count in counts.items() if count]
+        return lines

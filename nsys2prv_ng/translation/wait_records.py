@@ -18,7 +18,7 @@ from nsys2prv_ng.job.spill import spill_records
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
-from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.reasons import NO_LINE, NOT_SELECTED, OTHER_OPERATION, OUTSIDE_CHOSEN_TIME
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult
 
@@ -62,22 +62,19 @@ def select_shown(job: Job, waits: Waits, account: Result) -> IntArray:
         if source in job.reports[0].results:
             shortest = job.selection.shortest.get(source, 0)
             is_shown |= (waits.is_mpi == is_mpi) & (waits.end - waits.begin >= shortest)
-    reasons = {NOT_SHOWN: ~is_shown, NOT_SELECTED: is_shown & (job.new_row[waits.row] < 0)}
+    reasons = {OTHER_OPERATION: ~is_shown, NOT_SELECTED: is_shown & (job.new_row[waits.row] < 0)}
     rest = is_shown & ~reasons[NOT_SELECTED]
     if job.windows:
         lows, highs = np.array(job.windows, np.int64).T
         window = np.searchsorted(highs, waits.begin, "right")
         inside = (window < lows.size) & (waits.end > np.append(lows, np.iinfo(np.int64).max)[window])
-        reasons["outside the chosen time"] = rest & ~inside
+        reasons[OUTSIDE_CHOSEN_TIME] = rest & ~inside
         rest &= inside
     for reason, mask in reasons.items():
         account.drop(reason, int(mask.sum()))
     for verdict, reason in REASONS.items():
         account.drop(reason, int((rest & (waits.verdict == verdict)).sum()))
     return np.flatnonzero(rest)
-
-
-NOT_SHOWN = "its kernel or call is not selected"
 
 
 def _make_parts(job: Job, waits: Waits, late: LateReasons, parted: IntArray, labels: Labels) -> list[Records]:
@@ -149,7 +146,7 @@ def _make_lines(job: Job, waits: Waits, split: IntArray, shortest: int) -> Resul
     selected = job.new_row[waits.culprit[blamed]] >= 0
     long = waits.wait[blamed] >= shortest
     result.drop(NOT_SELECTED, int((~selected).sum()))
-    result.drop("wait shorter than the shortest with a line", int((selected & ~long).sum()))
+    result.drop(NO_LINE, int((selected & ~long).sum()))
     drawn = blamed[selected & long]
     sent = waits.culprit_begin[drawn]
     released = np.maximum(waits.until[drawn], sent)

@@ -122,10 +122,8 @@ os.execvp(sys.argv[4], sys.argv[4:])
 
 # The real program for everything but the numbers of the job, which most jobs here do not look at.
 WITHOUT_SUMMARY = f"""
-if [ "$1" = summary ]; then echo "{{}}"; exit; fi
-words=()
-for word; do if [ "$word" != --summary ]; then words+=("$word"); fi; done
-exec "{sys.executable}" -m nsys2prv_ng "${{words[@]}}"
+if [ "$1" = summary ]; then exit; fi
+exec "{sys.executable}" -m nsys2prv_ng "$@"
 """
 
 

@@ -291,10 +291,28 @@ def test_a_report_for_each_rank(tmp_path: Path, expected) -> None:
         assert metrics == ({"--gpu-metrics-device", "--nic-metrics"} if rank in (0, 2) else set())
         assert (call["seen"]["RANK"], call["seen"]["LOCAL_RANK"]) == (str(rank), str(rank % 2))
         assert call["seen"]["WORLD_SIZE"] == "4" and call["seen"]["MASTER_ADDR"]
-    assert json.loads((cluster.reports / "stats.json").read_text())["summary"]["ranks"] == 4
-    assert JobSummary.load(cluster.reports / "summary.json").ranks == 4
+    left = {path.name for path in cluster.reports.iterdir() if path.suffix not in (".sqlite", ".nsys-rep")}
+    assert left == {"trace.prv", "trace.pcf", "trace.row", "stats.json", "summary.json", "summary.html"}
+    assert {source["name"] for source in json.loads((cluster.reports / "stats.json").read_text())["sources"]}
     assert (cluster.reports / "summary.html").read_text().startswith("<!")
-    assert "From the first to the last operation of each GPU" in output and "\nkernel " in output
+    # The same numbers as of a summary of the same reports without any script, in the log and in the file.
+    alone = run("summary", *RANKS, "--save", tmp_path / "alone.json")
+    assert alone.stdout in output and output.index(alone.stdout) > output.index("Paraver loads it")
+    saved = (cluster.reports / "summary.json").read_bytes()
+    assert (
+        saved == (tmp_path / "alone.json").read_bytes() and JobSummary.load(cluster.reports / "summary.json").ranks == 4
+    )
+
+
+@pytest.mark.slow
+def test_a_summary_that_fails_leaves_no_file(cluster: Cluster, expected) -> None:
+    """The trace is there, the job succeeds, and `compare` finds no half of a summary."""
+    program = (cluster.bin / "nsys2prv-ng").read_text()
+    cluster.offer(cluster.bin / "nsys2prv-ng", program.split("\n", 1)[1].replace("then exit;", "then exit 1;"))
+    code, output = cluster.run(two_by_two())
+    assert code == 0 and "profile: no summary; the trace is complete" in output
+    assert cluster.trace() == expected(0, 1, 2, 3)
+    assert not list(cluster.reports.glob("summary.*"))
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ def test_an_empty_path_is_an_error(command: str) -> None:
     ("command", "flags"),
     {
         "translate": {"--tmp", "--align-report", "--labels-from", "--stats"},
-        "summary": {"--tmp", "--html", "--talp"},
+        "summary": {"--tmp", "--html", "--save", "--talp"},
         "compare": {"--tmp", "--html", "--traces"},
         "check": {"--cfg"},
         "cfgs": {"--install"},

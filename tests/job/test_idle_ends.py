@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.job.idle_ends import AFTER_ALL_ELSE
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE
 from tests.sources.host.host_reports import (
     UTC,
     collect_in_report_time,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.repeated_samples import REPEATED
 from nsys2prv_ng.paraver.event_types import NCCL_KERNEL
+from nsys2prv_ng.sources.shared.reasons import REPEATED
 from tests.sources.node.node_reports import (
     CARD,
     COMPONENTS,

@@ -73,7 +73,7 @@ def test_parts_fill_their_kernels_and_calls(made: Made) -> None:
             assert (inside["end"].to_numpy()[:-1] == inside["begin"].to_numpy()[1:]).all()
     assert by_row == {} and split > 0
     account = next(account for account in made.result.sources if account.name == "waits")
-    below = sum(count for reason, count in account.dropped.items() if "all counts as moving" in reason)
+    below = sum(count for reason, count in account.dropped.items() if "counted as transfer" in reason)
     assert account.read == account.written + sum(account.dropped.values())
     assert split == account.written + below
 

@@ -16,19 +16,20 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled, inlined
+from nsys2prv_ng.sources.shared import reasons
 
 SPLIT, BELOW_UNCERTAINTY, MEMBER_MISSING, NOT_SYNCHRONISED, UNKNOWN_ROLES, NO_COMMUNICATOR, NOT_MATCHED, NOT_ALIGNED = (
     range(8)
 )
 """Verdicts. If a kernel or call gets several, the highest counts."""
 REASONS = {
-    MEMBER_MISSING: "no report shows what a member of the operation did",
-    NOT_SYNCHRONISED: "the operation did not synchronise its ranks",
-    BELOW_UNCERTAINTY: "wait below the uncertainty of the clocks: all counts as moving",
-    UNKNOWN_ROLES: "root or kind of the operation is not recorded",
-    NO_COMMUNICATOR: "communicators cannot be told apart without payload",
-    NOT_MATCHED: "no report shows its counterpart",
-    NOT_ALIGNED: "the clocks of the reports are not aligned",
+    MEMBER_MISSING: reasons.MEMBER_MISSING,
+    NOT_SYNCHRONISED: reasons.NOT_SYNCHRONISED,
+    BELOW_UNCERTAINTY: reasons.WITHIN_CLOCK_ERROR,
+    UNKNOWN_ROLES: reasons.ROLES_UNKNOWN,
+    NO_COMMUNICATOR: reasons.COMMUNICATORS_ALIKE,
+    NOT_MATCHED: reasons.COUNTERPART_MISSING,
+    NOT_ALIGNED: reasons.NOT_ALIGNED,
 }
 """Why kernels and calls are not split."""
 

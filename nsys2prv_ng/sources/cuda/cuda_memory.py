@@ -22,9 +22,18 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
-from nsys2prv_ng.sources.shared.reasons import NO_BYTES, NO_PROCESS, NO_TIME, lacks_time
+from nsys2prv_ng.sources.shared.reasons import (
+    BEFORE_CAPTURE,
+    NO_ALLOCATION,
+    NO_BYTES,
+    NO_MEMORY_CHANGE,
+    NO_PROCESS,
+    NO_TIME,
+    SAME_TIME,
+)
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.sound_times import lacks_time
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
 USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
@@ -64,7 +73,7 @@ def read(reader: ReportReader) -> Result:
         {
             NO_PROCESS: columns["globalPid"] == NULL,
             NO_TIME: lacks_time(columns["start"]),
-            "neither allocation nor free": ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
+            NO_MEMORY_CHANGE: ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
             NO_BYTES: size == NULL,
         }
     )
@@ -75,7 +84,7 @@ def read(reader: ReportReader) -> Result:
     result.join_data = _collect_changes(reader, columns, rows, kind, allocation, size)
 
     before = columns["start"][rows] == 0
-    result.drop("before the capture: only part of the memory in use", int(before.sum()))
+    result.drop(BEFORE_CAPTURE, int(before.sum()))
     rows = rows[~before]
     labels = reader.labels
     is_free = columns["memoryOperationType"][rows] == _FREE
@@ -150,7 +159,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         if data is None:
             continue
         result.read += data.unknown + data.time.size
-        result.drop("frees memory that the report does not show as allocated", data.unknown)
+        result.drop(NO_ALLOCATION, data.unknown)
         rows.append(part.rows[data.place])
         kinds.append(data.kind)
         times.append(_move_into_windows(part.clock(data.time), part.windows))
@@ -158,7 +167,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     if not rows:
         return JoinResult()
     records, merged = compute_levels(*(np.concatenate(column) for column in (rows, kinds, times, changes)))
-    result.drop("merged into the next change at the same time, nothing is lost", merged)
+    result.drop(SAME_TIME, merged)
     result.records.append(records)
     return JoinResult(accounts={LEVEL: result})
 

@@ -16,7 +16,7 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
-from nsys2prv_ng.sources.shared.reasons import NO_PROCESS
+from nsys2prv_ng.sources.shared.reasons import NO_CALL, NO_PROCESS
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -98,7 +98,7 @@ def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple
     process = columns["globalPid"]
     recorded = reader.once(calls.read_recorded_calls)
     call = recorded.find(get_process(process), columns["correlationId"])
-    rows = result.drop_rows({NO_PROCESS: process == NULL, calls.NO_CALL: call < 0})
+    rows = result.drop_rows({NO_PROCESS: process == NULL, NO_CALL: call < 0})
     return rows, recorded.global_tid[call[rows]], recorded.begin[call[rows]]
 
 

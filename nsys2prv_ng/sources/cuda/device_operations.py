@@ -12,9 +12,10 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes
 from nsys2prv_ng.report.database import NULL, Columns
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import NO_STREAM
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -75,7 +76,7 @@ def locate(reader: ReportReader) -> DeviceOperations:
     tables = {table: reader.columns(table) for table in TABLES if reader.has(table)}
     start, end, pid, device, context, stream = (_stack(tables, name) for name in COLUMNS)
     no_stream = (pid == NULL) | (device == NULL) | (context == NULL) | (stream == NULL)
-    reasons = {"no process, device, context or stream": no_stream, **find_unsound_times(start, end)}
+    reasons = {NO_STREAM: no_stream, **find_unsound_times(start, end)}
     accounts = {}
     is_sound = np.zeros(start.size, np.bool_)
     low = 0

@@ -15,9 +15,10 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.shared.pairs import make_name_pair
-from nsys2prv_ng.sources.shared.reasons import lacks_time
+from nsys2prv_ng.sources.shared.reasons import NO_CONTEXT, NO_TURN_END, NO_TURN_START, OVERLAPS_TURN, SWITCH_STEP
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.sound_times import lacks_time
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 from nsys2prv_ng.sources.shared.switches import pair_switches
 
@@ -34,16 +35,15 @@ def read(reader: ReportReader) -> Result:
     tag, context, time, gpu, pid = (columns[name] for name in ("tag", "contextId", "timestamp", "gpuId", "globalPid"))
     is_limit = np.isin(tag, (_SAVE_END, _RESTORE_START))
     unknown = is_limit & ((context == NULL) | lacks_time(time) | (gpu == NULL))
-    rows = result.drop_rows({"no context, GPU or time": unknown, "a step of the switch itself": ~is_limit})
+    rows = result.drop_rows({NO_CONTEXT: unknown, SWITCH_STEP: ~is_limit})
     # The sequence numbers of the GPU order events of the same time.
     rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], gpu[rows]))]
     owner, _ = encode_rows(gpu[rows], context[rows])
-    reasons = "start of a turn without its end", "end of a turn without its start"
-    shown, end = pair_switches(result, owner, tag[rows] == _RESTORE_START, time[rows], *reasons)
+    shown, end = pair_switches(result, owner, tag[rows] == _RESTORE_START, time[rows], NO_TURN_END, NO_TURN_START)
     shown = rows[shown]
     begin = time[shown]
     crosses = mark_crossing(gpu[shown], begin, end)
-    result.drop("partly overlaps another turn on its GPU", int(crosses.sum()))
+    result.drop(OVERLAPS_TURN, int(crosses.sum()))
     shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]
 
     codes, contexts = find_distinct_rows(get_process(pid[shown]), context[shown])

@@ -11,6 +11,7 @@ from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, TABLES, locate
+from nsys2prv_ng.sources.shared.reasons import NO_CALL, NO_OPERATION, SAME_LAUNCH
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import Source
@@ -33,11 +34,11 @@ def read(reader: ReportReader) -> Result:
     tag = operations.spread(_TAGS)
     size = np.where(tag == types.TAG_COPY, np.maximum(operations.stack("bytes"), 0), 0)
     result = Result(read=start.size)
-    rows = result.drop_rows({"its operation was dropped": operations.place < 0, calls.NO_CALL: call < 0})
+    rows = result.drop_rows({NO_OPERATION: operations.place < 0, NO_CALL: call < 0})
     # All nodes of a graph have the id of its launch, whatever their kind: the first node on each stream gets the line.
     rows = rows[np.argsort(start[rows], kind="stable")]
     later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows])
-    result.drop("later operation of the same launch and stream", int(later.sum()))
+    result.drop(SAME_LAUNCH, int(later.sum()))
     rows = rows[~later]
     recorded = reader.once(calls.read_recorded_calls)
     for value in np.unique(tag[rows]):

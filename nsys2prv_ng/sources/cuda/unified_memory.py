@@ -16,9 +16,10 @@ from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_number_pair
-from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_TIME, find_unsound_times, lacks_time
+from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_PROCESS_OR_DEVICE, NO_TIME
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.sound_times import find_unsound_times, lacks_time
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 GPU_FAULTS = Table(
@@ -45,7 +46,7 @@ def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
     result.read += columns.rows
     begin, end, pid, device = (columns[name] for name in GPU_FAULTS.required)
     no_device = (pid == NULL) | (device == NULL)
-    rows = result.drop_rows({"no process or device": no_device, **find_unsound_times(begin, end)})
+    rows = result.drop_rows({NO_PROCESS_OR_DEVICE: no_device, **find_unsound_times(begin, end)})
     labels = reader.labels
     access, faults, address = (columns[name][rows] for name in ("faultAccessType", "numberOfPageFaults", "address"))
     value = np.where(np.isin(access + 1, list(ACCESSES)), access + 1, 1)

@@ -20,6 +20,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources.shared.host_calls import read_calls, select_sound_intervals
 from nsys2prv_ng.sources.shared.pairs import make_number_pair
+from nsys2prv_ng.sources.shared.reasons import NO_VIDEO_LANE, UNKNOWN_ENGINE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -57,7 +58,7 @@ def _add_work(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(WORK.name)
     result.read += columns.rows
     unknown = ~np.isin(columns["engineType"], list(VIDEO_ENGINES))
-    result.drop("an engine of unknown kind", int(unknown.sum()))
+    result.drop(UNKNOWN_ENGINE, int(unknown.sum()))
     known = np.flatnonzero(~unknown)
     thread = _find_threads(reader)[known]
     rows = select_sound_intervals(result, columns["start"][known], columns["end"][known], thread)
@@ -67,7 +68,7 @@ def _add_work(reader: ReportReader, result: Result) -> None:
     )
     lane = assign_lanes(keys.encode_rows(thread, kind)[0], begin, end)
     beyond = int((lane >= types.VIDEO_LANES).sum())
-    result.drop(f"more than {types.VIDEO_LANES} works of a kind of engine at a time", beyond)
+    result.drop(NO_VIDEO_LANE, beyond)
     # Work alone does not make its process a task, because nsys records all processes that use the engines.
     place = reader.places.observed_threads(thread)
     value = np.where(np.isin(codec + 1, list(VIDEO_CODECS)), codec + 1, VIDEO_CODEC_UNKNOWN)

@@ -15,9 +15,10 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
+from nsys2prv_ng.sources.shared.reasons import NO_CORE, NO_CORE_END, NO_CORE_START, NO_DIRECTION, NO_THREAD, NO_TIME
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.sound_times import lacks_time
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 from nsys2prv_ng.sources.shared.switches import pair_switches
 
@@ -34,15 +35,14 @@ def read(reader: ReportReader) -> Result:
         {
             NO_THREAD: thread == NULL,
             NO_TIME: lacks_time(time),
-            "no core": (core < 0) | (core >= MAX_TYPE),
-            "neither in nor out": is_in == NULL,
+            NO_CORE: (core < 0) | (core >= MAX_TYPE),
+            NO_DIRECTION: is_in == NULL,
         }
     )
     # Switches at the same time happened in the order of the table.
     rows = rows[np.lexsort((time[rows], thread[rows]))]
     time, core, thread = time[rows], core[rows], thread[rows]
-    reasons = "no end (put on a core twice)", "no start (taken off a core without having been put on one)"
-    shown, end = pair_switches(result, thread, is_in[rows] != 0, time, *reasons)
+    shown, end = pair_switches(result, thread, is_in[rows] != 0, time, NO_CORE_END, NO_CORE_START)
     handle = reader.labels.handle(types.ON_CPU)
     distinct, index = np.unique(core, return_inverse=True)
     ids = reader.labels.name_ids(types.ON_CPU.names, map(_label_core, distinct))[index]

@@ -28,6 +28,7 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
+from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.result import Result
 
 # Reasons why a send or receive is unmatched. The first reasons also replace the task of a partner.
@@ -35,19 +36,17 @@ TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, 
     -2, -12, -1
 )
 _REASONS = {
-    TO_NOBODY: "to or from MPI_PROC_NULL",
-    NO_PARTNER: "its partner is not recorded",
-    NO_COMMUNICATOR: "its communicator is not recorded",
-    NOT_HERE: "its partner is a rank without a report",
-    NO_RECEIVE: "sent, and no receive was recorded",
-    NO_SEND: "received, and no send was recorded",
-    SEVERAL: "received from any source, with several candidates",
-    TAKEN: "may have been taken by a receive with a wildcard",
-    PARTIAL: "unequal numbers of sends and receives in a capture that began after MPI_Init",
-    NO_TAG: "its tag is not recorded",
+    TO_NOBODY: reasons.TO_NOBODY,
+    NO_PARTNER: reasons.NO_PARTNER,
+    NO_COMMUNICATOR: reasons.NO_COMMUNICATOR,
+    NOT_HERE: reasons.PARTNER_NOT_HERE,
+    NO_RECEIVE: reasons.NO_RECEIVE,
+    NO_SEND: reasons.NO_SEND,
+    SEVERAL: reasons.SEVERAL_SENDS,
+    TAKEN: reasons.MAY_BE_TAKEN,
+    PARTIAL: reasons.UNEQUAL_ENDS,
+    NO_TAG: reasons.NO_TAG,
 }
-_NO_RECEIVE_END = "sent, and the end of its receive was not recorded"
-_EARLY_REQUEST = "its request was made before the capture"
 
 _ANY = -1
 _STREAM = ["communicator", "source", "destination"]
@@ -101,10 +100,10 @@ def match_messages(
             result.drop(_REASONS[int(str(code))], count)
     early = sum(r.messages.started_before for r in reports)
     result.read += early
-    result.drop(_EARLY_REQUEST, early)
+    result.drop(reasons.EARLY_REQUEST, early)
 
     matched = matched[(receives["done"].to_numpy() != NULL)[matched]]
-    result.drop(_NO_RECEIVE_END, int((send_of_receive >= 0).sum()) - matched.size)
+    result.drop(reasons.NO_RECEIVE_END, int((send_of_receive >= 0).sum()) - matched.size)
     s, r = sends.iloc[send_of_receive[matched]], receives.iloc[matched]
     size = np.maximum(s["bytes"].to_numpy(), 0)
     send, receive = (s["posted_at"].to_numpy(), s["time"].to_numpy()), (r["row"].to_numpy(), r["done"].to_numpy())

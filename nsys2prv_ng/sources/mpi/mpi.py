@@ -35,7 +35,7 @@ from nsys2prv_ng.sources.mpi.parameters import (
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
 from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.pairs import parse_rank, register_used
-from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL
+from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL, SAME_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -43,8 +43,6 @@ from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, 
 _CALL = ("start", "end", "globalTid", "textId")
 _PARAMETERS = ("commHandle", "tag", "remoteRank", "size", "recvSize", "rootRank", "requestHandle")
 TABLES = tuple(Table(name, _CALL, dict.fromkeys(_PARAMETERS, NULL)) for name in nvtx_ranges.EVENT_TABLES)
-
-_MERGED = "merged into another row of the same call"
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def read(reader: ReportReader) -> Result:
         result.evidence.messages.append(collect_messages(messages, communicators, ranks))
     if result.dropped:
         initialised = initialised[:0]
-    result.drop(_MERGED, name.size - calls.first.size)
+    result.drop(SAME_CALL, name.size - calls.first.size)
     crosses = mark_crossing(rows.thread[calls.first], rows.begin[calls.first], rows.end[calls.last])
     result.drop(OVERLAPS_CALL, int(crosses.sum()))
     _write(reader.labels, result, calls.take(~crosses), names, communicators.keys)

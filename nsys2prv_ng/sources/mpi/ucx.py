@@ -26,6 +26,7 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
 from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_name_pair, make_number_pair, make_partial_pair
+from nsys2prv_ng.sources.shared.reasons import NO_TRANSFER_LANE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -88,7 +89,7 @@ def _add_transfers(reader: ReportReader, result: Result) -> None:
     )
     lanes = assign_lanes(thread, begin, end)
     beyond = lanes >= types.UCX_LANES
-    result.drop(f"more than {types.UCX_LANES} transfers at a time on its thread", int(beyond.sum()))
+    result.drop(NO_TRANSFER_LANE, int(beyond.sum()))
     place = reader.places.threads(thread, application=True)
     index, names = reader.names(text)
     for lane in np.unique(lanes[~beyond]):

@@ -16,12 +16,13 @@ from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
-from nsys2prv_ng.report.schema_version import BLOBS_OPTION, JSON_OPTION, choose_payload_option
+from nsys2prv_ng.report.schema_version import choose_payload_option
 from nsys2prv_ng.sources.nccl.payload import Payloads, read_payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_created_domains, read_nvtx_events
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, PAYLOAD_NOT_EXPORTED, PAYLOAD_UNKNOWN, Reason
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
+from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
 
 SEND, RECEIVE = "ncclSend", "ncclRecv"
 COLLECTIVES = frozenset(
@@ -43,12 +44,6 @@ COMMUNICATING = re.compile("|".join(sorted(_COMMUNICATING)))
 
 COLLECTIVE, SENDING, RECEIVING = range(3)
 """Direction of a call. One-sided calls, which name a peer, count as sending."""
-
-_NO_PAYLOAD = "call without payload: the export has none"
-_REMEDY = f"{_NO_PAYLOAD}, make it with nsys export"
-WITHOUT_PAYLOAD = frozenset((_NO_PAYLOAD, f"{_REMEDY} {JSON_OPTION}", f"{_REMEDY} {BLOBS_OPTION}"))
-"""Reasons to drop a call because the export lacks the payloads of calls."""
-_NOT_UNDERSTOOD = "call with a payload that is not understood"
 
 
 class NcclRanges(NamedTuple):
@@ -94,7 +89,7 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     crosses = mark_crossing(tid[sound], begin[sound], end[sound])
     kept = sound[result.drop_rows({OVERLAPS_CALL: crosses}, counted[sound])]
     understood = payload.mark_understood()
-    lacking = {_explain_no_payload(reader): ~payload.given[kept], _NOT_UNDERSTOOD: ~understood[kept]}
+    lacking = {_explain_no_payload(reader): ~payload.given[kept], PAYLOAD_UNKNOWN: ~understood[kept]}
     result.drop_rows(lacking, counted[kept])
 
     kept = kept[np.lexsort((-end[kept], begin[kept], tid[kept]))]
@@ -108,10 +103,10 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     )
 
 
-def _explain_no_payload(reader: ReportReader) -> str:
+def _explain_no_payload(reader: ReportReader) -> Reason:
     """Return why calls have no payload. If the report contains the layout of payloads, the export omits them."""
     option = choose_payload_option(reader.metadata.schema_version) if reader.has(SCHEMAS.name) else None
-    return f"{_REMEDY} {option}" if option else _NO_PAYLOAD
+    return PAYLOAD_NOT_EXPORTED[option or ""]
 
 
 def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:

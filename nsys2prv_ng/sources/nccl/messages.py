@@ -28,6 +28,7 @@ from nsys2prv_ng.sources.nccl.kernels import NcclKernels
 from nsys2prv_ng.sources.nccl.payload import Payloads
 from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES
 from nsys2prv_ng.sources.shared.pairs import parse_rank
+from nsys2prv_ng.sources.shared.reasons import PEER_UNKNOWN, RANK_UNKNOWN, RECEIVE_ALONE, SEND_ALONE
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult
 
@@ -199,14 +200,14 @@ def _match_messages(
 
     # A message counts as read once, whether the reports contain one of its ends or both.
     result.read = len(calls) - len(pairs)
-    result.drop("rank of its process in the communicator is unknown", int(unknown.sum()))
-    for ends, reason in ((sends, "send without its receive"), (receipts, "receive without its send")):
+    result.drop(RANK_UNKNOWN, int(unknown.sum()))
+    for ends, reason in ((sends, SEND_ALONE), (receipts, RECEIVE_ALONE)):
         peer_known = ends["peer_known"].to_numpy(np.bool_)
         unpaired = ~pd.MultiIndex.from_frame(ends[[*route, "number"]]).isin(
             pd.MultiIndex.from_frame(pairs[[*route, "number"]])
         )
-        result.drop("task of its peer is unknown", int((unpaired & ~peer_known).sum()))
-        result.drop(f"{reason} in the reports", int((unpaired & peer_known).sum()))
+        result.drop(PEER_UNKNOWN, int((unpaired & ~peer_known).sum()))
+        result.drop(reason, int((unpaired & peer_known).sum()))
     column = {name: pairs[name].to_numpy(np.int64) for name in pairs.columns}
     size: IntArray = np.where(column["bytes"] == NULL, column["bytes_received"], column["bytes"])
     line = (column["row"], column["begin"], column["row_received"], column["end_received"])

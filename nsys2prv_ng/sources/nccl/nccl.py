@@ -26,11 +26,10 @@ from nsys2prv_ng.sources.nccl.kernels import (
 from nsys2prv_ng.sources.nccl.messages import NcclJoinData, join, make_join_data
 from nsys2prv_ng.sources.nccl.payload_events import make_call_events, make_kernel_events, write_events
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
+from nsys2prv_ng.sources.shared.reasons import KERNEL_LOST, KERNEL_WITHOUT_LAUNCH, KERNEL_WITHOUT_PAYLOAD, NO_NCCL_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
-
-_OUTSIDE = "kernel launched outside of NCCL's calls, as by a CUDA graph: no call to take a payload from"
 
 
 def read(reader: ReportReader) -> Result:
@@ -66,9 +65,9 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
     outside = ~no_place & kernels.called & (kernels.range < 0)
     within = np.flatnonzero(~no_place & (kernels.range >= 0))
     result.read += kernels.place.size
-    result.drop("kernel that was dropped", int(no_place.sum()))
-    result.drop(f"kernel: {launch_calls.NO_CALL}", int(no_call.sum()))
-    result.drop(_OUTSIDE, int(outside.sum()))
+    result.drop(KERNEL_LOST, int(no_place.sum()))
+    result.drop(KERNEL_WITHOUT_LAUNCH, int(no_call.sum()))
+    result.drop(NO_NCCL_CALL, int(outside.sum()))
 
     kind = table.groupby(["name", "communicator", "bytes", "operation", "root", "peer"], sort=False).ngroup()
     function = np.array([parse_function(name) for name in calls.names], np.int64)[table["name"].to_numpy(np.int64)]
@@ -76,7 +75,7 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
     launched |= {"device": kernels.device[within], "begin": kernels.begin[within]}
     shared = table[["group", "communicator"]].assign(function=function, kind=kind.to_numpy(np.int64))
     pairs = assign_calls(shared, pd.DataFrame(launched))
-    result.drop("kernel whose calls have no payload", within.size - pairs["kernel"].nunique())
+    result.drop(KERNEL_WITHOUT_PAYLOAD, within.size - pairs["kernel"].nunique())
     return pairs.assign(kernel=within[pairs["kernel"]])
 
 

@@ -23,6 +23,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.patterns import match_patterns
+from nsys2prv_ng.sources.shared.reasons import NO_GPU, ONLY_JSON, OTHER_METRIC, UNCHANGED
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import (
@@ -46,9 +47,6 @@ NAMES = Table("TARGET_INFO_GPU_METRICS", ("typeId", "metricId"), text=("metricNa
 GENERIC = Table("GENERIC_EVENTS", ("typeId",))
 GENERIC_TYPES = Table("GENERIC_EVENT_TYPES", ("typeId", "sourceId"))
 GENERIC_SOURCES = Table("GENERIC_EVENT_SOURCES", ("sourceId",), text=("data",))
-
-ONLY_JSON = "only as JSON in this export; export the report with nsys 2024.2 or newer"
-"""Why samples of an old export are not read."""
 
 _GPU_MASK = 0xFF
 """The bits of a typeId that are nsys's number of the GPU."""
@@ -75,16 +73,16 @@ def read(reader: ReportReader) -> Result:
     result.read = samples.time.size
     result.join_data = MetricFilter(frozenset(name for name, _ in names), reader.options.metrics)
 
-    samples = select_sound(reader, result, samples, "GPU metrics", "no GPU")
+    samples = select_sound(reader, result, samples, "GPU metrics", NO_GPU)
     chosen = np.array([not reader.options.metrics or _is_chosen(name, result.join_data.patterns) for name, _ in names])
     if not chosen.all():
         before = samples.time.size
         samples = samples.select(chosen[samples.metric])
-        result.drop("none of its metrics was chosen", before - samples.time.size)
+        result.drop(OTHER_METRIC, before - samples.time.size)
     if reader.options.metrics_changes:
         before = samples.time.size
         samples = samples.select(_mark_changes(samples))
-        result.drop("unchanged", before - samples.time.size)
+        result.drop(UNCHANGED, before - samples.time.size)
     if samples.time.size:
         types = [families.make_gpu_metric(name, metric_id) for name, metric_id in names]
         result.records.append(make_records(reader, samples, reader.places.devices(samples.device), types))

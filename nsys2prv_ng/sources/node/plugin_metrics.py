@@ -24,7 +24,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread
 from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
-from nsys2prv_ng.sources.shared.reasons import NO_VALUES
+from nsys2prv_ng.sources.shared.reasons import NO_METRIC, NO_VALUES, ONLY_JSON
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, get_times, make_block, scale_values
@@ -42,7 +42,6 @@ FIELDS = Table("GENERIC_EVENT_TYPE_FIELDS", ("typeId", "fieldIdx"), {"fieldNameI
 TYPES = Table("GENERIC_EVENT_TYPES", ("typeId", "sourceId"), {"nameId": NULL}, text=("data",))
 SOURCES = Table("GENERIC_EVENT_SOURCES", ("sourceId",), {"nameId": NULL, "sourceGroupId": NULL}, text=("data",))
 
-NO_METRIC = "no metric: an event of ftrace, a hypervisor or ETW"
 _TRACERS = {1: "FTrace", 2: "NvMedia", 3: "Hypervisor", 4: "ETW"}
 """ENUM_NSYS_GENERIC_EVENT_GROUP: groups of sources that are not plugins."""
 
@@ -75,7 +74,7 @@ def read(reader: ReportReader) -> Result:
     only_json = count_plugin_rows(reader, as_json=True)
     result.read += count_tracer_rows(reader) + only_json
     result.drop(NO_METRIC, count_tracer_rows(reader))
-    result.drop(gpu_metrics.ONLY_JSON, only_json)
+    result.drop(ONLY_JSON, only_json)
     if rows.size and not only_json:
         _add(reader, result, rows)
     return result

@@ -20,9 +20,10 @@ from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from nsys2prv_ng.sources.shared.pairs import register_used
 from nsys2prv_ng.sources.shared.patterns import match_patterns
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, Reason, name_unknown_event
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
+from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
 
 NVTX = "NVTX_EVENTS"
 INTEGER_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
@@ -166,7 +167,7 @@ def _find_ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
     return end
 
 
-def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
+def _mark_unsound(columns: Columns) -> dict[Reason, BoolArray]:
     """Mark the rows that cannot be shown, by reason."""
     kind, begin, end = columns["eventType"], columns["start"], columns["end"]
     unknown = np.setdiff1d(kind, (*PUSH_POP, *START_END, *MARK, *NAMING))
@@ -174,7 +175,7 @@ def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
     has_end = np.isin(kind, (*PUSH_POP, *START_END)) & (end != NULL)
     return {
         NO_THREAD: columns["globalTid"] == NULL,
-        **{f"unknown event type {value}": kind == value for value in unknown},
+        **{name_unknown_event(value): kind == value for value in unknown},
         **find_unsound_times(begin, np.where(has_end, end, np.maximum(begin, 1))),
     }
 

@@ -36,6 +36,7 @@ from nsys2prv_ng.sources.nvtx.events import (
 )
 from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.patterns import match_patterns
+from nsys2prv_ng.sources.shared.reasons import NO_RANGE_LANE, OTHER_DOMAIN, OVERLAPS_RANGE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -52,7 +53,7 @@ def read(reader: ReportReader) -> Result:
         if domain in events.selected:
             _DomainWriter(reader, result, events, domain).write()
         else:
-            result.drop("outside the selected NVTX domains", int((events.domain == events.domains.index(domain)).sum()))
+            result.drop(OTHER_DOMAIN, int((events.domain == events.domains.index(domain)).sum()))
     result.join_data = (reader.options.nvtx_domains, events.domains)
     if reader.options.nvtx_range:
         rows = events.find_matching(reader.options.nvtx_range)
@@ -84,10 +85,10 @@ class _DomainWriter:
         """Add the domain's ranges and marks."""
         nesting, *lanes = self.events.find_nesting_sets(self.domain)
         crossing = self.events.select_domain(self.domain, PUSH_POP).size - nesting.size
-        self.result.drop("partly overlaps another range of its thread and domain", crossing)
+        self.result.drop(OVERLAPS_RANGE, crossing)
         self._write_ranges(nesting, families.make_nvtx_range(self.domain))
         beyond = sum(rows.size for rows in lanes[families.NVTX_LANES :])
-        self.result.drop(f"more than {families.NVTX_LANES} start/end ranges open on its thread", beyond)
+        self.result.drop(NO_RANGE_LANE, beyond)
         for lane, rows in enumerate(lanes[: families.NVTX_LANES]):
             self._write_ranges(rows, families.make_nvtx_lane(self.domain, lane))
         marks = self.events.select_domain(self.domain, MARK)

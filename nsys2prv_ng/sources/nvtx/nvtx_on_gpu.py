@@ -22,6 +22,7 @@ from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
 from nsys2prv_ng.sources.cuda.launch_lines import LAUNCH_TABLES
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.nvtx.events import NvtxEvents
+from nsys2prv_ng.sources.shared.reasons import NO_GPU_RANGE_LANE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import Source
@@ -111,7 +112,7 @@ def _write(reader: ReportReader, result: Result, events: NvtxEvents, domain: str
     family, _ = find_distinct(combine_columns(nesting_set, events.columns["globalTid"][row]))
     lane = _number_lanes(place, family, _find_levels(place, family, begin, end))
     beyond = lane >= families.NVTX_GPU_LANES
-    result.drop(f"more than {families.NVTX_GPU_LANES} lanes needed on its stream", int(beyond.sum()))
+    result.drop(NO_GPU_RANGE_LANE, int(beyond.sum()))
     labels = reader.labels
     for value in np.unique(lane[~beyond]):
         here = lane == value

@@ -16,10 +16,10 @@ from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.pairs import make_name_pair
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, name_short_call
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.text.formatting import format_duration
+from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
 
 
 class NumberedCalls(NamedTuple):
@@ -59,7 +59,7 @@ def read_calls(
         if system:
             shortest = reader.options.osrt_min
             is_long = end[sound] - begin[sound] >= shortest
-            result.drop(f"shorter than the minimum of {format_duration(shortest)}", int((~is_long).sum()))
+            result.drop(name_short_call(shortest), int((~is_long).sum()))
             sound = sound[is_long]  # the rest of nested calls nests as well
         rows, begin, end = rows[sound], begin[sound], end[sound]
         place = reader.places.threads(thread[sound], application=not system, system_calls=system)

@@ -13,6 +13,7 @@ from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.records.columns import Pair, Records, count_events, drop_places, make_intervals, select
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import StoredColumns
+from nsys2prv_ng.sources.shared.reasons import Reason
 
 NO_END = 2**62
 """End of an interval without an end: far after any time, even once the offset of a clock is added."""
@@ -81,12 +82,20 @@ class Result:
         """Number of events that are written, that the end of the trace will close, or that are dropped."""
         return self.written + sum(unended.place.size for unended in self.unended) + sum(self.dropped.values())
 
-    def drop(self, reason: str, count: int) -> None:
-        """Count dropped events."""
+    def drop(self, reason: Reason, count: int) -> None:
+        """Count events that are not written, for one reason."""
+        self._count(reason, count)
+
+    def add_dropped(self, other: Result) -> None:
+        """Count the events that another result does not write."""
+        for reason, count in other.dropped.items():
+            self._count(reason, count)
+
+    def _count(self, reason: str, count: int) -> None:
         if count:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
 
-    def drop_rows(self, reasons: Mapping[str, BoolArray], counted: BoolArray | bool = True) -> IntArray:
+    def drop_rows(self, reasons: Mapping[Reason, BoolArray], counted: BoolArray | bool = True) -> IntArray:
         """Return the rows to which no reason applies, and drop the others. The first reason that applies counts.
 
         `counted`: mask of the rows that are events; the others do not count as dropped.
@@ -143,10 +152,9 @@ class Result:
         self.read += other.read
         self.pieces += other.pieces
         self.runs += other.runs
-        for reason, count in other.dropped.items():
-            self.drop(reason, count)
+        self.add_dropped(other)
 
-    def drop_places(self, without: BoolArray, reason: str) -> None:
+    def drop_places(self, without: BoolArray, reason: Reason) -> None:
         """Drop everything at the places in `without`, a mask by place."""
         dropped = 0
         for i, records in enumerate(self.records):
@@ -156,7 +164,7 @@ class Result:
         self.drop(reason, dropped)
         self.drop_unended(lambda unended: without[unended.place], reason)
 
-    def drop_unended(self, find: Callable[[Unended], BoolArray], reason: str) -> None:
+    def drop_unended(self, find: Callable[[Unended], BoolArray], reason: Reason) -> None:
         """Drop the intervals without an end that `find` marks."""
         remaining = []
         for unended in self.unended:

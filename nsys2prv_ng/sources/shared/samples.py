@@ -19,15 +19,14 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import EVENT, POINT, Int32Array, Records, pack_tie
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
+from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, NO_VALUE, REPETITION, TOO_LARGE, Reason
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.sound_times import lacks_time
 
 Key = tuple[int, ...]
 T = TypeVar("T")
 
-TOO_LARGE = "too large for the trace"
-REPETITION = "another value of its time and metric follows"
 _TOO_LARGE = NULL + 1
 """The result of `scale_values` for real numbers that do not fit."""
 
@@ -167,7 +166,7 @@ def select_sound(
     result: Result,
     samples: Samples,
     what: str,
-    no_device: str = NO_DEVICE,
+    no_device: Reason = NO_DEVICE,
     is_real: BoolArray | None = None,
 ) -> Samples:
     """Return the values with a time, a device, a metric and a number; drop the samples without such values.
@@ -192,7 +191,7 @@ def select_sound(
     lost = placed & ~_mark_samples_with(samples, has_value)
     lost_large = lost & _mark_samples_with(samples, too_large)
     result.drop(TOO_LARGE, int(lost_large.sum()))
-    result.drop("no value", int((lost & ~lost_large).sum()))
+    result.drop(NO_VALUE, int((lost & ~lost_large).sum()))
     for reason, mask in (("NULL", ~has_value & ~too_large), (TOO_LARGE, too_large)):
         number = int((is_placed & mask).sum())
         if number:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.sources.shared.reasons import Reason
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 
 
 def pair_switches(
-    result: Result, owner: IntArray, on: BoolArray, time: IntArray, repeated: str, unstarted: str
+    result: Result, owner: IntArray, on: BoolArray, time: IntArray, repeated: Reason, unstarted: Reason
 ) -> tuple[IntArray, IntArray]:
     """Return (switches that put their owner, a thread or context, on; time (ns) at which each owner is taken off).
 

@@ -8,7 +8,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.report.schema_version import describe_payload_remedy
-from nsys2prv_ng.sources.nccl.calls import WITHOUT_PAYLOAD
+from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
 
 NO_PAYLOAD = "its NCCL call has no payload"
 """A reason why kernels are not split, in addition to the reasons in analysis/waits/rules.py."""
@@ -18,7 +18,11 @@ def mark_without_payload(job: Job) -> BoolArray:
     """Mark the reports in which NCCL calls have no payload."""
     results = (report.results.get(source_names.NCCL) for report in job.reports)
     return np.array(
-        [result is not None and not WITHOUT_PAYLOAD.isdisjoint(result.dropped) for result in results], np.bool_
+        [
+            result is not None and any(reason in result.dropped for reason in PAYLOAD_NOT_EXPORTED.values())
+            for result in results
+        ],
+        np.bool_,
     )
 
 

@@ -90,7 +90,9 @@ def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: IntArray) 
         rows = job.whole.rows[index]
         row_lacks_payload[rows[rows >= 0]] = True
     without = row_lacks_payload[waits.row[at]] & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
-    counts = {reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in REASONS.items()}
+    counts: dict[str, int] = {
+        reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in REASONS.items()
+    }
     del counts[REASONS[BELOW_UNCERTAINTY]]
     counts[REASONS[NOT_MATCHED]] += int(unmatched[~lacks_payload].sum())
     counts[NO_PAYLOAD] = int(without.sum() + unmatched[lacks_payload].sum())

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.job.idle_ends import AFTER_ALL_ELSE
 from nsys2prv_ng.sources.host.os_runtime import choose_call_state
+from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (

@@ -21,7 +21,7 @@ from nsys2prv_ng.paraver.families import (
     NODE_METRIC_FIRST,
     make_node_metric,
 )
-from nsys2prv_ng.sources.shared.samples import REPETITION, TOO_LARGE
+from nsys2prv_ng.sources.shared.reasons import REPETITION, TOO_LARGE
 from tests.sources.node.node_reports import (
     COMPONENTS,
     PERF_METRIC,

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
-from nsys2prv_ng.sources.shared.samples import TOO_LARGE
+from nsys2prv_ng.sources.shared.reasons import NO_METRIC, ONLY_JSON, TOO_LARGE
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.node.node_reports import (
     DATA,
@@ -173,7 +172,7 @@ def test_metrics_of_gpus_and_events_of_tracers_are_not_shown(tmp_path: Path) -> 
     trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
     assert collect_lines(trace) == [("Good", 0, {"Plugin: field 0": 6})]
     told = get_account(summary, NAME)
-    assert (told.read, told.dropped) == (3, {plugin_metrics.NO_METRIC: 2})
+    assert (told.read, told.dropped) == (3, {NO_METRIC: 2})
 
 
 # ---- exports that have the values as JSON only -----------------------------------------------------------------------
@@ -187,7 +186,7 @@ def test_old_exports_are_exported_again(tmp_path: Path) -> None:
     }
     trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
     told = get_account(summary, NAME)
-    assert (told.read, told.written, told.dropped) == (3, 0, {gpu_metrics.ONLY_JSON: 3})
+    assert (told.read, told.written, told.dropped) == (3, 0, {ONLY_JSON: 3})
     assert trace.names["THREAD"] == ["node"]  # which shows the capture
 
 
