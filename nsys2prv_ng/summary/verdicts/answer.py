@@ -122,6 +122,7 @@ def _measure_share(case: Case, bottleneck: Bottleneck) -> float | None:
         bottlenecks.COPIES.key: losses.memory_ns,
         bottlenecks.HOST.key: losses.host_ns,
         bottlenecks.LAUNCH.key: losses.host_ns,
+        bottlenecks.QUEUED.key: losses.queued_ns + losses.graph_ns,
         bottlenecks.UNEXPLAINED.key: losses.unknown_ns,
     }
     ns = parts.get(bottleneck.key)
@@ -137,6 +138,7 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
         bottlenecks.UNCLASSIFIED.key: f"{percent} of GPU time",
         bottlenecks.TRANSFER.key: f"{percent} of GPU time is data transfer",
         bottlenecks.COPIES.key: f"{percent} of GPU time is copies alone",
+        bottlenecks.QUEUED.key: f"{percent} of GPU time",
         bottlenecks.UNEXPLAINED.key: f"{percent} of GPU time",
         bottlenecks.HOST.key: f"GPUs idle {percent} of the time because the host launches late",
         bottlenecks.LAUNCH.key: f"GPUs idle {percent} of the time in short gaps between launches",

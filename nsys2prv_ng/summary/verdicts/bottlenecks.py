@@ -136,6 +136,14 @@ LAUNCH = Bottleneck(
     "analysis/gpu-gaps",
     ("efficiency", "gpus", "what_if"),
 )
+QUEUED = Bottleneck(
+    "queued",
+    "Operations start late, though they were launched in time",
+    "the largest loss is GPU idle time between operations that are queued or in one CUDA graph",
+    "look for dependencies: events, blocking streams, small nodes of graphs; use more streams",
+    "analysis/queue_delay",
+    ("efficiency",),
+)
 UNEXPLAINED = Bottleneck(
     "unexplained gaps",
     "GPU gaps that the report does not explain",
@@ -155,6 +163,6 @@ NOTHING = Bottleneck(
 
 BOTTLENECKS = (
     *(START_UP, COMPUTE, COMPUTE_FP32, COMPUTE_OPAQUE, OPAQUE, UNCLASSIFIED, STRAGGLER, PIPELINE, IMBALANCE),
-    *(TRANSFER, TRANSFER_MPI, COPIES, LAUNCH, HOST, HOST_ALLOCATES, HOST_SYNCHRONISES, UNEXPLAINED, NOTHING),
+    *(TRANSFER, TRANSFER_MPI, COPIES, LAUNCH, HOST, HOST_ALLOCATES, HOST_SYNCHRONISES, QUEUED, UNEXPLAINED, NOTHING),
 )
 """All classes, in the order of the rules."""

@@ -13,6 +13,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from nsys2prv_ng.summary.tables.efficiency import NamedWindow, choose_window
 from nsys2prv_ng.summary.verdicts import bottlenecks
@@ -31,6 +32,12 @@ _SHORT_GAP_NS = 20_000
 _GEMM_FP32 = "GEMM FP32"
 _ALLOCATES = ("cudaMalloc", "cudaFree", "cudaHost", "cuMem")
 _SYNCHRONISES = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuStreamSynchronize")
+_OTHERS = {
+    "copies": bottlenecks.COPIES,
+    "queued": bottlenecks.QUEUED,
+    "unknown": bottlenecks.UNEXPLAINED,
+}
+"""Classes of losses that have no variants."""
 HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND = "host = ideal", "network = ideal", "waits = 0", "copies = 0"
 _RANK = "rank "
 
@@ -117,6 +124,7 @@ def classify(case: Case) -> Bottleneck | None:
         "transfer": losses.moving_ns,
         "copies": losses.memory_ns,
         "host": losses.host_ns,
+        "queued": losses.queued_ns + losses.graph_ns,
         "unknown": losses.unknown_ns,
     }
     largest = max(lost, key=lambda key: lost[key])
@@ -128,14 +136,13 @@ def classify(case: Case) -> Bottleneck | None:
             return _classify_bound(case, best)
     elif lost[largest] >= LEAST * case.gpu_ns and lost[largest] > 0:
         kinds = {"wait": _classify_waits, "host": _classify_host}
-        others = {"copies": bottlenecks.COPIES, "unknown": bottlenecks.UNEXPLAINED}
         if largest in kinds:
             return kinds[largest](case)
-        return others.get(largest) or _classify_transfer(case.summary)
+        return _OTHERS.get(largest) or _classify_transfer(case.summary)
     if losses.compute_ns >= _HALF * case.gpu_ns:
         return _classify_compute(losses)
-    if largest == "unknown" and losses.unknown_ns >= LEAST * case.gpu_ns:
-        return bottlenecks.UNEXPLAINED
+    if largest in ("unknown", "queued") and lost[largest] >= LEAST * case.gpu_ns:
+        return _OTHERS[largest]
     return bottlenecks.NOTHING
 
 
@@ -149,7 +156,7 @@ def _is_start_up(case: Case) -> bool:
 
 
 def _classify_compute(losses: Losses) -> Bottleneck:
-    first = next(iter(losses.compute_by_class), "")
+    first = next((name for name in losses.compute_by_class if name != NOT_SELECTED), "")
     variants = {_GEMM_FP32: bottlenecks.COMPUTE_FP32, WHOLE_GRAPH: bottlenecks.COMPUTE_OPAQUE}
     return variants.get(first, bottlenecks.COMPUTE)
 

@@ -9,6 +9,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
 from nsys2prv_ng.summary.numbers.verdict import Place
+from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
@@ -53,6 +54,7 @@ def _find_kernels(case: Case) -> tuple[list[Place], str]:
     """Return the largest kernel class, and the NVTX ranges that launched most kernel time."""
     losses, summary = case.losses, case.summary
     classes = {} if losses is None else losses.compute_by_class
+    classes = {name: ns for name, ns in classes.items() if name != NOT_SELECTED}
     places, text = _describe("class", classes, case.gpu_ns, "GPU time")
     whole = sum(each.total_ns for each in summary.launched)
     skipped = ("", _name_step_range(summary))

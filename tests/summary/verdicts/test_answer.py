@@ -1,0 +1,191 @@
+"""The answer on real reports, whose programs have known bottlenecks, and its lines as people and programs read them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nsys2prv_ng.bundled.presets import list_presets
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.verdict import Verdict
+from nsys2prv_ng.summary.text import format_summary
+from nsys2prv_ng.summary.verdicts.answer import add_verdict, answer, describe_change
+from nsys2prv_ng.summary.verdicts.bottlenecks import BOTTLENECKS
+from nsys2prv_ng.text.style import Style
+from tests.conftest import Unpacked
+from tests.summary.made import IN_STEPS, summarize_reports
+from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits
+from tests.summary.verdicts.test_what_if import try_change
+
+MS = 10**6
+
+
+class Truth(NamedTuple):
+    """What a program does: the class of its bottleneck, a place that must be named, and words of the hint."""
+
+    bottleneck: str
+    place: str
+    hint: str
+
+
+TRUTHS = {
+    # Rank 0 loads data for 2 s on its main thread, as all ranks do.
+    "exercises/ex1a-slow": Truth("host-bound", "data loading", "workers"),
+    "exercises/ex1b-fp32": Truth("compute-bound", "GEMM FP32", "BF16"),
+    # Four micro-batches of small kernels; without rank 1's delay rank 0 is as late.
+    "exercises/ex1c-accum": Truth("launch-bound", "backward", "CUDA graphs"),
+    "exercises/ex2a-zero2": Truth("exposed transfer", "ReduceScatter", "busbw"),
+    "exercises/ex2a-zero3": Truth("exposed transfer", "AllGather", "busbw"),
+    "exercises/ex2b-manual": Truth("exposed transfer", "AllReduce", "overlap"),
+    "exercises/ex3a-pp1": Truth("launch-bound", "", "CUDA graphs"),
+    "exercises/ex3a-pp2": Truth("exposed transfer", "SendRecv", "overlap"),
+    "exercises/ex3a-pp2-plain": Truth("unclassified communication", "SendRecv", "--include-json"),
+    "exercises/tpgraph-1x4": Truth("start-up only", "cuLibraryLoadData", "--steps"),
+    "whatif/m-base": Truth("host-bound", "assembly", ""),
+    "whatif/m-big": Truth("exposed transfer", "halo", "messages"),
+    "whatif/m-late": Truth("wait for a straggler", "late host", "rank"),
+    "whatif/w-base": Truth("compute-bound", "backward", ""),
+    "whatif/w-gemm": Truth("compute-bound", "extra work", ""),
+    "whatif/w-compiled": Truth("compute-bound", "backward", ""),
+    "whatif/w-load": Truth("host-bound", "data loading", "workers"),
+    "whatif/w-sync": Truth("compute-bound", "backward", ""),
+    "whatif/hf-base": Truth("compute-bound", "Elementwise", ""),
+    "whatif/hf-emptycache": Truth("host-bound", "cudaFree", "empty_cache"),
+    "whatif/jax-1": Truth("compute-bound", "CUDA graph as a whole", "--cuda-graph-trace=node"),
+}
+PUSHED = ("ex1b-fp32", "ex1c-accum", "ex3a-pp1", "tpgraph-1x4", "m-late", "m-big", "w-gemm", "w-load", "hf-emptycache")
+
+
+def judge_set(name: str, shared_reports: Path, unpacked: Unpacked) -> JobSummary:
+    kind, _, stem = name.partition("/")
+    reports = sorted((shared_reports / kind).glob(f"{stem}.rank*.sqlite")) or [shared_reports / f"{name}.rank0.sqlite"]
+    return add_verdict(summarize_reports([unpacked(report) for report in reports], IN_STEPS))
+
+
+@pytest.mark.push_cases(len(PUSHED))
+@pytest.mark.parametrize("name", sorted(TRUTHS, key=lambda name: not name.endswith(PUSHED)))
+def test_programs_with_a_known_bottleneck(name: str, shared_reports: Path, unpacked: Unpacked) -> None:
+    truth = TRUTHS[name]
+    summary = judge_set(name, shared_reports, unpacked)
+    verdict = summary.verdict
+    assert verdict is not None
+    assert verdict.bottleneck == truth.bottleneck
+    assert truth.hint in verdict.hint
+    assert not truth.place or truth.place in [place.name for place in verdict.where]
+    lines = format_summary(summary, 100, leads="x").splitlines()
+    assert len(lines) <= 25 and max(map(len, lines)) <= 100
+
+
+def test_no_rank_alone_is_to_blame_if_the_next_is_as_late(shared_reports: Path, unpacked: Unpacked) -> None:
+    """A replay of ex1c-accum without rank 1's delay is as long: rank 0 is next."""
+    verdict = judge_set("exercises/ex1c-accum", shared_reports, unpacked).verdict
+    assert verdict is not None
+    assert [straggler.rank for straggler in verdict.stragglers] == [1]
+    [line] = [statement.text for statement in verdict.statements if statement.label == "STRAGGLER"]
+    assert line.endswith("as fast as the median rank, it would save nothing measurable")
+
+
+def test_a_compiled_program_gains_little_from_a_faster_host(shared_reports: Path, unpacked: Unpacked) -> None:
+    """Its critical path is host code for 78 % of the time, and its GPU computes for 95 % of it."""
+    verdict = judge_set("whatif/w-compiled", shared_reports, unpacked).verdict
+    assert verdict is not None
+    [gain] = [statement.text for statement in verdict.statements if statement.label == "GAIN"]
+    share = re.search(r"at most ([0-9.]+)% from a faster host", gain)
+    assert share is not None and float(share[1]) <= 5
+
+
+# ---- the lines -------------------------------------------------------------------------------------------------------
+
+
+def job() -> JobSummary:
+    losses = make_losses(2, compute=40, host=30, waiting=20, by_range={"load": 30})
+    waits = make_waits([make_rank(0, 0, 60 * MS), make_rank(1, 60 * MS, 0)], [], [])
+    return add_verdict(make_summary(losses, waits=waits))
+
+
+def test_labels_stand_in_a_fixed_column() -> None:
+    lines = format_summary(job(), 100).splitlines()
+    labels = [line[:12].strip() for line in lines if line[:1].isupper()]
+    assert labels[:3] == ["BOTTLENECK", "TRY", "SEE"]
+    assert all(line[12] != " " for line in lines if line[:1].isupper())
+
+
+def test_parts_of_gpu_time_are_all_of_it() -> None:
+    text = format_summary(job(), 100)
+    shares = re.findall(r"^(?:GPU time)? +[a-z -]+ +([0-9.]+)%", text, re.MULTILINE)
+    assert sum(map(float, shares)) == pytest.approx(100)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_line_is_wider(width: int) -> None:
+    text = format_summary(job(), width, style=Style("#", False), leads="Tables: --details")
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_bars_and_bold_labels_only_if_the_style_has_them() -> None:
+    plain = format_summary(job(), 100)
+    assert "#" not in plain and "\x1b" not in plain
+    styled = format_summary(job(), 100, style=Style("#", True))
+    assert "\x1b[1mBOTTLENECK  \x1b[0m" in styled and f"40.0%  {'#' * 16}\n" in styled
+
+
+def test_the_json_has_the_verdict_under_the_words_of_the_lines() -> None:
+    summary = job()
+    fields = json.loads(json.dumps(summary.to_dict()))
+    verdict = fields["verdict"]
+    assert {"bottleneck", "where", "gain_ns", "try", "see", "stragglers", "startup", "trust"} <= set(verdict)
+    assert verdict["stragglers"][0] == {
+        **{"rank": 0, "task": "rank 0", "caused_wait_ns": 60 * MS, "inherited_ns": 0, "reasons": []}
+    }
+    assert JobSummary.from_dict(fields) == summary
+    assert JobSummary.from_dict({**fields, "verdict": None}) == replace(summary, verdict=None)
+    for wrong in ([], "text", {}, {**verdict, "try": 1}):
+        with pytest.raises(ValueError, match=r"erdict"):
+            JobSummary.from_dict({**fields, "verdict": wrong})
+
+
+def test_evidence_names_keys_of_the_json() -> None:
+    keys = set(job().to_dict())
+    assert {key for bottleneck in BOTTLENECKS for key in bottleneck.evidence} <= keys
+    verdict: Verdict = answer(job())
+    assert {key for statement in verdict.statements for key in statement.evidence} <= keys
+
+
+def test_a_summary_in_a_notebook_escapes_names() -> None:
+    losses = make_losses(2, compute=40, host=60, by_range={"<script>": 60})
+    html = add_verdict(make_summary(losses))._repr_html_()
+    assert "<script>" not in html and "BOTTLENECK" in html
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("host = ideal", "if the host never delayed the GPUs"),
+        ("range 'data loading' = 0", "if `data loading` took no time"),
+        ("class 'GEMM FP32' * 0.5", "if GEMM FP32 kernels took half as long"),
+        ("kernel 'flash*' * 0.8", "with `kernel 'flash*' * 0.8`"),
+        ("rank 3 = median", "if rank 3 were as fast as the median rank"),
+        ("range 'a = 0' = 0", "if `a = 0` took no time"),
+        ("range '\x1b[1m`x' * 0.5", "if `[1m'x` took half as long"),
+    ],
+)
+def test_changes_in_words(change: str, says: str) -> None:
+    assert describe_change(try_change(change, MS)) == says
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_on_bottlenecks_has_the_table_of_the_program() -> None:
+    page = Path(__file__).parents[3] / "docs/reference/bottlenecks.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and " (`" in line]
+    assert rows == [f"| {b.title} (`{b.key}`) | {b.rule} | {b.hint} | `{b.preset}` |" for b in BOTTLENECKS]
+
+
+def test_every_preset_exists() -> None:
+    assert {bottleneck.preset for bottleneck in BOTTLENECKS} <= {preset.name for preset in list_presets()}
