@@ -16,7 +16,7 @@ _LEAST_SHARE = 0.02
 """Least share of the time of all ranks that a straggler costs."""
 _MINOR = 0.1
 """Share of the time of all ranks below which a straggler is minor."""
-_MOST_STRAGGLERS = 2
+_MOST_STRAGGLERS = 1
 _MOST_REASONS = 2
 _SOME = 0.1
 """Least share of what a straggler costs that is worth a word."""
