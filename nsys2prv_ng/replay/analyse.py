@@ -25,7 +25,7 @@ _MOST_SLACK = 6
 
 
 def load_experiment(job: Job, waits: Waits, lanes: Lanes | None = None) -> Experiment | None:
-    """Return what replays a job, or an excerpt if the job is too large; None if even one step is too large.
+    """Return what replays a job, or an excerpt if the job is too large; None if even one step of it is.
 
     `lanes`: everything of the job, if the caller already has it.
     """
