@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.analysis.path.critical_path import count_lane_events
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.api.plans import make_summary_options
@@ -27,7 +26,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.conftest import SAMPLES
 
 DDP, MPI = (sorted(SAMPLES.glob(f"{name}.rank*.sqlite")) for name in ("ddp-2x2", "mpi-4"))
-LIMITS = {"ddp-2x2": (DDP, 38_000), "mpi-4": (MPI, 6_000)}
+LIMITS = {"ddp-2x2": (DDP, 38_000), "mpi-4": (MPI, 400)}
 
 
 @contextmanager
@@ -56,15 +55,17 @@ def test_an_excerpt_predicts_what_the_whole_job_does_for_its_steps(name: str, mo
     truth = nsys2prv_ng.what_if(reports, change=[scenario.change for scenario in tried], steps=(first, last))
     assert (truth.steps, truth.step_ns, truth.replayed) == (part.steps, part.step_ns, None)
     for own, other in zip(tried, truth.scenarios, strict=True):
-        assert own.saving_ns == pytest.approx(other.saving_ns, abs=0.001 * truth.step_ns), own.change
+        # Ranks that never wait drift apart since the start of what is replayed.
+        off = 0.005 if own.change == "waits = 0" else 0.001
+        assert own.saving_ns == pytest.approx(other.saving_ns, abs=off * truth.step_ns), own.change
         for rank, of_truth in zip(own.ranks, other.ranks, strict=True):
-            assert rank.saving_ns == pytest.approx(of_truth.saving_ns, abs=0.002 * truth.step_ns), own.change
+            assert rank.saving_ns == pytest.approx(of_truth.saving_ns, abs=2 * off * truth.step_ns), own.change
 
 
 @pytest.mark.slow
 def test_steps_that_the_user_chose_and_that_fit_are_all_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     truth = nsys2prv_ng.what_if(MPI, steps=(4, 5), change=["network = ideal"])
-    monkeypatch.setattr(excerpt, "MOST", 6_000)
+    monkeypatch.setattr(excerpt, "MOST", 400)
     chosen = nsys2prv_ng.what_if(MPI, steps=(4, 5), change=["network = ideal"])
     assert (chosen.steps, chosen.replayed, chosen.step_ns, chosen.noise_ns) == (2, None, truth.step_ns, truth.noise_ns)
     assert chosen.scenarios[0].saving_ns == pytest.approx(truth.scenarios[0].saving_ns, rel=0.001)
@@ -72,11 +73,11 @@ def test_steps_that_the_user_chose_and_that_fit_are_all_replayed(monkeypatch: py
 
 @pytest.mark.slow
 def test_what_cannot_be_replayed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(excerpt, "MOST", 6_000)
+    monkeypatch.setattr(excerpt, "MOST", 400)
     with pytest.raises(UsageError, match=r"^savings were not predicted: [\d,]+ operations and calls are too many"):
         nsys2prv_ng.what_if(MPI, output=tmp_path / "out.prv", change=["network = ideal"])
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(excerpt, "MOST", 100)
+    monkeypatch.setattr(excerpt, "MOST", 80)
     with pytest.raises(UsageError, match="too many"):
         nsys2prv_ng.what_if(MPI)
     summary = nsys2prv_ng.summarize(MPI)
@@ -86,12 +87,13 @@ def test_what_cannot_be_replayed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.mark.slow
 def test_a_summary_tells_which_steps_were_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(excerpt, "MOST", 6_000)
+    monkeypatch.setattr(excerpt, "MOST", 400)
     summary = nsys2prv_ng.summarize(MPI)
     assert summary.what_if is not None and summary.what_if.replayed is not None
     first, last = summary.what_if.replayed.steps
     text = f"only steps {first} to {last} of 7 were replayed: the whole job has"
-    assert [doubt for doubt in summary.verdict.doubts if doubt.text.startswith(text)] if summary.verdict else False
+    assert summary.verdict is not None
+    assert [doubt for doubt in summary.verdict.trust if doubt.startswith(text)]
     assert not [warning for warning in summary.warnings if "savings" in warning]
     assert JobSummary.from_dict(summary.to_dict()) == summary
     # Rates of all steps do not follow from some of them.
@@ -121,15 +123,15 @@ def list_calls(lanes: Lanes) -> list[tuple[int, ...]]:
     return list(zip(rows, calls.begin.tolist(), calls.end.tolist(), waited, strict=True))
 
 
-@pytest.mark.parametrize("reports", [DDP[:2], MPI], ids=["ddp", "mpi"])
+@pytest.mark.parametrize(("reports", "most"), [(DDP[:2], 20_000), (MPI, 400)], ids=["ddp", "mpi"])
 def test_what_runs_in_the_span_is_loaded(
-    reports: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    reports: list[Path], most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with opened(reports, tmp_path) as job:
-        most = count_lane_events(job) // 2
         monkeypatch.setattr(excerpt, "MOST", most)
         chosen = excerpt.choose_excerpt(job)
-        assert excerpt.is_too_large(job) and chosen is not None
+        assert excerpt.is_too_large(job)
+        assert chosen is not None
         low, high = chosen.span
         waits = find_waits(job)
         whole, part = load_lanes(job, waits), load_lanes(job, waits, chosen.span)
@@ -154,7 +156,7 @@ def test_what_runs_in_the_span_is_loaded(
 
 def test_an_excerpt_has_the_steps_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with opened(MPI, tmp_path) as job:
-        monkeypatch.setattr(excerpt, "MOST", 6_000)
+        monkeypatch.setattr(excerpt, "MOST", 400)
         chosen = excerpt.choose_excerpt(job)
         assert chosen is not None and chosen.replayed is not None and job.steps is not None
         steps, counted = chosen.job.steps, chosen.job.counted
