@@ -83,7 +83,8 @@ class WhatIfNumbers:
     then all numbers are for its whole time."""
     step_ns: int
     noise_ns: int
-    """The variation of all steps that count: 1.4826 times the median deviation from the median, which is sigma if it is normal.
+    """The variation of all steps that count: 1.4826 times the median deviation from the median, which is sigma if it is
+    normal.
 
     With less than eight steps, their standard deviation; 0 for one step, and without steps.
     """

@@ -128,7 +128,9 @@ def compute_summary(
         absent=[name for name, is_absent in absent.items() if is_absent],
         chosen=_list_chosen(job.selection),
         waits=wait_numbers,
-        efficiency=sum_efficiency(job, efficiency, experiment if experiment is not None and experiment.is_whole else None),
+        efficiency=sum_efficiency(
+            job, efficiency, experiment if experiment is not None and experiment.is_whole else None
+        ),
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices),
@@ -138,7 +140,9 @@ def compute_summary(
         calls=_list_calls(calls),
         launched=[LaunchedInRange(**row) for row in _list_rows(totals.add_up(launched_sums, ["range"]), "total_ns")],
         skipped=job.skipped,
-        what_if=None if experiment is None or not experiment.has_steps else analyse(experiment, with_slack=False, progress=progress),
+        what_if=None
+        if experiment is None or not experiment.has_steps
+        else analyse(experiment, with_slack=False, progress=progress),
         warnings=[
             *job.warnings,
             *check_clocks(job),

@@ -30,7 +30,11 @@ def describe_replayed(numbers: WhatIfNumbers) -> str:
     first, last = replayed.steps
     which = f"Only step {first}" if first == last else f"Only steps {first} to {last}"
     were = "was" if first == last else "were"
-    size = f"{replayed.of_operations / 1e6:.1f} million" if replayed.of_operations >= 1e6 else f"{replayed.of_operations:,}"
+    size = (
+        f"{replayed.of_operations / 1e6:.1f} million"
+        if replayed.of_operations >= 1e6
+        else f"{replayed.of_operations:,}"
+    )
     return f"{which} of {replayed.of_steps:,} {were} replayed: the whole job has {size} operations and calls"
 
 
