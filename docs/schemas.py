@@ -28,6 +28,7 @@ from nsys2prv_ng.inspection.model import INSPECTION_VERSION, InspectedReport, In
 from nsys2prv_ng.replay.numbers import WHAT_IF_VERSION, WhatIfNumbers
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.summary.numbers.job import SUMMARY_VERSION, JobSummary
+from nsys2prv_ng.summary.numbers.verdict import Verdict
 from nsys2prv_ng.translation.result import RESULT_VERSION, SourceAccount, TranslationResult
 
 FOLDER = DOCS / "reference/schemas"
@@ -66,6 +67,8 @@ _KEYS: Mapping[type, tuple[str, ...]] = {
 """The keys of classes whose fields are not all keys, or not the only ones: fields and properties; `*`: all fields."""
 _HINTS: Mapping[tuple[type, str], Any] = {(Inspection, "nodes"): dict[str, list[str]]}
 """What JSON has instead of the value of a field or property: here, the files of the reports."""
+_RENAMED: Mapping[tuple[type, str], str] = {(Verdict, "hint"): "try"}
+"""The keys of fields whose name Python reserves."""
 _LATER = {each.__name__: each for each in (JobSummary, Comparability, Scaling)}
 """Classes that modules import for the checker of types only."""
 _UNITS = {"ns": "ns", "us": "us", "ppm": "ppm", "seconds": "s", "bytes": "bytes"}
@@ -120,7 +123,8 @@ def _describe_class(cls: type, definitions: dict[type, Any]) -> dict[str, Any]:
             hint, text = hints[name], docs.get(name, "")
         schema = _describe_type(_HINTS.get((cls, name), hint), definitions)
         description = " ".join(filter(None, (text, _find_unit(name))))
-        properties[name] = {**schema, "description": description} if description else schema
+        key = _RENAMED.get((cls, name), name)
+        properties[key] = {**schema, "description": description} if description else schema
     return _describe_object(cls, properties)
 
 

@@ -48,26 +48,28 @@ class ScriptOptions:
     """The job for which the script is made. The defaults are the values in slurm.sh itself."""
 
     nodes: Integer[int] = Integer("Number of nodes.", 2, metavar="N", minimum=1)
-    gpus_per_node: Integer[int] = Integer("GPUs of each node, with one rank each.", 4, metavar="N", minimum=1)
-    per_node: Flag = Flag("Run one task per node, with one report: the command starts its ranks.")
+    gpus_per_node: Integer[int] = Integer("GPUs per node, with one rank each.", 4, metavar="N", minimum=1)
+    per_node: Flag = Flag("Run one task and write one report per node, if the command starts the ranks itself.")
     capture_range: Flag = Flag("Profile only between cudaProfilerStart and cudaProfilerStop.")
     delay: Integer[int | None] = Integer(
-        "Begin the profile so long after the start of the program.", metavar="SECONDS", minimum=0, shown="0"
+        "Start to profile this long after the program starts.", metavar="SECONDS", minimum=0, shown="0"
     )
     duration: Integer[int | None] = Integer(
-        "End the profile after this time; the program continues.",
+        "Stop profiling after this time. The program continues.",
         metavar="SECONDS",
         minimum=1,
         shown="as long as the program",
     )
-    dependent: Flag = Flag("Translate in a job of its own, however the first one ends.")
-    dask: Flag = Flag("Translate on all nodes of the job, by Dask workers that start when the program has ended.")
+    dependent: Flag = Flag("Translate in a separate job, however the first one ends.")
+    dask: Flag = Flag("Translate on all nodes of the job, with Dask workers that start after the program.")
     container: Text = Text(
         "Run in a container: FILE.sif by Apptainer, others by srun's container plugin.", metavar="IMAGE"
     )
     venv: Text = Text("Virtual environment of nsys2prv-ng.", metavar="DIR")
-    modules: Words = Words("Module to load, such as that of nsys; can be repeated.", metavar="NAME", flag="--module")
-    account: Text = Text("Account that pays for the job.", metavar="NAME")
+    modules: Words = Words(
+        "Module to load, such as nsys. Repeat it for further modules.", metavar="NAME", flag="--module"
+    )
+    account: Text = Text("Account to charge.", metavar="NAME")
     partition: Text = Text("Partition to run in.", metavar="NAME")
     time_limit: Text = Text("Time limit of the job, as Slurm writes it.", "00:30:00", metavar="HH:MM:SS")
     command: Sequence[str] = ()

@@ -38,7 +38,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback(
-    epilog="If the first word is no command, it is the first report: nsys2prv-ng REPORT... OUT.prv translates."
+    epilog="If the first word is not a command, it is the first report: nsys2prv-ng REPORT... OUT.prv translates."
     " Options: nsys2prv-ng translate --help."
 )
 def _common(

@@ -17,9 +17,9 @@ from nsys2prv_ng.cli.options import parse_path
 def cfgs(
     install: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", parser=parse_path, help="Copy the presets and filters there, with their folders."),
+        typer.Option(metavar="DIR", parser=parse_path, help="Copy the presets and filters into this folder."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace other files of the same names.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """List or copy the presets (.cfg) and filters (.xml) for Paraver."""
     from nsys2prv_ng.bundled.presets import WORKSPACES, install_presets, list_filters, list_presets

@@ -25,9 +25,9 @@ def check(
     options: CheckOptions,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,
 ) -> None:
-    """Check a trace, and cfgs, by Paraver's rules.
+    """Check a trace and cfgs against Paraver's rules.
 
-    Exit code 1 if they break a rule.
+    Exits with code 1 if they break a rule.
     """
     trace, cfgs = split_trace_and_cfgs(paths)
     cfgs = [*(options.cfg or ()), *cfgs]

@@ -36,14 +36,14 @@ def compare(
         list[str],
         describe_argument(
             "REPORT... -- REPORT...",
-            "Reports of each run, with -- between the runs, and + between several captures of one. Or for each run its"
-            " saved summary (summary --json) or a folder with that, summary.json.",
+            "Reports of each run, with -- between runs, and + between captures of the same run. Or for each run the"
+            " folder that a Slurm job left, or a saved summary (summary --save).",
         ),
     ],
     options: CompareOptions,
     shows_details: Annotated[bool, typer.Option("--details", help="Print all tables.")] = False,
     shows_all: Annotated[
-        bool, typer.Option("--all", help="Print all tables, and also what differs by no more than noise.")
+        bool, typer.Option("--all", help="Print all tables, with the rows that differ by noise only.")
     ] = False,
     as_json: Json = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a merge request.")] = False,
@@ -51,16 +51,16 @@ def compare(
         str | None,
         typer.Option(
             metavar="PERCENT",
-            help="End with exit code 3 if the step of a later run is slower than that of the first by more than this,"
-            " and the difference is significant: 5%.",
+            help="Exit with code 3 if a later run is slower than the first by more than this, and the difference is"
+            " significant: 5%.",
         ),
     ] = None,
     quiet: NoProgress = False,
 ) -> int:
     """Tell whether a run got faster, where, and whether it is significant.
 
-    Each later run is compared with the first, within the steps without warm-up where steps are found. With several
-    captures of a run, the captures are compared instead of their steps.
+    Compares each later run with the first, over the steps after the warm-up. With several captures of a run, it
+    compares the captures instead of their steps.
     """
     if as_json and as_markdown:
         raise UsageError("cannot be combined with --json", parameter="--markdown")

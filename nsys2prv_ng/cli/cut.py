@@ -19,7 +19,7 @@ def cut(
 ) -> None:
     """Cut a window of time, or ranks, out of a trace.
 
-    It needs no reports, and little memory: for traces that are too large for Paraver.
+    For traces that are too large for Paraver. Needs no reports and little memory.
     """
     result = api.cut(trace, output, **vars(options))
     if not quiet:

@@ -26,7 +26,7 @@ def inspect(
 ) -> None:
     """Show what reports contain.
 
-    Exit code 1 if some of them cannot be read or translated.
+    Exits with code 1 if a report cannot be read or translated.
     """
     inspection = api.inspect(reports, **vars(options))
     from nsys2prv_ng.inspection.text import escape_text, format_inspection

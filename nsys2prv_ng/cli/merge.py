@@ -13,15 +13,15 @@ from nsys2prv_ng.options.calls import JobOptions, MergeOptions, TranslateOptions
 
 @with_options(MergeOptions)
 def merge(
-    folder: Annotated[Path, describe_argument("FOLDER", "Reports that `shard` read.")],
+    folder: Annotated[Path, describe_argument("FOLDER", "The folder that `shard` filled.")],
     output: Annotated[Path, describe_argument("OUT.prv", "The trace (.prv or .prv.gz).")],
     options: MergeOptions,
     quiet: Quiet = False,
 ) -> None:
-    """Make one trace of reports that `shard` read.
+    """Write one trace from a folder that `shard` filled.
 
-    At once, or in steps that are jobs of their own: --only plan, then --only write for each part, then --only join. The
-    options of the plan are those of the trace.
+    Runs at once, or as separate jobs: --only plan, then --only write for each part, then --only join. The options of
+    the trace belong to the plan.
     """
     result = api.merge(folder, output, **vars(options))
     if result is None or quiet:

@@ -18,15 +18,15 @@ from nsys2prv_ng.text.formatting import count_noun
 def shard(
     paths: Annotated[
         list[Path],
-        describe_argument("REPORT... FOLDER", f"{REPORTS_HELP}, then the folder to read them into."),
+        describe_argument("REPORT... FOLDER", f"{REPORTS_HELP}, then the folder for their contents."),
     ],
     options: ShardOptions,
     quiet: NoProgress = False,
 ) -> None:
-    """Read reports into a folder, for traces of many.
+    """Read reports into a folder, to share the work among nodes.
 
-    Every node of a job can do that for its own reports. translate, summary, compare and merge take the folder instead
-    of reports.
+    Each node of a job can read its own reports. translate, summary, compare and merge accept the folder instead of
+    reports.
     """
     *reports, folder = paths
     if not reports:

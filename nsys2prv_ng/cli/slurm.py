@@ -20,9 +20,9 @@ def slurm(
         typer.Argument(metavar="[--] [COMMAND...]", help="What each task runs.", show_default="python train.py"),
     ] = None,
 ) -> None:
-    """Print a script for Slurm, from job to trace.
+    """Print a Slurm batch script that profiles a job.
 
-    It profiles a job and translates its reports; submit it with sbatch.
+    The job leaves the trace, the summary and an HTML report, and prints the summary. Submit the script with sbatch.
     """
     job, note = choose_form(replace(options, command=command or ()))
     script = render_script(job)

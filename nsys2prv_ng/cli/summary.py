@@ -18,7 +18,7 @@ def summary(
 ) -> None:
     """Find a job's bottleneck, stragglers and critical path.
 
-    Prints what limits the job, where, what a change would save and what to try, without writing a trace.
+    Prints what limits the job, where, what a change would save, and what to try. Writes no trace.
     """
     if talp is not None:
         from nsys2prv_ng.summary.numbers.talp import check_folder

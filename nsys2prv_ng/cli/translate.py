@@ -21,7 +21,7 @@ def translate(
         describe_argument("REPORT... OUT.prv", f"{REPORTS_HELP} in any order, then the trace (.prv or .prv.gz)."),
     ],
     options: TranslateOptions,
-    compress: Annotated[bool, typer.Option("--gzip", help="Write OUT.prv.gz, which Paraver reads as it is.")] = False,
+    compress: Annotated[bool, typer.Option("--gzip", help="Write OUT.prv.gz, which Paraver opens directly.")] = False,
     quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print the reports and their clocks.")] = False,
 ) -> None:

@@ -16,16 +16,16 @@ from nsys2prv_ng.report.formats import REPORTS_HELP
 def what_if(
     paths: Annotated[
         list[Path],
-        describe_argument("REPORT... [OUT.prv]", f"{REPORTS_HELP}, then the predicted trace to write, if wanted."),
+        describe_argument("REPORT... [OUT.prv]", f"{REPORTS_HELP}, then optionally the predicted trace to write."),
     ],
     options: PredictionOptions,
     as_json: Json = False,
     quiet: NoProgress = False,
 ) -> None:
-    """Predict what changes would save, before anybody makes them.
+    """Predict what a change would save before you make it.
 
-    Plays the job again with each change: a range, call, kernel or class of kernels that takes no time or another time,
-    an ideal network, a rank like the others.
+    Replays the job with each change: a range, call, kernel or kernel class that takes no time or another time, an ideal
+    network, a rank like the others.
     """
     *reports, last = paths
     output = last if reports and is_trace(last) else None

@@ -32,9 +32,9 @@ from nsys2prv_ng.text.option import Flag, Integer, Text, Words
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 
 PARAVER_MEMORY: Size[int] = Size(
-    "Warn of a trace for which Paraver needs more memory than this (K, M, G, T), and print what helps; 0 never does.",
+    "Warn if Paraver needs more memory than this to load the trace (K, M, G, T), and print what helps. 0 never warns.",
     "1G",
-    keyword_help="Warn of a trace for which Paraver needs more memory than this, in bytes; 0 never does.",
+    keyword_help="Warn if Paraver needs more memory than this to load the trace, in bytes. 0 never warns.",
     metavar="4G",
 )
 
@@ -68,56 +68,56 @@ class JobOptions(ReadingOptions):
     """Options of calls on a job: how its reports are read and aligned in time."""
 
     align: WordOrFile = WordOrFile(
-        "How to align the clocks of nodes: by UTC, by the ends of collectives and messages, by a file that"
-        " --align-report wrote, or not at all; auto uses these ends where they are more accurate than UTC.",
+        "How to align node clocks: by UTC, by the ends of collectives and messages, by a file that --align-report"
+        " wrote, or not at all. auto uses the ends of collectives if they are more accurate than UTC.",
         "auto",
         keyword_help="'auto', 'utc', 'collectives', 'none', or a file that align_report wrote.",
         metavar="auto|utc|collectives|none|FILE",
     )
     time: JobTime = JobTime(
-        "Only this time, counted from the start of the trace, in ns, us, ms or s: 1.5s:2s, :800ms, 2s:; or gpu,"
-        " from the first to the last operation of any chosen GPU. summary and compare cover the steps after the warm-up"
-        " unless a time is chosen: a colon alone is all time.",
+        "Only this time, from the start of the trace, in ns, us, ms or s: 1.5s:2s, :800ms or 2s:. gpu is the time"
+        " from the first to the last operation of any selected GPU. summary and compare cover the steps after the"
+        " warm-up by default, and all time with a colon alone.",
         keyword_help="Only this time: (from, to) in ns from the start of the trace, None is no limit; or 'gpu',"
-        " from the first to the last operation of any chosen GPU.",
+        " from the first to the last operation of any selected GPU.",
         metavar="FROM:TO|gpu",
         shown="all",
     )
     steps: Steps = Steps(
-        "Only these steps of the program, by number: a step ends when the GPUs have ended what it launched.",
+        "Only these steps of the program, by number. A step ends when its last GPU operation ends.",
         keyword_help="Only these steps of the program: (first, last), both included; None is no limit.",
         metavar="FIRST:LAST",
         shown="all",
     )
-    skip_warmup: Flag = Flag("Only the steps that do not warm up: all but the first, and slow ones that follow it.")
+    skip_warmup: Flag = Flag("Skip warm-up steps: the first step, and slow steps right after it.")
     step: Text = Text(
         "Text of the NVTX ranges that are the steps of the program, without their number.",
         metavar="TEXT",
-        shown="the ranges with a number that cover most time; without any, kernels that repeat",
+        shown="the numbered ranges that cover most time, or repeating kernels if there are none",
     )
     nvtx_range: Text = Text(
         "Only while an NVTX range with this text is open on any rank (wildcards: * and ?).", metavar="TEXT"
     )
     ranks: Numbers = Numbers("Only these ranks.", metavar="0-3,8", shown="all")
     memory: Size[int | None] = Size(
-        "Memory for events (K, M, G, T); the rest is spilled to a file.",
-        keyword_help="Memory for events in bytes; the rest is spilled to a file.",
+        "Memory for events (K, M, G, T). Events beyond it are spilled to a file.",
+        keyword_help="Memory for events in bytes. Events beyond it are spilled to a file.",
         metavar="2G",
-        shown="a quarter of that of the machine or job",
+        shown="a quarter of the memory of the machine or job",
     )
     tmp: File = File(
-        "Folder for events that exceed the memory, and for exports whose own folder has no file locks.",
+        "Folder for spilled events, and for exports if their own folder has no file locks.",
         metavar="FOLDER",
-        shown="that of the trace, else the current one, or that of TMPDIR if it is read-only",
+        shown="the folder of the trace, else the current folder, or TMPDIR if that is read-only",
     )
-    strict: Flag = Flag("Stop with an error if one of several reports cannot be read, instead of skipping it.")
+    strict: Flag = Flag("Stop with an error if a report cannot be read, instead of skipping the report.")
     several_jobs: Flag = Flag(
-        "Take reports that cannot be of one job: they share no time, or have several processes of one rank."
+        "Accept reports that look like different jobs: they share no time, or several processes have the same rank."
     )
     dask: Text = Text(
-        "Work on a Dask cluster: the address of its scheduler, the file that the scheduler wrote, or slurm for"
-        " N jobs (--jobs) of dask-jobqueue. Its workers share the folders of reports and trace.",
-        keyword_help="Work on a Dask cluster: the address of its scheduler, the file that it wrote, or 'slurm'.",
+        "Work on a Dask cluster: the address of its scheduler, the scheduler file, or slurm for N jobs (--jobs) of"
+        " dask-jobqueue. The workers must share the folders of the reports and the trace.",
+        keyword_help="Work on a Dask cluster: the address of its scheduler, the scheduler file, or 'slurm'.",
         metavar="ADDRESS|FILE.json|slurm",
         shown="processes of this machine",
     )
@@ -127,10 +127,8 @@ class JobOptions(ReadingOptions):
 class SummaryOptions(JobOptions):
     """Options of a summary."""
 
-    html: File = File(
-        "Also write the summary and its pictures as one page that needs nothing else.", metavar="FILE.html"
-    )
-    save: File = File("Also write the numbers as JSON, which compare takes.", metavar="FILE.json")
+    html: File = File("Also write a self-contained HTML report with charts.", metavar="FILE.html")
+    save: File = File("Also write the numbers as JSON, for a later compare.", metavar="FILE.json")
 
 
 @dataclass(kw_only=True)
@@ -138,13 +136,13 @@ class PredictionOptions(JobOptions):
     """Options of the command that predicts what changes save."""
 
     change: Words = Words(
-        "What to change, like \"range 'data loading' = 0\" or 'network = ideal'; can be repeated, for one prediction"
-        " each. Changes that are made together have 'and' between them.",
+        "What to change, like \"range 'data loading' = 0\" or 'network = ideal'. Repeat it for further predictions."
+        " Write 'and' between changes that are made together.",
         metavar="TEXT",
         keyword_help="What to change, one text for each prediction: \"range 'data loading' = 0 and network = ideal\".",
-        shown="those that are likely to save most",
+        shown="the changes that are likely to save most",
     )
-    force: Flag = Flag("Replace a trace of the same name.")
+    force: Flag = Flag("Replace an existing trace.")
 
 
 @dataclass(kw_only=True)
@@ -156,27 +154,25 @@ class WhatIfOptions(PredictionOptions):
 
 @dataclass(kw_only=True)
 class CompareOptions(JobOptions):
-    """Options of a comparison. Each side is summed up in its steps without warm-up if these are found."""
+    """Options of a comparison. Each run is summed up over its steps without warm-up, if it has steps."""
 
     labels: Words = Words(
-        "Name of a side; can be repeated, in the order of the sides.",
+        "Name of a run. Repeat it for each run, in their order.",
         metavar="NAME",
         flag="--label",
-        keyword_help="Names of the sides, in their order.",
-        shown="what differs in the names of their files",
+        keyword_help="Names of the runs, in their order.",
+        shown="what differs in the names of the report files",
     )
     scaling: Choice[str | None] = Choice(
-        "How the work of runs of different sizes relates: the same for all (strong), or the same for each GPU (weak).",
+        "How the work of runs of different sizes scales: the same work in total (strong), or per GPU (weak).",
         metavar="strong|weak",
-        shown="found by the work that is done",
+        shown="detected from the work in the reports",
     )
     traces: File = File(
-        "Also write the trace of each run into this folder: of the same steps, with the same numbers for names.",
+        "Also write the trace of each run into this folder, for the same steps, with the same colours for names.",
         metavar="FOLDER",
     )
-    html: File = File(
-        "Also write the comparison and its pictures as one page that needs nothing else.", metavar="FILE.html"
-    )
+    html: File = File("Also write a self-contained HTML report with charts.", metavar="FILE.html")
 
 
 @dataclass(kw_only=True)
@@ -191,23 +187,23 @@ class EventOptions:
     """Options of calls that read events: which events to read, and how."""
 
     sources: SourceNames = SourceNames(
-        "Kinds of event to translate.", metavar="NAME,...", shown="all that the reports hold"
+        "Kinds of event to translate.", metavar="NAME,...", shown="all that the reports contain"
     )
     derived: Flag = Flag(
-        "Omit derived data: activity, gaps, kernels in flight of GPUs, waits, the critical path, and steps.",
+        "Omit derived data: GPU activity, gaps, kernels in flight, waits, the critical path and steps.",
         True,
         flag="--no-derived",
-        keyword_help="Add derived data: activity, gaps, kernels in flight of GPUs, waits, critical path, steps.",
+        keyword_help="Add derived data: GPU activity, gaps, kernels in flight, waits, the critical path and steps.",
     )
     nvtx_domain: Names = Names(
-        "Only these NVTX domains; `default` is the one without a name.", metavar="NAME,...", shown="all"
+        "Only these NVTX domains. `default` is the domain without a name.", metavar="NAME,...", shown="all"
     )
     kernel_names: Choice[Literal["short", "demangled"]] = Choice(
-        "Names of kernels: short, or demangled with template arguments.", "short", metavar="short|demangled"
+        "Kernel names: short, or demangled with template arguments.", "short", metavar="short|demangled"
     )
     metrics: Names = Names("Only GPU metrics with these names.", metavar="'SM*,DRAM*'", shown="all")
     metrics_changes: Flag = Flag("Write a GPU metric only when its value changes.")
-    osrt_min: Duration[int] = Duration("Drop OS runtime calls shorter than this; 0 keeps all.", "10us", metavar="TIME")
+    osrt_min: Duration[int] = Duration("Drop OS runtime calls shorter than this. 0 keeps all.", "10us", metavar="TIME")
     stack_depth: Integer[int] = Integer(
         "Number of call-stack levels to show: a sample's function and its callers, or a call's callers.",
         1,
@@ -221,34 +217,37 @@ class TraceOptions:
     """Options of calls that make a trace of reports: what goes into the trace, and what is written besides."""
 
     wait_lines: Duration[int] = Duration(
-        "Draw a line from the last rank of a communication to each that waited this long for it; 0 draws all.",
+        "Draw a line from a straggler to each rank that waited at least this long for it. 0 draws all.",
         SHORTEST_LINE_NS,
         metavar="TIME",
     )
     align_report: File = File("Write the offset and drift of each node's clock.", metavar="FILE.toml")
     gpus: Numbers = Numbers("Only the streams of these GPUs, by their number on the node.", metavar="0,2", shown="all")
     min_duration: MinDurations = MinDurations(
-        "Drop events of this source that are shorter; can be repeated.",
+        "Drop shorter events of this source. Repeat it for further sources.",
         metavar="SOURCE=10us",
         keyword_help="The shortest interval to keep (ns) by source.",
     )
     fold_threads: Flag = Flag(
-        "Show the host threads of a task that only make OS runtime or system calls on one row: their states"
-        " together, without their events."
+        "Show the idle host threads of a task, which only make OS runtime or system calls, on one row, without"
+        " their events."
     )
     overview_trace: Flag = Flag(
-        "Write an overview of less than 100 MB instead: states, steps, the longest waits, what GPUs do and their"
-        " metrics, in steps of time where needed."
+        "Write an overview of less than 100 MB instead: states, steps, the longest waits, GPU activity and metrics,"
+        " in time bins if needed."
     )
     labels_from: File = File(
-        "Reuse the numbers that another trace gives to names, so that both can be compared in one histogram.",
+        "Number names as another trace does, so that colours and histograms of both can be compared.",
         metavar="OTHER.pcf",
     )
     paraver_memory: Size[int] = PARAVER_MEMORY
-    force: Flag = Flag("Replace a trace of the same name.")
-    stats: File = File("Write what became of the events of each source as JSON.", metavar="FILE.json")
+    force: Flag = Flag("Replace an existing trace.")
+    stats: File = File(
+        "Also write the table of events as JSON: what was read and written, and what became of the rest.",
+        metavar="FILE.json",
+    )
     summary: Flag = Flag(
-        "Also print the tables of nsys2prv-ng summary, for the same events.",
+        "Also print what nsys2prv-ng summary prints, for the same events.",
         keyword_help="Also sum up the same events, as TranslationResult.summary.",
     )
 
@@ -277,7 +276,7 @@ class MergeOptions(TraceOptions, JobOptions):
     """Options of the call that merges shards: which trace to make, and which step of the work to do."""
 
     only: Choice[Literal["", "plan", "write", "join"]] = Choice(
-        "Do one step: plan the trace, write one of its parts, or join them. Parts can be written at the same time.",
+        "Do one step: plan the trace, write one of its parts, or join the parts. Parts can be written in parallel.",
         "",
         metavar="plan|write|join",
         shown="all of them",
@@ -293,9 +292,9 @@ class CheckOptions(CallOptions):
     """Options of a check."""
 
     cfg: Files = Files(
-        "Check a Paraver cfg against the trace as well; can be repeated.",
+        "Also check a Paraver cfg against the trace. Repeat it for further cfgs.",
         metavar="FILE.cfg",
-        keyword_help="Paraver cfgs to check against the trace as well.",
+        keyword_help="Paraver cfgs to check against the trace.",
     )
 
 
@@ -309,8 +308,8 @@ class CutOptions(ReadingOptions):
         metavar="FROM:TO",
         shown="all",
     )
-    ranks: Numbers = Numbers("Only these ranks, and the nodes that they ran on.", metavar="0-3,8", shown="all")
-    force: Flag = Flag("Replace a trace of the same name.")
+    ranks: Numbers = Numbers("Only these ranks, and their nodes.", metavar="0-3,8", shown="all")
+    force: Flag = Flag("Replace an existing trace.")
 
 
 ALL_OPTIONS = (
