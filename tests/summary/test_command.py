@@ -18,9 +18,13 @@ from tests.cli.test_program import assert_one_line, files
 from tests.translated import changed
 
 TABLES = (
-    "From the first to the last operation of each GPU",
+    "GPU activity from the first to the last operation",
     "\nGPU ",
-    "What the CPU was doing in these gaps",
+    "\nNCCL time of each rank",
+    "\nWhy ranks arrived late",
+    "\ncritical path ",
+    "\nlaunched in ",
+    "CPU activity during GPU gaps",
     "\nNVTX range ",
     "\nkernel ",
     "\ncopies and sets ",
@@ -184,10 +188,10 @@ def test_of_few_sources(ddp: list[Path], tmp_path: Path) -> None:
 
     printed, tables = translate("--sources", "kernels", "--no-derived")
     assert "BOTTLENECK" in printed and "unclassified" not in printed + tables
-    assert "\nkernel " in tables and "What the CPU was doing" not in tables
+    assert "\nkernel " in tables and "CPU activity" not in tables
     printed, tables = translate("--sources", "kernels")
     assert "BOTTLENECK" in printed and "(no launch recorded)" in tables and "cudaLaunchKernel" not in tables
-    assert "From the first to the last operation" in tables
+    assert "GPU activity from the first to the last operation" in tables
     printed, tables = translate("--sources", "os_runtime")
     assert "none found: no GPU operations in this time" in printed
     assert "Not in these reports: GPU operations" in tables

@@ -41,11 +41,11 @@ def test_of_many_gpus_outliers_and_the_spread_are_shown(found: JobSummary) -> No
     gpus = [replace(one, gpu=n, busy_ns=span - ns, idle_ns=ns) for n, ns in enumerate(idle)]
     bare = replace(found, gpus=gpus, waits=None, critical_path=None, efficiency=None, steps=None, what_if=None)
     sections = format_summary(bare, details=True).split("\n\n")
-    [shown] = (section.splitlines() for section in sections if section.startswith("From the first"))
+    [shown] = (section.splitlines() for section in sections if section.startswith("GPU activity"))
     furthest = sorted(range(100), key=lambda n: -abs(idle[n] - 500_000_049.5))[:16]
     listed = [int(line.split()[2]) for line in shown if line.startswith("gpunode")]
     assert listed == sorted(furthest) and {3, 70} < set(listed)
-    assert shown[-1] == "  and 84 more whose idle time is nearer to the median (the JSON has all)"
+    assert shown[-1] == "  and 84 more closer to the median idle time (the JSON has all)"
     assert [line.split()[-1] for line in shown[-4:-1]] == ["0.0%", "50.0%", "90.0%"]
     assert shown[-6].split()[-2:] == format_time(sum(idle)).split()
 
@@ -110,7 +110,7 @@ def test_what_is_absent_is_so_in_what_was_chosen(found: JobSummary) -> None:
 
 def test_memory_stands_with_the_gpu_and_not_with_its_gaps(found: JobSummary) -> None:
     [title] = (line for line in format_summary(found, details=True).splitlines() if "peak memory" in line)
-    assert title.split("  ")[0] == "GPU" and title.index("peak memory") < title.index("gaps") < title.index("begins at")
+    assert title.split("  ")[0] == "GPU" and title.index("peak memory") < title.index("gaps") < title.index("starts at")
 
 
 def test_ranks_are_shown_as_spans(found: JobSummary) -> None:

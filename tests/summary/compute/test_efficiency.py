@@ -212,14 +212,14 @@ def test_one_step_has_no_drift() -> None:
 
 def test_parts_are_those_of_the_steps() -> None:
     assert describe_parts(rate(), describe_step_numbers()) == (
-        "Time of 2 GPUs in `step` 4 to 7: 40.0% compute, 25.0% wait, 10.0% data transfer, 10.0% host-bound, "
+        "Time of 2 GPUs in `step` 4 to 7: 40.0% compute, 25.0% wait time, 10.0% data transfer, 10.0% host-bound, "
         "10.0% queued, 5.0% exposed copies"
     )
 
 
 def test_parts_without_steps_are_those_of_the_whole_time() -> None:
     assert describe_parts(rate(FOUND._replace(steps=None, in_steps=None, by_step=[])), None) == (
-        "Time of 2 GPUs in the capture: 20.0% compute, 30.0% before the first operation, 20.0% wait, "
+        "Time of 2 GPUs in the capture: 20.0% compute, 30.0% before the first operation, 20.0% wait time, "
         "10.0% data transfer, 10.0% after the last operation, 8.0% host-bound, 2.0% queued"
     )
     chosen = describe_parts(replace(rate(), is_chosen=True, in_steps=None), None)
@@ -229,8 +229,8 @@ def test_parts_without_steps_are_those_of_the_whole_time() -> None:
 def test_the_tables() -> None:
     table, steps = format_efficiency(rate(), describe_step_numbers(), 80)
     assert table == [
-        "Efficiencies in the capture (100 ms) and `step` 4 to 7 (40.0 ms), with kernels",
-        "of NCCL as communication (as in BasicAnalysis) or useful (as in TALP):",
+        "Efficiencies in the capture (100 ms) and `step` 4 to 7 (40.0 ms), with NCCL as",
+        "communication (BasicAnalysis) or useful (TALP):",
         "NCCL is                   communication          useful",
         "                                capture  steps  capture  steps",
         "2 GPUs, parallel                  20.0%  40.0%    50.0%  75.0%",
@@ -242,7 +242,7 @@ def test_the_tables() -> None:
         "    load balance                  66.7%  66.7%",
         "    communication                 75.0%  75.0%",
         "  device offload                  25.0%  25.0%",
-        "Time of 2 GPUs in `step` 4 to 7: 40.0% compute, 25.0% wait, 10.0% data",
+        "Time of 2 GPUs in `step` 4 to 7: 40.0% compute, 25.0% wait time, 10.0% data",
         "transfer, 10.0% host-bound, 10.0% queued, 5.0% exposed copies",
     ]
     assert steps == [

@@ -148,7 +148,7 @@ def test_a_job_without_gpus_has_no_imbalance() -> None:
     path = sum_path(make_path())
     path = replace(path, names=[replace(name, imbalance_ns=None) for name in path.names])
     [_, table, _] = format_path(of_job(path), 120)
-    assert table[0].endswith("what can be gained by it:")
+    assert table[0] == "Critical path by operation, a share limits what changes save:"
     assert table[1].split()[-2:] == ["share", "tasks"]
 
 

@@ -11,6 +11,7 @@ from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.trust import describe_limits, describe_start_up, list_doubts
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary
 from tests.summary.made_waits import NO_MPI, NO_RANK, NO_WAITS, rank_of, waits_of
+from tests.summary.tables.test_rows import make_gpu
 
 LOSSES = make_losses(compute=60, host=40)
 
@@ -37,7 +38,7 @@ def test_waits_that_are_not_known() -> None:
         "1,002 of 1,642 calls: unclassified, wait or transfer: 1,000 (that), 2 (this)"
     ]
     assert describe_limits(replace(NO_WAITS, not_split={"this\x1b": 1})) == [
-        "1 of 1 kernels: unclassified, wait or transfer: 1 (this )"
+        "1 of 1 kernels: unclassified, wait or transfer: 1 (this)"
     ]
     summary = make_summary(LOSSES, waits=replace(both, below_uncertainty=60))
     assert [evidence for _, evidence in doubt(summary)] == [["waits"]]
@@ -81,12 +82,11 @@ def test_steps(changes: dict[str, object], says: list[str]) -> None:
 
 
 def test_without_steps_the_time_is_named() -> None:
-    cause = make_summary(LOSSES, in_steps=False)
-    assert doubt(cause) == []  # without GPUs
-    assert doubt(replace(cause, gpus=[None])) == [  # type: ignore[list-item]
-        ("no steps found: numbers cover the capture", ["steps"])
-    ]
-    assert doubt(replace(cause, gpus=[None], chosen=["time"])) == []  # type: ignore[list-item]
+    summary = make_summary(LOSSES, in_steps=False)
+    assert doubt(summary) == []  # without GPUs
+    on_gpu = replace(summary, gpus=[make_gpu(0, [0], [])])
+    assert doubt(on_gpu) == [("no steps found: numbers cover the capture", ["steps"])]
+    assert doubt(replace(on_gpu, chosen=["time"])) == []
 
 
 def test_reports_that_were_skipped() -> None:
