@@ -65,7 +65,7 @@ def test_tables_of_mpi_and_of_what_is_unclassified(found: JobSummary) -> None:
     waits = waits_of(replace(rank_of(0, 0, 0, mpi), nccl_ns=0), replace(rank_of(1, 0, 0, mpi), nccl_ns=0))
     text = "\n\n".join(sections(found, replace(waits, not_split={"this": 2, "that": 1_000})))
     [row] = (line.split() for line in text.splitlines() if line.startswith("rank 1 "))
-    assert row == "rank 1 9.00 ms 2.00 ms 6.00 ms 1.00 ms 3 4.00 ms".split()
+    assert row == ["rank", "1", "9.00", "ms", "2.00", "ms", "6.00", "ms", "1.00", "ms", "3", "4.00", "ms"]
     assert "NCCL time of each rank" not in text
     assert "\nMPI time of each rank in collectives and messages:\n" in text
     assert "MPI time  wait time  transfer  unclassified  last arrival  wait caused\n" in text
