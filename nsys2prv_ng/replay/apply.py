@@ -15,6 +15,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.columns import (
@@ -187,7 +188,10 @@ def mark_crossing(model: Model) -> BoolArray:
 
 
 def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
-    """Let some ranks take as long as the median rank for each kernel, and for each NVTX range of the host."""
+    """Let some ranks take as long as the median rank for each kernel, and for each NVTX range of the host.
+
+    Times are compared in the windows that numbers cover: what ranks do at start-up is no measure of their steps.
+    """
     graph = model.graph
     operation = model.edge_operation
     runs = (operation >= 0) & (graph.since + model.numbers.operations == graph.to) & ~mark_kinds(graph.kind, NETWORK)
@@ -206,7 +210,9 @@ def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArr
     task = np.searchsorted(tasks, model.edge_rank[which])
     keys = int(key.max(initial=0)) + 2
     cell = task * keys + key[which] + 1
-    total = np.bincount(cell, weights=model.graph.weight[which], minlength=tasks.size * keys).reshape(-1, keys)
+    end = model.graph.time[model.graph.to[which]]
+    counted = np.where(mark_inside(end, end, model.job.measured), model.graph.weight[which], 0)
+    total = np.bincount(cell, weights=counted, minlength=tasks.size * keys).reshape(-1, keys)
     median = np.median(total, axis=0)
     factor = np.divide(median[None, :], total, out=np.ones_like(total), where=total > 0)
     own = ranks[which]
