@@ -84,7 +84,7 @@ def _summarize(reports: Sequence[Path], folder: Path, options: Mapping[str, Any]
     is_whole = not summary.skipped and not options.keys() & _SELECTING
     is_known = is_whole and all(path.suffix == ".sqlite" for path in reports)
     wrong = check_gpu_numbers(reports, summary) if is_known else ""
-    return wrong or _check_text(format_summary(summary)) or _check_page(page)
+    return wrong or _check_text(format_summary(summary, details=True)) or _check_page(page)
 
 
 def _compare_saved(reports: Sequence[Path], folder: Path, options: Mapping[str, Any]) -> str:

@@ -25,7 +25,15 @@ COMMAND_LINE_ONLY = {"compress", "quiet", "verbose"}
 """Options that a program has otherwise: by the name of the trace, by `progress`, by the returned value."""
 
 
-TERMINAL_ONLY = COMMAND_LINE_ONLY | {"as_json", "talp", "shows_all", "shows_details", "as_markdown", "fail_over"}
+TERMINAL_ONLY = COMMAND_LINE_ONLY | {
+    "as_json",
+    "talp",
+    "details",
+    "shows_all",
+    "shows_details",
+    "as_markdown",
+    "fail_over",
+}
 """Options of all commands that only concern what is printed: programs use the result."""
 CALLS = {
     "translate": nsys2prv_ng.translate,

@@ -114,11 +114,11 @@ def _summarize(
 
     with announce_compilation(progress.note), open_job(reports, _find_scratch(), read_options, progress) as job:
         if not draws:
-            return add_verdict(compute_summary(job)), None
+            return add_verdict(compute_summary(job, progress=progress)), None
         from nsys2prv_ng.summary.compute.pictures import collect_pictures
 
         waits = find_waits(job)
-        return add_verdict(compute_summary(job, waits)), collect_pictures(job, waits)
+        return add_verdict(compute_summary(job, waits, progress=progress)), collect_pictures(job, waits)
 
 
 def _find_scratch() -> Path:
@@ -147,9 +147,8 @@ def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
     from nsys2prv_ng.analysis.waits.waits import find_waits
     from nsys2prv_ng.api.plans import make_prediction_plan
     from nsys2prv_ng.job.open_job import open_job
-    from nsys2prv_ng.replay.analyse import analyse, check_model_size
-    from nsys2prv_ng.replay.model import load_model
-    from nsys2prv_ng.replay.what_if import Experiment
+    from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
+    from nsys2prv_ng.replay.excerpt import is_too_large
     from nsys2prv_ng.runtime.jit import announce_compilation
 
     progress, scratch = options.display, _find_scratch() if output is None else output.parent
@@ -158,11 +157,13 @@ def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
         choose_engine(options, make_prediction_plan(options), scratch) as plan,
         open_job(given, scratch, plan, progress) as job,
     ):
-        for too_many in check_model_size(job):
-            raise UsageError(too_many)
-        experiment = Experiment(load_model(job, find_waits(job)))
+        if output is not None and is_too_large(job):
+            raise UsageError(describe_size(job))
+        experiment = load_experiment(job, find_waits(job))
+        if experiment is None:
+            raise UsageError(describe_size(job))
         try:
-            numbers = analyse(experiment, scenarios)
+            numbers = analyse(experiment, scenarios, progress=progress)
         except UsageError as error:
             raise UsageError(error.message, parameter="change") from None
         if output is not None:

@@ -107,6 +107,13 @@ def load_records(run: Run, store: Store) -> Records:
     return records
 
 
+def load_times(run: Run, store: Store) -> IntArray:
+    """Return the times (n, ns, as stored) of the records of a run, in ascending order."""
+    times = np.empty(len(run), np.int64)
+    store.get(run.slot, [times])
+    return times
+
+
 def _list_columns(records: Records) -> list[Array]:
     """Return the columns in the order in which they are stored: by the size of their values, largest first."""
     return [records.time, records.tie, records.value, records.first, records.place, records.handle, records.kind]

@@ -11,36 +11,42 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.candidates import Totals, choose_largest, list_candidates
 from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.replay.excerpt import choose_excerpt, is_too_large
 from nsys2prv_ng.replay.model import load_model
-from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
+from nsys2prv_ng.replay.numbers import Limit, Scenario, WhatIfNumbers
 from nsys2prv_ng.replay.slack import measure_slack
 from nsys2prv_ng.replay.what_if import Experiment
+from nsys2prv_ng.runtime.progress import Progress
 
-_MOST = 6_000_000
-"""Most operations and calls to play: each takes about 530 bytes."""
 _LEAST_GAIN = 0.02
 """Least part of a step that ideal hosts must save for hosts to set the pace."""
 _MOST_SLACK = 6
 """Most ranges, and most classes of kernels, whose slack is measured."""
 
 
-def check_model_size(job: Job) -> list[str]:
-    """Return a warning if the reports contain too many operations and calls to play them again; else []."""
+def load_experiment(job: Job, waits: Waits, lanes: Lanes | None = None) -> Experiment | None:
+    """Return what replays a job, or an excerpt if the job is too large; None if even one step of it is.
+
+    `lanes`: everything of the job, if the caller already has it.
+    """
+    if not is_too_large(job):
+        return Experiment(load_model(job, waits, lanes))
+    excerpt = choose_excerpt(job)
+    return None if excerpt is None else Experiment(load_model(excerpt.job, waits, span=excerpt.span), excerpt)
+
+
+def describe_size(job: Job) -> str:
+    """Return why a job without an experiment was not replayed."""
     count = count_lane_events(job)
-    if count <= _MOST:
-        return []
-    return [f"savings were not predicted: {count:,} operations and calls are too many; choose a shorter time"]
-
-
-def load_experiment(job: Job, waits: Waits, lanes: Lanes | None) -> Experiment | None:
-    """Return what plays a job; None without lanes, and for a job that is too large."""
-    if lanes is None or check_model_size(job):
-        return None
-    return Experiment(load_model(job, waits, lanes))
+    return f"savings were not predicted: {count:,} operations and calls are too many; choose a shorter time"
 
 
 def analyse(
-    experiment: Experiment, scenarios: Sequence[Sequence[Change]] = (), *, with_slack: bool = True
+    experiment: Experiment,
+    scenarios: Sequence[Sequence[Change]] = (),
+    *,
+    with_slack: bool = True,
+    progress: Progress | None = None,
 ) -> WhatIfNumbers:
     """Return what scenarios save, each of which has one or more changes; without any, those that are likely to.
 
@@ -50,13 +56,25 @@ def analyse(
     totals = Totals(model, observed)
     ranges, classes = (totals.measure_ranges(), totals.measure_classes()) if with_slack or not scenarios else ({}, {})
     limits = experiment.list_limits(observed, model.graph.weight)
-    tried = [experiment.run(changes) for changes in scenarios]
-    if not scenarios:
-        slowest = next((limit.rank for limit in limits if limit.rank is not None), None)
-        likely = list_candidates(totals, ranges, classes, slowest)
-        tried = [scenario for change in likely if _is_likely(scenario := experiment.run([change]))]
-        tried.sort(key=lambda scenario: -scenario.saving_ns)
-    slack = _list_slack(experiment, totals, {what.RANGE: ranges, what.CLASS: classes}) if with_slack else []
+    slowest = next((limit.rank for limit in limits if limit.rank is not None), None)
+    likely = [] if scenarios else [[change] for change in list_candidates(totals, ranges, classes, slowest)]
+    sums = {what.RANGE: ranges, what.CLASS: classes} if with_slack else {}
+    targets = _choose_targets(totals, sums)
+    todo = len(scenarios) + len(likely) + len(targets)
+    with (progress or Progress()).step("replaying changes", todo, "change", logged=False) as step:
+
+        def run(changes: Sequence[Change]) -> Scenario:
+            scenario = experiment.run(changes)
+            step.update(1)
+            return scenario
+
+        tried = [run(changes) for changes in scenarios]
+        found = [scenario for changes in likely if _is_likely(scenario := run(changes))]
+        tried += sorted(found, key=lambda scenario: -scenario.saving_ns)
+        slack = []
+        for target in targets:
+            slack.append(measure_slack(experiment, *target))
+            step.update(1)
     return WhatIfNumbers(
         steps=0 if model.job.steps is None else int(observed.lengths.size),
         step_ns=round(observed.mean_ns),
@@ -65,6 +83,7 @@ def analyse(
         scenarios=tried,
         slack=slack,
         unsplit_ns=experiment.measure_unsplit(),
+        replayed=experiment.replayed,
     )
 
 
@@ -85,12 +104,12 @@ def _confirm_limit(experiment: Experiment, limits: Sequence[Limit]) -> Limit | N
     return first if without.measurable and without.share > _LEAST_GAIN else None
 
 
-def _list_slack(experiment: Experiment, totals: Totals, sums: dict[str, dict[str, int]]) -> list[Slack]:
-    """Return the slack of the largest ranges and classes of kernels."""
-    observed = experiment.observed
+def _choose_targets(totals: Totals, sums: dict[str, dict[str, int]]) -> list[tuple[str, str, int]]:
+    """Return (kind, name, time in ns of a step on a rank) of the largest ranges and classes of kernels."""
+    observed = totals.observed
     parts = max(observed.lengths.size * observed.tasks.size, 1)
     return [
-        measure_slack(experiment, target, name, ns // parts)
-        for target, times in sums.items()
+        (kind, name, ns // parts)
+        for kind, times in sums.items()
         for name, ns in choose_largest(times, _MOST_SLACK, totals.least_ns)
     ]

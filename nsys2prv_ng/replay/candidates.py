@@ -36,6 +36,7 @@ class Totals:
 
     def __init__(self, model: Model, observed: Outcome) -> None:
         self._model = model
+        self.observed = observed
         graph = model.graph
         ends = graph.time[graph.to]
         self._inside = (ends > observed.begin) & (ends <= observed.end)

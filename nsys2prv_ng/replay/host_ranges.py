@@ -9,6 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.analysis.path.lanes import Lanes
+from nsys2prv_ng.analysis.path.span import Span
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import flatten_innermost
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
@@ -32,10 +33,11 @@ class _Ranges(NamedTuple):
 class HostRanges:
     """The program's push/pop ranges of each thread of a job. A thread without a range is in those of the main thread.
 
-    (PyTorch launches the backward pass from threads of its own, while a range is open on the main thread.)
+    (PyTorch launches the backward pass from threads of its own, while a range is open on the main thread.) With a span
+    of time (ns), these are only the ranges that are open in it.
     """
 
-    def __init__(self, job: Job, lanes: Lanes) -> None:
+    def __init__(self, job: Job, lanes: Lanes, span: Span | None = None) -> None:
         numbers: dict[str, int] = {}
         self._own: dict[int, _Ranges] = {}
         self._main: dict[int, int] = {}
@@ -43,6 +45,8 @@ class HostRanges:
             threads = np.flatnonzero(lanes.thread_report == index)
             thread_of_place = dict(zip(lanes.thread_place[threads].tolist(), threads.tolist(), strict=True))
             ranges = load_nvtx_ranges(report, job.store, is_program_domain)
+            if span is not None:
+                ranges = ranges.select((ranges.end >= span[0]) & (ranges.begin <= span[1]))
             number = np.array(
                 [numbers.setdefault(shorten_range_name(*key), len(numbers)) for key in ranges.keys], np.int64
             )

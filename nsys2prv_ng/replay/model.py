@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
+from nsys2prv_ng.analysis.path.span import Span
 from nsys2prv_ng.analysis.path.walk import join_lanes
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
@@ -40,6 +41,8 @@ class Model:
     launching: IntArray
     """Call that launched each operation; NONE if it is not known."""
     marks: Marks
+    span: Span | None = None
+    """The time (ns) in which everything was loaded; None for all time."""
 
     @cached_property
     def operation_rank(self) -> IntArray:
@@ -85,7 +88,7 @@ class Model:
     @cached_property
     def ranges(self) -> HostRanges:
         """The NVTX ranges of its threads."""
-        return HostRanges(self.job, self.lanes)
+        return HostRanges(self.job, self.lanes, self.span)
 
     @cached_property
     def edge_range(self) -> IntArray:
@@ -106,9 +109,12 @@ class Model:
         return np.asarray(self.lanes.operation_kind == MEMORY, np.bool_)
 
 
-def load_model(job: Job, waits: Waits, lanes: Lanes | None = None) -> Model:
-    """Return the model of a job. `lanes`: its operations, calls and threads, if the caller already has them."""
-    lanes = load_lanes(job, waits) if lanes is None else lanes
+def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | None = None) -> Model:
+    """Return the model of a job, or of a span of its time (ns).
+
+    `lanes`: its operations, calls and threads, if the caller already has them.
+    """
+    lanes = load_lanes(job, waits, span) if lanes is None else lanes
     joined = join_lanes(lanes.operations, lanes.calls, lanes.threads)
     operations, calls = lanes.operations, lanes.calls
     numbers = Numbers(operations.begin.size, calls.begin.size)
@@ -125,7 +131,7 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None) -> Model:
     time = np.concatenate([time, marks.time])
     whole = join_edges([*edges, *device_edges, *communication.edges, mark_edges])
     graph = build_graph(time, limit_returns(whole, time, numbers, lanes.call_name))
-    return Model(job, lanes, numbers, graph, find_launching(operations, calls), marks)
+    return Model(job, lanes, numbers, graph, find_launching(operations, calls), marks, span)
 
 
 def _get_kinds(lanes: Lanes) -> IntArray:

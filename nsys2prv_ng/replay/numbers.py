@@ -63,14 +63,28 @@ class Slack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """Which steps were replayed of a job that is too large to be replayed as a whole."""
+
+    steps: tuple[int, int]
+    """Numbers of the first and last step."""
+    of_steps: int
+    """Number of steps of the job that count."""
+    of_operations: int
+    """Number of operations and calls of the whole job."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WhatIfNumbers:
     """What changes would save. Times are ns a step, on average over the steps that count."""
 
     steps: int
-    """Number of steps that count; 0 if the program shows none: then all numbers are for its whole time."""
+    """Number of steps that count, or of those of them that were replayed (`replayed`); 0 if the program shows none:
+    then all numbers are for its whole time."""
     step_ns: int
     noise_ns: int
-    """The variation of the steps: 1.4826 times the median deviation from the median, which is sigma if it is normal.
+    """The variation of all steps that count: 1.4826 times the median deviation from the median, which is sigma if it is
+    normal.
 
     With less than eight steps, their standard deviation; 0 for one step, and without steps.
     """
@@ -81,6 +95,8 @@ class WhatIfNumbers:
     slack: list[Slack]
     unsplit_ns: int
     """Time (ns a step) of NCCL kernels that may be waiting or moving data: no change of the network alters it."""
+    replayed: Replayed | None = None
+    """The steps that were replayed; None if all were."""
 
     @property
     def best(self) -> Scenario | None:

@@ -13,6 +13,7 @@ from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.apply import apply_changes
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.columns import NAMES, NETWORK_TIME, NONE, UNSPLIT
+from nsys2prv_ng.replay.excerpt import Excerpt
 from nsys2prv_ng.replay.graph import play, trace_back
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.numbers import Limit, RankSaving, Scenario
@@ -29,12 +30,15 @@ _CONTROL = 10.0
 class Experiment:
     """Plays a model with changes, and measures the steps that count."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, excerpt: Excerpt | None = None) -> None:
+        """`excerpt`: what the model is of, if it is not of the whole job."""
         self.model = model
+        self.is_whole = excerpt is None
+        self.replayed = None if excerpt is None else excerpt.replayed
         self._clock = StepClock(model)
         self.observed = self._clock.measure(model.graph.time)
         self.has_steps = self._clock.has_steps
-        self.noise_ns = measure_noise(self.observed.lengths)
+        self.noise_ns = measure_noise(self.observed.lengths if excerpt is None else excerpt.lengths)
 
     def play(self, changes: Sequence[Change]) -> tuple[Outcome, IntArray]:
         """Return (the steps with changes, the weights of the edges)."""

@@ -25,8 +25,11 @@ class Progress:
     """Progress that shows nothing; the base of the classes that show it."""
 
     @contextmanager
-    def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
-        """Start a piece of work with `total` units; `update` takes the number of units done since its last call."""
+    def step(self, title: str, total: int, unit: str, *, logged: bool = True) -> Iterator[Step]:
+        """Start a piece of work with `total` units; `update` takes the number of units done since its last call.
+
+        `logged`: whether a log has a line for it.
+        """
         yield _NoStep()
 
     def note(self, message: str) -> None:
@@ -47,8 +50,9 @@ class LogProgress(QuietProgress):
     """Progress that prints a line for each piece of work."""
 
     @contextmanager
-    def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
-        print(title, file=sys.stderr, flush=True)
+    def step(self, title: str, total: int, unit: str, *, logged: bool = True) -> Iterator[Step]:
+        if logged:
+            print(title, file=sys.stderr, flush=True)
         yield _NoStep()
 
     def note(self, message: str) -> None:
@@ -59,7 +63,7 @@ class BarProgress(LogProgress):
     """Progress that draws a tqdm bar for each piece of work."""
 
     @contextmanager
-    def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
+    def step(self, title: str, total: int, unit: str, *, logged: bool = True) -> Iterator[Step]:
         from tqdm import tqdm
 
         # Without the rate: reports and sources take very different times.

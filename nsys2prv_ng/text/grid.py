@@ -166,13 +166,15 @@ class Column:
     """A column and its title.
 
     `over`: a title over several columns side by side. `wide`: only pages have room for the column. `optional`: the
-    column is left out if it is empty in all rows that are shown.
+    column is left out if it is empty in all rows that are shown. `minor`: a terminal leaves it out if the table is too
+    wide otherwise.
     """
 
     title: str
     over: str = ""
     wide: bool = False
     optional: bool = False
+    minor: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

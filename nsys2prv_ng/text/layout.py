@@ -52,20 +52,41 @@ def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[st
     if groups:
         shown = [row for _, _, rows in groups for row in rows]
     columns = [number for number in grid.list_columns([*shown, *grid.footer], wide=False) if number != grid.group]
+    minor = [number for number in columns if grid.columns[number].minor]
+    head, body = _format_rows(grid, shown, columns, width)
+    left_out: list[int] = []
+    while minor and max(map(len, [*head, *body])) > width:
+        left_out = [minor.pop(), *left_out]
+        head, body = _format_rows(grid, shown, [number for number in columns if number not in left_out], width)
+    body = _add_group_lines(groups, body) if groups else body
+    caption = wrap(f"{grid.caption}:", width) if grid.caption else []
+    hidden = 0 if groups else len(grid.rows) - len(shown)
+    below = _count_more(hidden, grid.more and f" {grid.more}")
+    if left_out:
+        titles = ", ".join(grid.columns[number].title for number in left_out)
+        below += wrap(f"too narrow for {titles} (the JSON has all)", width, (2, 4))
+    below += [line for text in grid.below for line in wrap(text, width, (2, 4))]
+    return [*caption, *head, *body, *below]
+
+
+def _format_rows(
+    grid: Grid, shown: Sequence[Sequence[Cell]], columns: Sequence[int], width: int
+) -> tuple[list[str], list[str]]:
+    """Return the lines of the titles, and the lines of the rows shown and of the footer.
+
+    In a table that is too wide, titles of numbers take two lines.
+    """
     names = sum(number < grid.names for number in columns)
     rows = [line for row in [*shown, *grid.footer] for line in _format_row(row, columns)]
     # A row with portions has its second name on its second line.
     if any(isinstance(cell, Portion) for row in shown for cell in row):
         columns, names = [columns[0], *columns[2:]], 1
         rows = [[row[0], *row[2:]] for row in rows]
-    heads = _format_titles(grid, columns)
-    lines = _align([*heads, *rows], width, names, " " if grid.tight else "  ")
-    head, body = lines[: len(heads)], lines[len(heads) :]
-    body = _add_group_lines(groups, body) if groups else body
-    caption = wrap(f"{grid.caption}:", width) if grid.caption else []
-    hidden = 0 if groups else len(grid.rows) - len(shown)
-    below = [line for text in grid.below for line in wrap(text, width, (2, 4))]
-    return [*caption, *head, *body, *_count_more(hidden, grid.more and f" {grid.more}"), *below]
+    heads, gap = _format_titles(grid, columns), " " if grid.tight else "  "
+    if max(map(len, _align([*heads, *rows], None, names, gap))) > width:
+        heads = [*heads[:-1], *_split_titles(heads[-1], names)]
+    lines = _align([*heads, *rows], width, names, gap)
+    return lines[: len(heads)], lines[len(heads) :]
 
 
 def _format_titles(grid: Grid, columns: Sequence[int]) -> list[list[str]]:
@@ -78,6 +99,13 @@ def _format_titles(grid: Grid, columns: Sequence[int]) -> list[list[str]]:
     return [[grid.over, *first[1:]], titles]
 
 
+def _split_titles(titles: Sequence[str], names: int) -> list[list[str]]:
+    """Return titles on two lines: the second has the first `names` titles, and the last word of the others."""
+    parts = [("", "", title) if n < names else title.rpartition(" ") for n, title in enumerate(titles)]
+    lines = [[first for first, _, _ in parts], [last for _, _, last in parts]]
+    return [line for line in lines if any(line)]
+
+
 def _format_row(row: Sequence[Cell], columns: Sequence[int]) -> list[list[str]]:
     """Return the texts of a row on one line; with portions of a time, times and shares on two lines."""
     cells = [row[number] for number in columns]
@@ -88,15 +116,15 @@ def _format_row(row: Sequence[Cell], columns: Sequence[int]) -> list[list[str]]:
     return [times, [f"  {cells[1]}", *shares[1:]]]
 
 
-def _align(rows: Sequence[Sequence[str]], width: int, names: int, gap: str) -> list[str]:
+def _align(rows: Sequence[Sequence[str]], width: int | None, names: int, gap: str) -> list[str]:
     """Return the lines of a table; the first `names` columns contain names from reports.
 
-    If the table is too wide, names are cut shorter, and one blank separates columns.
+    If the table is wider than `width`, names are cut shorter, and one blank separates columns.
     """
     title, *others = rows
     cleaned = [title, *([*map(clean_name, row[:names]), *row[names:]] for row in others)]
     lines = format_table(cleaned, texts=names, width=width, gap=gap)
-    if max(map(len, lines)) > width:
+    if width is not None and max(map(len, lines)) > width:
         return format_table(cleaned, texts=names, width=width, gap=" ", shortest=_SHORTEST)
     return lines
 

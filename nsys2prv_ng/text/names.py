@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.text.formatting import format_percent
 
-NO_RANGE, NO_CALL = "(outside NVTX ranges)", "(own code)"
+NO_RANGE, NO_CALL = "(outside NVTX ranges)", "(user code)"
 """Shown instead of a range if a thread is in no NVTX range, and instead of a call if it is in no call."""
 _NEARLY_ALL = 0.95
 """Least share of a time at which one part stands for all of it."""

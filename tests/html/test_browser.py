@@ -223,7 +223,7 @@ def test_a_narrow_screen_loses_no_peak(browser: Browser, file: Path) -> None:
     """Where columns share a pixel, each row still shows its highest value."""
     heat = next(heat for heat in job_of("ddp-2x2").pictures.heat_maps if heat.key == "lateness")
     opened = Opened(browser, file, viewport=NARROW)
-    figure = opened.page.locator("#over-time figure.map").filter(has_text="Lateness")
+    figure = opened.page.locator("#over-time figure.map").filter(has_text="Arrival delay")
     opened.page.wait_for_function("[...document.images].some((image) => image.naturalWidth < 400)")
     width, opacity = figure.locator("img").evaluate(
         """(image) => {

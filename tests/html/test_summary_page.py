@@ -91,15 +91,15 @@ def test_tables_have_the_numbers_of_the_summary() -> None:
     summary, pictures = job_of("ddp-2x2")
     tables = Page(render_summary(summary, pictures)).tables
     cells = {tuple(row) for table in tables for row in table}
-    (nccl,) = [table for table in tables if "in NCCL" in table[0]]
+    (nccl,) = [table for table in tables if "NCCL time" in table[0]]
     assert summary.waits is not None and summary.critical_path is not None
     for rank in summary.waits.ranks:
         (row,) = [dict(zip(nccl[0], row, strict=True)) for row in nccl if row[0] == f"rank {rank.rank}"]
-        times = {"in NCCL": rank.nccl_ns, "waiting": rank.wait_ns, "moving": rank.transfer_ns}
-        times["caused"] = rank.caused_wait_ns
+        times = {"NCCL time": rank.nccl_ns, "wait time": rank.wait_ns, "transfer": rank.transfer_ns}
+        times["wait caused"] = rank.caused_wait_ns
         assert {title: row[title] for title in times} == {title: format_time(ns) for title, ns in times.items()}
-        assert row["exposed"] == ("-" if rank.exposed_wait_ns is None else format_time(rank.exposed_wait_ns))
-        assert row.get("not split", "0 ns") == format_time(rank.unsplit_ns)
+        assert row["exposed wait"] == ("-" if rank.exposed_wait_ns is None else format_time(rank.exposed_wait_ns))
+        assert row.get("unclassified", "0 ns") == format_time(rank.unsplit_ns)
     for kernel in summary.kernels[:20]:
         expected = (kernel.name, kernel.kernel_class, f"{kernel.count:,}", format_time(kernel.total_ns))
         assert any(row[:4] == expected for row in cells), kernel.name

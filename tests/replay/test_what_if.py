@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from nsys2prv_ng.replay.analyse import analyse
 from nsys2prv_ng.replay.changes import Change, parse_changes
 from nsys2prv_ng.replay.what_if import Experiment, measure_noise
+from nsys2prv_ng.runtime.progress import LogProgress, Progress, QuietProgress
 from tests.conftest import SAMPLES
 from tests.replay.jobs import opened_model
 
@@ -85,3 +87,39 @@ def test_parts_of_the_path_add_up(experiment: Experiment) -> None:
     assert sum(limit.share for limit in limits) == pytest.approx(1)
     assert [limit.share for limit in limits] == sorted((limit.share for limit in limits), reverse=True)
     assert len({(limit.what, limit.rank) for limit in limits}) == len(limits)
+
+
+class Seen(Progress):
+    """Keeps what would be shown."""
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[str, int, bool]] = []
+        self.done = 0
+
+    @contextmanager
+    def step(self, title: str, total: int, unit: str, *, logged: bool = True) -> Iterator[Seen]:
+        assert unit
+        self.pieces.append((title, total, logged))
+        yield self
+
+    def update(self, done: int) -> None:
+        self.done += done
+
+
+def test_each_change_and_slack_is_progress(experiment: Experiment) -> None:
+    named, likely = Seen(), Seen()
+    changes = [parse_changes(text) for text in ("copies = 0", "host = ideal")]
+    numbers = analyse(experiment, changes, progress=named)
+    assert named.pieces == [("replaying changes", 2 + len(numbers.slack), False)]
+    found = analyse(experiment, with_slack=False, progress=likely)
+    [(_, total, _)] = likely.pieces
+    assert total >= len(found.scenarios) > 0
+    assert (named.done, likely.done) == (2 + len(numbers.slack), total)
+
+
+def test_a_log_has_no_line_for_each_piece(capsys: pytest.CaptureFixture[str]) -> None:
+    for progress, lines in ((LogProgress(), "reading\n"), (QuietProgress(), "")):
+        for title, logged in (("reading", True), ("replaying", False)):
+            with progress.step(title, 1, "piece", logged=logged) as step:
+                step.update(1)
+        assert capsys.readouterr() == ("", lines)

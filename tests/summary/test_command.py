@@ -11,14 +11,20 @@ from typing import Any
 
 import pytest
 
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.text import LEADS, format_summary
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line, files
 from tests.translated import changed
 
 TABLES = (
-    "From the first to the last operation of each GPU",
+    "GPU activity from the first to the last operation",
     "\nGPU ",
-    "What the CPU was doing in these gaps",
+    "\nNCCL time of each rank",
+    "\nWhy ranks arrived late",
+    "\ncritical path ",
+    "\nlaunched in ",
+    "CPU activity during GPU gaps",
     "\nNVTX range ",
     "\nkernel ",
     "\ncopies and sets ",
@@ -27,7 +33,7 @@ TABLES = (
 KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
         memory_operations nccl mpi absent chosen skipped warnings waits critical_path
-        efficiency steps start_up facts gpu_time_ns gpu_metrics calls what_if""",
+        efficiency steps start_up facts gpu_time_ns gpu_metrics calls what_if launched verdict""",
     "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns
         whole_graph_ns idle_ns gaps longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks slowest_task",
@@ -37,11 +43,12 @@ KEYS = {
     "gpu_metrics": "node gpu ranks metric unit mean min max samples",
     "mpi": "call count total_ns max_ns sent_bytes received_bytes rated_ns",
     "calls": "name source count total_ns main_ns",
+    "launched": "range count total_ns",
 }
 """What programs rely on: a change of these needs another version."""
 RATES = re.compile(
     r"^\.efficiency\b.*\.nccl_as_\w+\.(device|host)\.\w+$|^\.steps\.(spread|drift|similarity)$|^\.gpu_metrics\.(mean|min|max)$"
-    r"|^\.what_if\b.*\.share$"
+    r"|^\.(what_if\b.*|verdict)\.share$"
 )
 """The only numbers of the JSON document that are not integers."""
 
@@ -62,7 +69,7 @@ def ddp(samples: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def printed(ddp: list[Path]) -> str:
-    done = run("summary", *ddp, "-j", "1")
+    done = run("summary", *ddp, "--details", "-j", "1")
     assert done.returncode == 0, done.stderr
     assert "reading 4 reports" in done.stderr
     return done.stdout
@@ -89,14 +96,14 @@ def numbers_in(value: Any, name: str = "") -> list[tuple[str, int | float]]:
 def test_prints_every_table(printed: str) -> None:
     for table in TABLES:
         assert table in printed
-    assert printed.startswith("4 reports, 2 nodes, 4 ranks, 4 GPUs: ")
+    assert printed.startswith("4 GPUs, 4 ranks, 2 nodes | step 1-5 (")
     assert printed.endswith("Not in `step` 1 to 5: MPI\n")
     assert max(map(len, printed.splitlines())) <= 100
 
 
 @pytest.mark.slow
 def test_the_same_whatever_the_order_and_the_cores(ddp: list[Path], printed: str, tmp_path: Path) -> None:
-    done = run("summary", *reversed(ddp), "-j", "2", "--memory", "1M", "--tmp", tmp_path, "--quiet")
+    done = run("summary", *reversed(ddp), "--details", "-j", "2", "--memory", "1M", "--tmp", tmp_path, "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
 
 
@@ -161,25 +168,33 @@ def test_with_a_translation(ddp: list[Path], tmp_path: Path) -> None:
     time, ddp = "1.3s:1.8s", ddp[::2]
     done = run(*ddp, "out.prv", "--summary", "--stats", "out.json", "--time", time, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    alone = run("summary", *ddp, "--time", time, "-q")
-    assert done.stdout.endswith(f"\n\n{alone.stdout}") and "os_runtime" in done.stdout
+    alone = run("summary", *ddp, "--time", time, "-q").stdout.removesuffix(f"\n\n{LEADS}\n")
+    assert done.stdout.endswith(f"\n\n{alone}\n") and "os_runtime" in done.stdout
+    assert "BOTTLENECK" in alone and LEADS not in alone
     as_json = json.loads(run("summary", *ddp, "--time", time, "-q", "--json").stdout)
     assert json.loads((tmp_path / "out.json").read_text())["summary"] == as_json
     done = run(ddp[0], "one.prv", "--stats", "one.json", cwd=tmp_path)
-    assert "Where the host" not in done.stdout
+    assert "BOTTLENECK" not in done.stdout
     assert json.loads((tmp_path / "one.json").read_text())["summary"] is None
 
 
 def test_of_few_sources(ddp: list[Path], tmp_path: Path) -> None:
-    done = run(ddp[0], "out.prv", "--summary", "--sources", "kernels", "--no-derived", "-q", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Not split into waiting" not in done.stdout
-    assert "\nkernel " in done.stdout and "Where the host" not in done.stdout
-    done = run(ddp[0], "out.prv", "--summary", "--sources", "kernels", "-q", "--force", cwd=tmp_path)
-    assert "From the first to the last operation" in done.stdout and "Where the host" not in done.stdout
-    done = run(ddp[0], "out.prv", "--summary", "--sources", "os_runtime", "-q", "--force", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Not in these reports: GPU operations" in done.stdout
+    def translate(*options: str) -> tuple[str, str]:
+        """What is printed, and all tables of the same numbers."""
+        done = run(ddp[0], "out.prv", "--summary", "--stats", "out.json", *options, "-q", "--force", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        summary = JobSummary.from_dict(json.loads((tmp_path / "out.json").read_text())["summary"])
+        return done.stdout, format_summary(summary, details=True)
+
+    printed, tables = translate("--sources", "kernels", "--no-derived")
+    assert "BOTTLENECK" in printed and "unclassified" not in printed + tables
+    assert "\nkernel " in tables and "CPU activity" not in tables
+    printed, tables = translate("--sources", "kernels")
+    assert "BOTTLENECK" in printed and "(no launch recorded)" in tables and "cudaLaunchKernel" not in tables
+    assert "GPU activity from the first to the last operation" in tables
+    printed, tables = translate("--sources", "os_runtime")
+    assert "none found: no GPU operations in this time" in printed
+    assert "Not in these reports: GPU operations" in tables
 
 
 # ---- reports that lack things ----------------------------------------------------------------------------------------
@@ -188,17 +203,18 @@ def test_of_few_sources(ddp: list[Path], tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_a_gpu(samples: Path, tmp_path: Path) -> None:
     report = without(samples / "mpi-4.rank0.sqlite", tmp_path / "cpu.sqlite", "CUPTI%", "CUDA%")
-    done = run("summary", report, "-q")
+    done = run("summary", report, "--details", "-q")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "MPI_Allreduce" in done.stdout and "iteration" in done.stdout and "1 rank, 0 GPUs" in done.stdout
+    assert done.stdout.startswith("1 rank, 1 node | iteration 1-7 (") and "MPI_Allreduce" in done.stdout
     assert "Not in `iteration` 1 to 7: GPU operations, GPU memory in use, NCCL" in done.stdout
 
 
 def test_with_nothing_at_all(samples: Path, tmp_path: Path) -> None:
     tables = "CUPTI%", "CUDA%", "NVTX_EVENTS", "OSRT%", "MPI%", "SCHED%", "PROFILER%", "GPU_METRICS", "COMPOSITE%"
     report = without(samples / "mpi-4.rank0.sqlite", tmp_path / "empty.sqlite", *tables)
-    done = run("summary", report)
+    done = run("summary", report, "--details")
     assert done.returncode == 0, done.stderr
+    assert "none found: no GPU operations in this time" in done.stdout
     assert "Not in these reports: GPU operations" in done.stdout and "NCCL, MPI" in done.stdout
 
 
@@ -214,10 +230,11 @@ def test_without_calls_the_causes_are_not_known(samples: Path, tmp_path: Path) -
 def test_reports_that_cannot_be_read(ddp: list[Path], tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.sqlite"
     damaged.write_bytes(b"SQLite format 3\0" + bytes(100))
-    done = run("summary", ddp[0], damaged, ddp[1], "-q")
+    done = run("summary", ddp[0], damaged, ddp[1], "--details", "-q")
     assert done.returncode == 0 and "warning: skipped" in done.stderr
     assert "no report of ranks 2-3 of 4" in done.stderr
-    assert f"skipped: {damaged}: " in done.stdout and "2 reports" in done.stdout
+    assert f"skipped: {damaged}: " in done.stdout and done.stdout.startswith("2 GPUs, 2 ranks, 1 node | ")
+    assert "1 report skipped, so ranks may be missing (listed with --details)" in " ".join(done.stdout.split())
     assert str(damaged) in assert_one_line(run("summary", ddp[0], damaged, "--strict"), 1)
     assert str(damaged) in assert_one_line(run("summary", damaged), 1)
 

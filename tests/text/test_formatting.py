@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.text.formatting import (
     count_noun,
     format_bytes,
@@ -14,6 +15,7 @@ from nsys2prv_ng.text.formatting import (
     format_number_ranges,
     format_time,
     format_utc,
+    format_window,
     make_unique,
 )
 
@@ -83,3 +85,11 @@ def test_unique_names() -> None:
     names = ["a", "b", "a", "a-2", "a", "b", "a-2"]
     assert make_unique(names) == ["a", "b", "a-3", "a-2", "a-4", "b-2", "a-2-2"]
     assert make_unique([]) == []
+
+
+@given(begin=st.integers(0, 10**15), length=st.integers(1, 10**13))
+def test_a_window_to_paste_contains_the_time_and_little_more(begin: int, length: int) -> None:
+    low, high = parse_window(format_window(begin, begin + length))
+    assert low is not None and high is not None
+    assert begin - length / 100 <= low <= begin
+    assert begin + length <= high <= begin + length * 1.01

@@ -86,7 +86,7 @@ def find_critical_path(job: Job, lanes: Lanes | None, *, name_ranges: bool = Tru
     return _describe_segments(job, lanes, segments, windows, steps, name_ranges)
 
 
-_SOURCES = (*GPU_OPERATIONS, source_names.CUDA_API, source_names.MPI, source_names.OS_RUNTIME)
+PATH_SOURCES = (*GPU_OPERATIONS, source_names.CUDA_API, source_names.MPI, source_names.OS_RUNTIME)
 """Sources of operations and calls."""
 _MOST = 20_000_000
 """Most operations and calls to load: each takes 162 bytes (measured with 10 million).
@@ -96,7 +96,7 @@ The limit is the same on every machine, so that a trace does not depend on the m
 
 def count_lane_events(job: Job) -> int:
     """Return the number of operations and calls of the reports."""
-    lines = sum(run.facts.kinds[EVENT] for report in job.reports for run in report.runs(_SOURCES))
+    lines = sum(run.facts.kinds[EVENT] for report in job.reports for run in report.runs(PATH_SOURCES))
     return lines // 2  # each has a line for its start and one for its end
 
 

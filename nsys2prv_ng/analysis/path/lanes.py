@@ -21,6 +21,7 @@ from nsys2prv_ng.analysis.path.columns import (
     PathThreads,
     PlaceNumbers,
 )
+from nsys2prv_ng.analysis.path.span import Span, cut_to_span
 from nsys2prv_ng.analysis.path.streams import EventSteps, Streams, find_copies, load_operations
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
@@ -79,12 +80,12 @@ class _Loaded(NamedTuple):
     names: list[str]
 
 
-def load_lanes(job: Job, waits: Waits) -> Lanes:
-    """Load everything that the critical path can run over."""
+def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
+    """Load everything that the critical path can run over, or only what runs in a span of time (ns)."""
     numbers = _number_places(job.reports)
     reports = list(zip(job.reports, job.whole.rows, numbers, strict=True))
     store = job.store  # otherwise the whole job would be sent with each report
-    loaded = list(job.engine.map(lambda report: _load_report(*report, store), reports))
+    loaded = list(job.engine.map(lambda report: _load_report(*report, store, span), reports))
     names = _unite_names(loaded)
     operations, calls = _join_reports(loaded)
     places = [np.flatnonzero(number.thread != NONE) for number in numbers]
@@ -321,7 +322,9 @@ def _match_waits(
 # ---- one report ------------------------------------------------------------------------------------------------------
 
 
-def _load_report(report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, store: Store) -> _Loaded:
+def _load_report(
+    report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, store: Store, span: Span | None
+) -> _Loaded:
     """Load the operations and calls of a report. `rows`: the row of each place in the whole tree."""
     names = Names()
     operations = load_operations(report, store, names, numbers)
@@ -336,7 +339,10 @@ def _load_report(report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, s
         marks,
         numbers,
     )
-    return _Loaded(operations, calls, steps, call_of_step, _find_shortest_wait(report, calls), names.texts)
+    shortest_wait = _find_shortest_wait(report, calls)
+    if span is not None:
+        steps, call_of_step = cut_to_span(operations, calls, steps, call_of_step, span)
+    return _Loaded(operations, calls, steps, call_of_step, shortest_wait, names.texts)
 
 
 def _find_shortest_wait(report: ReportRecords, calls: dict[str, IntArray]) -> int:

@@ -27,10 +27,12 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
         return None
     table = show_grid(calls.tabulate_kernels(summary, pictures.kernels), MOST_NAMES)
     lead = (
-        f"Of {name_time(summary)}. The durations of each kernel reach from its shortest to its longest; its bars count"
+        f"Numbers of {name_time(summary)}. A histogram counts kernels, from the shortest to the longest duration, on a"
+        " logarithmic axis."
     )
-    lead += " kernels, and each is as wide as the same ratio of durations."
-    return Section("kernels", "Kernels", lead, [table], ["basics/kernels", "analysis/kernel_classes"])
+    launched = calls.tabulate_launched(summary)
+    blocks: list[Block] = [table, *([show_grid(launched)] if launched.rows else [])]
+    return Section("kernels", "Kernels", lead, blocks, ["basics/kernels", "analysis/kernel_classes"])
 
 
 def make_operation_section(summary: JobSummary) -> Section | None:
@@ -46,7 +48,7 @@ def make_operation_section(summary: JobSummary) -> Section | None:
         return None
     presets = ["basics/nvtx", "basics/memory_operations", "basics/nccl", "basics/mpi"]
     used = [preset for preset, table in zip(presets, tables, strict=True) if table.rows]
-    return Section("operations", "Ranges, copies and calls", f"Of {name_time(summary)}.", blocks, used)
+    return Section("operations", "Ranges, copies and calls", f"Numbers of {name_time(summary)}.", blocks, used)
 
 
 def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
@@ -67,7 +69,7 @@ def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
     }
     if steps is not None:
         numbers = format_number_ranges([*range(steps.first, steps.last + 1)])
-        warmup = f"{count_noun(steps.warmup, 'step')} of warm-up before"
+        warmup = f"after {count_noun(steps.warmup, 'warm-up step')}"
         texts["steps"] = f"{steps.name} {numbers}: median {format_time(steps.median_ns)}, {warmup}"
     if facts is not None:
         reports, sources = summary.reports, facts.sources.items()
@@ -89,7 +91,7 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
         blocks.append(_tabulate_clocks(pictures))
     facts = summary.facts
     if facts is not None and facts.lost_data_messages:
-        blocks.append(Paragraph(f"nsys says in {facts.lost_data_messages:,} messages that data is missing."))
+        blocks.append(Paragraph(f"nsys reports missing data in {count_noun(facts.lost_data_messages, 'message')}."))
     if len(summary.skipped) > _MOST_LINES:
         blocks.append(Paragraph(f"{count_noun(len(summary.skipped), 'report')} were skipped, among them:"))
     for skipped in summary.skipped[:_MOST_LINES]:
@@ -99,7 +101,7 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
         blocks.append(Paragraph(f"And {count_noun(len(summary.warnings) - _MOST_LINES, 'more warning')}."))
     if summary.absent:
         blocks.append(Paragraph(drop_quotes(f"Not in {name_time(summary)}: {', '.join(summary.absent)}.")))
-    lead = "What is derived over ranks depends on the clocks of their nodes. A wait below their uncertainty is moving."
+    lead = "Numbers over ranks depend on node clocks. A wait within the clock error counts as transfer."
     return Section("quality", "Clocks, warnings, and what is missing", lead, blocks, ["basics/diagnostics"])
 
 
@@ -117,6 +119,6 @@ def _tabulate_clocks(pictures: Pictures) -> Table:
                 Count(clock.collectives),
             ]
         )
-    caption = f"Clocks of the nodes (--align {pictures.alignment}); errors are below the limit 95 times out of 100"
-    columns = make_columns("node", "reference", "offset", "drift (ppm)", "error below", "operations compared")
+    caption = f"Node clocks (--align {pictures.alignment}), errors at 95% confidence"
+    columns = make_columns("node", "reference", "offset", "drift (ppm)", "clock error", "operations compared")
     return show_grid(Grid(caption=caption, columns=columns, rows=rows, names=2, more="nodes"), MOST_RANKS)

@@ -22,7 +22,7 @@ def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section 
     if not blocks:
         return None
     chosen = choose_window(efficiency, summary.steps)
-    lead = "POP's efficiencies: a product of what is below each, as far as it is indented. 100% is ideal."
+    lead = "POP efficiencies: each is the product of the rows indented below it. 100% is ideal."
     limits = {"steps": efficiency.steps_ns, "work": efficiency.work_ns}.get(chosen.title)
     window = pictures.format_window(*limits) if limits else ""
     presets = ["model/gpu_efficiency"] if chosen.numbers.losses is not None else []

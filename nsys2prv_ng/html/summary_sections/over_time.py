@@ -32,7 +32,7 @@ _MOST_COLUMNS, _MOST_PIXELS = 20_000, 2_000_000
 """Limits of the image of a step that is drawn on the axis of a longer step."""
 _MOST_WARMUP = 4
 """Most warm-up steps whose times are listed."""
-_ABSENT = {"lateness": "no operation began"}
+_ABSENT = {"lateness": "no operation started"}
 """The meaning of a missing value, by the key of the map."""
 _FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": format_time, "B": format_bytes}
 """How the values of a map are written, by their unit."""
@@ -45,8 +45,8 @@ def make_heat_map_section(pictures: Pictures) -> Section | None:
     if not maps:
         return None
     lead = (
-        "All maps show the same time. Drag over a map to zoom all of them, double-click to see all again. The line "
-        "below a map then has the time for `--time`."
+        "All maps show the same time. Drag over a map to zoom, double-click to reset. The line below a map then has"
+        " the values for `--time`."
     )
     window = format_window(pictures.begin_ns, pictures.end_ns)
     return Section("over-time", "Over time", lead, maps, presets, window)
@@ -65,15 +65,15 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
     pace = pictures.pace
     if pace is None or not pace.ns.size:
         return None
-    lead = f"How long each of {count_noun(pace.count, 'step')} took on each rank."
+    lead = f"Duration of {count_noun(pace.count, 'step')} on each rank."
     if pace.warmup:
         slowest = [format_time(ns) for ns in pace.ns[:, : pace.warmup].max(axis=0, initial=0).tolist()]
-        warmup = f"{count_noun(pace.warmup, 'step')}: {join_first(slowest, _MOST_WARMUP)}"
-        lead += f" The warm-up before them ({warmup}) is not drawn."
+        warmup = f"{count_noun(pace.warmup, 'warm-up step')} ({join_first(slowest, _MOST_WARMUP)})"
+        lead += f" Not drawn: {warmup}."
     if summary.steps is not None:
         lead += f" {describe_steps(summary.steps)}."
     if "time" in summary.chosen:
-        lead += " The plot shows all steps, whatever time was chosen."
+        lead += " The plot shows all steps, also outside the chosen time."
     if pace.every > 1:
         lead += f" Of {pace.every:,} consecutive steps, only the slowest is drawn."
     window = format_window(int(pace.begin_ns[pace.warmup]), int(pace.end_ns[-1]))
@@ -86,14 +86,14 @@ def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None
     if step is None:
         return None
     drawn = [step] if other is None else [step, other]
-    lead = f"{quote(step.name)}, the step whose length is nearest to the median: {format_time(step.ns)}."
+    lead = f"{quote(step.name)}, the step closest to the median: {format_time(step.ns)}."
     if other is not None:
         has_turns = summary.steps is not None and summary.steps.turns_ns is not None
-        why = "short and long steps take turns" if has_turns else "their lengths differ too much"
+        why = "short and long steps alternate" if has_turns else "step times differ too much"
         names = " and ".join(f"{quote(each.name)} ({format_time(each.ns)})" for each in drawn)
         lead = f"No step is typical, because {why}: {names} stand for the longer and the shorter half."
     if any(each.end_ns - each.begin_ns > each.ns for each in drawn):
-        lead += " It is drawn from the first start on any rank to the last end."
+        lead += " The picture starts with the first rank and ends with the last."
     longest = max(each.end_ns - each.begin_ns for each in drawn)
     maps = [draw_step(each, longest if other is not None else 0) for each in drawn]
     title = "A typical step" if other is None else "Two steps"
@@ -116,9 +116,9 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
     )
     lanes = [ranges for ranges in step.ranges if ranges.bars]
     hidden = sum(ranges.hidden for ranges in step.ranges)
-    about = f"What has most time in each {format_time(length / step.values.shape[1])}"
+    about = f"Main activity in each {format_time(length / step.values.shape[1])}"
     about += ", below the NVTX ranges of some main threads." if lanes else "."
-    about += f" {count_noun(hidden, 'range')} of these are too short or too deep to be drawn." if hidden else ""
+    about += f" {count_noun(hidden, 'range')} too short or too deep to draw." if hidden else ""
     return Map(title or step.name, about, figure, _tabulate_step(step), lanes, group)
 
 
@@ -169,7 +169,7 @@ def _tabulate_map(heat: HeatMap) -> Table:
         rows.append([Name(name), *(_FORMATS[heat.unit](value) if count[n] else "-" for value in values)])
     columns = make_columns("", "mean", "highest") if has_mean else make_columns("", "highest")
     weights = [(value,) for value in mean.tolist()]
-    grid = Grid(caption="Of the values drawn", columns=columns, rows=rows, more="rows", weights=weights)
+    grid = Grid(caption="Values as drawn", columns=columns, rows=rows, more="rows", weights=weights)
     return show_grid(grid, MOST_RANKS)
 
 
@@ -195,10 +195,10 @@ def _draw_pace(pace: Pace) -> Chart:
         css = format_colour(LINES[n])
         shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
         legend.append(Swatch(css, pace.tasks[task]))
-    about = "by rank, with the time in which it waits for others"
-    about += " (the axis does not begin at 0)" if height.low else ""
+    about = "by rank, with wait time"
+    about += " (axis does not start at 0)" if height.low else ""
     x_ticks = _label_steps(pace)
-    return Chart("Time of each step", about, shapes, x_ticks, y_ticks, _PACE_HEIGHT, legend, _tabulate(pace))
+    return Chart("Step time", about, shapes, x_ticks, y_ticks, _PACE_HEIGHT, legend, _tabulate(pace))
 
 
 def _label_steps(pace: Pace) -> list[Tick]:

@@ -43,15 +43,15 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     blocks: list[Block] = [show_grid(grid, most) for grid, most in grids if grid.rows]
     blocks += [Paragraph(text) for text in describe_limits(waits)]
     lead = (
-        f"Of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs has begun."
+        f"Numbers of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs"
+        " arrives. The rest of the time is transfer."
     )
-    lead += " The rest moves data."
     for rank, _ in list_stragglers(waits)[:1]:
         if rank.longest_wait is not None:
             window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
-            lead += f" The longest wait for {name_task(rank.rank, rank.task)} was at `--time {window}`."
+            lead += f" The longest wait that {name_task(rank.rank, rank.task)} caused was at `--time {window}`."
     presets = ["analysis/waited_for", "analysis/lateness", "analysis/nccl_waiting"]
-    return Section("waits", "Who waits for whom", lead, blocks, presets)
+    return Section("waits", "Waits and their causes", lead, blocks, presets)
 
 
 # ---- idle GPUs -------------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     blocks = [show_grid(tabulate_gpus(gpus), MOST_RANKS)]
     blocks += [show_grid(gaps, MOST_RANKS)] if gaps.rows else []
     blocks += [show_grid(causes)] if causes.rows else []
-    lead = f"Of {name_time(summary)}. A gap is a stretch in which nothing runs on a GPU, between two operations."
+    lead = f"Numbers of {name_time(summary)}. In a gap, a GPU runs nothing between two operations."
     return Section("gaps", "Idle GPUs", lead, blocks, ["analysis/gpu-gaps", "analysis/gap_histogram"])
 
 
@@ -79,8 +79,8 @@ def make_bandwidth_section(summary: JobSummary) -> Section | None:
     bandwidth = [part for part in rated if part.bytes and part.ns and part.bus_bytes_per_s]
     if not bandwidth:
         return None
-    lead = f"Of {name_time(summary)}. It counts from the begin of the last rank on, so that no waiting is in it."
-    return Section("bandwidth", "Bandwidth of NCCL", lead, [_draw_bandwidth(bandwidth)], ["analysis/nccl_calls_2dh"])
+    lead = f"Numbers of {name_time(summary)}. Bandwidth counts from the last arrival on, so it excludes wait time."
+    return Section("bandwidth", "NCCL bandwidth", lead, [_draw_bandwidth(bandwidth)], ["analysis/nccl_calls_2dh"])
 
 
 def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
@@ -98,7 +98,7 @@ def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
     sizes, rates = make_log_ticks(x), make_log_ticks(y)
     x_ticks = x.mark(sizes, map(format_bytes, sizes))
     y_ticks = y.mark(rates, [str(Rate(rate)) for rate in rates])
-    about = "Bus bandwidth of nccl-tests over the size that a rank passes: a point for each row of the numbers."
+    about = "busbw, as in nccl-tests, over the size that a rank passes to the call."
     table = show_grid(tabulate_bandwidth(bandwidth))
     return Chart("Bandwidth by size", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, table)
 

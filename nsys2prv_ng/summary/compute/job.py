@@ -35,7 +35,9 @@ from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
-from nsys2prv_ng.replay.analyse import analyse, check_model_size, load_experiment
+from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
+from nsys2prv_ng.replay.excerpt import is_too_large
+from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
@@ -69,6 +71,7 @@ def compute_summary(
     late: LateReasons | None = None,
     lanes: Lanes | None = None,
     path: CriticalPath | None = None,
+    progress: Progress | None = None,
 ) -> JobSummary:
     """Return the numbers of a job. Each worker loads the records of one report at once.
 
@@ -80,7 +83,12 @@ def compute_summary(
         lanes = load_path_lanes(job, waits)
     if path is None:
         path = find_critical_path(job, lanes)
-    experiment = load_experiment(job, waits, lanes)
+    too_large = is_too_large(job)
+    can_replay = job.finds_waits and (too_large or lanes is not None)
+    if too_large:
+        lanes = None  # makes room: the experiment loads an excerpt
+    experiment = load_experiment(job, waits, lanes) if can_replay else None
+    unplayed = [describe_size(job)] if can_replay and experiment is None else []
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
@@ -120,7 +128,9 @@ def compute_summary(
         absent=[name for name, is_absent in absent.items() if is_absent],
         chosen=_list_chosen(job.selection),
         waits=wait_numbers,
-        efficiency=sum_efficiency(job, efficiency, experiment),
+        efficiency=sum_efficiency(
+            job, efficiency, experiment if experiment is not None and experiment.is_whole else None
+        ),
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices),
@@ -130,12 +140,14 @@ def compute_summary(
         calls=_list_calls(calls),
         launched=[LaunchedInRange(**row) for row in _list_rows(totals.add_up(launched_sums, ["range"]), "total_ns")],
         skipped=job.skipped,
-        what_if=None if experiment is None or not experiment.has_steps else analyse(experiment, with_slack=False),
+        what_if=None
+        if experiment is None or not experiment.has_steps
+        else analyse(experiment, with_slack=False, progress=progress),
         warnings=[
             *job.warnings,
             *check_clocks(job),
             *describe_missing_payload(wait_numbers, len(job.reports)),
-            *([*check_size(job), *check_model_size(job)][:1] if job.finds_waits else ()),
+            *([*check_size(job), *unplayed][:1] if job.finds_waits else ()),
         ],
     )
 

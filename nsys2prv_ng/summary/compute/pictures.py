@@ -118,29 +118,29 @@ _KNOWN = "A GPU is known from the first operation of a capture to its last."
 _GPU_KINDS = {
     "busy": MapKind("GPU busy", f"Time in which any operation ran. {_KNOWN}", "analysis/gpu_active", _BUSY),
     "computing": MapKind(
-        "GPU computing", "Time in which a kernel ran that is not NCCL's.", "analysis/gpu_useful", _COMPUTING
+        "GPU computing", "Time in which a kernel other than NCCL's ran.", "analysis/gpu_useful", _COMPUTING
     ),
     "whole_graph": MapKind(
-        "CUDA graphs as a whole",
-        "Time in which a CUDA graph ran that was traced as a whole: computing and communicating are not told apart.",
+        "Opaque CUDA graphs",
+        "Time in CUDA graphs that were traced as a whole, which may compute or communicate.",
         "",
         (gpu_waits.WHOLE_GRAPH,),
     ),
     "moving": MapKind(
-        "Exposed communication: moving data",
-        "Time in which NCCL moved data while nothing was computed, and waits below the uncertainty of the clocks.",
+        "Exposed communication: transfer",
+        "Time of NCCL transfer without compute, and of waits within the clock error.",
         "analysis/exposed_communication",
         (gpu_waits.MOVING,),
     ),
     "waiting": MapKind(
-        "Exposed communication: waiting",
-        "Time in which kernels of NCCL waited for another rank while nothing was computed.",
+        "Exposed communication: wait",
+        "Time in which NCCL kernels waited for another rank, without compute.",
         "analysis/exposed_communication",
         (gpu_waits.WAITING,),
     ),
     "not_split": MapKind(
-        "Exposed communication: not split",
-        "Time in which kernels of NCCL ran while nothing was computed, of which it is not known whether they waited.",
+        "Exposed communication: unclassified",
+        "Time of NCCL kernels without compute, which may be wait or transfer.",
         "analysis/exposed_communication",
         (gpu_waits.UNSPLIT,),
     ),
@@ -149,25 +149,25 @@ _CAPTURED = "A thread is known while its report was captured."
 _HOST_KINDS = {
     "busy": MapKind(
         "Main thread outside of MPI",
-        f"Time in which the main thread was in no call of MPI. {_CAPTURED}",
+        f"Time of the main thread outside of MPI calls. {_CAPTURED}",
         "",
         (states.OWN_CODE, states.CUDA),
     ),
     "moving": MapKind(
-        "MPI: moving data",
-        "Time in which calls of MPI moved data.",
+        "MPI: transfer",
+        "Time in which MPI calls moved data.",
         "analysis/nccl_waiting",
         (states.MPI_MOVING,),
     ),
     "waiting": MapKind(
-        "MPI: waiting",
-        "Time in which calls of MPI waited for another rank.",
+        "MPI: wait",
+        "Time in which MPI calls waited for another rank.",
         "analysis/nccl_waiting",
         (states.MPI_WAITING,),
     ),
     "not_split": MapKind(
-        "MPI: not split",
-        "Other time in MPI: in calls that are no operation over ranks, or that could not be split.",
+        "MPI: unclassified",
+        "Other time in MPI: calls that do not communicate, or whose wait is unknown.",
         "",
         (states.MPI_NOT_SPLIT,),
     ),
@@ -177,11 +177,11 @@ _GPU_ACTIVITIES = {
     key: types.GPU_WAITS[value] for value, key in zip(range(1, len(types.GPU_WAITS)), ACTIVITIES, strict=False)
 }
 _HOST_ACTIVITIES = {
-    "own_code": "Own code",
+    "own_code": "User code",
     "cuda": "CUDA",
-    "mpi_waiting": "Waiting for a rank in MPI",
-    "mpi_moving": "Moving data in MPI",
-    "mpi_not_split": "MPI not split",
+    "mpi_waiting": "MPI wait",
+    "mpi_moving": "MPI transfer",
+    "mpi_not_split": "MPI unclassified",
 }
 """Activities of main threads. The index of an activity is one less than the value of its state."""
 
@@ -232,10 +232,9 @@ _METRICS = {
 _HELD = "Each sample holds until the next."
 _OTHER_KINDS = {
     "lateness": MapKind(
-        "Lateness",
-        "By how much the rank began an operation later than the last of the others, which waited for it: the most of "
-        "any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, or none that "
-        "could be split.",
+        "Arrival delay",
+        "Longest delay with which the rank arrived after all others, which waited for it. 0: no wait beyond the clock "
+        "error. Blank: no arrival, or only unclassified ones.",
         "analysis/lateness",
         unit="ns",
     ),

@@ -49,15 +49,12 @@ def tabulate_kernels(summary: JobSummary, durations: Sequence[KernelDurations] =
 
 def tabulate_ranges(summary: JobSummary) -> Grid:
     """Return the NVTX ranges that repeat, the longest time first."""
-    caption = "Host times of NVTX ranges that repeat; spread: (largest - smallest mean of a task) / mean of all"
+    caption = "CPU time of repeating NVTX ranges"
     if any(task.gpu_waiting_ns for repeated in summary.ranges for task in repeated.tasks):
-        caption = (
-            "Host times of NVTX ranges that repeat, waiting for others included; slowest task and spread, (largest - "
-            "smallest mean of a task) / mean of all, without it"
-        )
+        caption += ", slowest task and spread without waits"
     return Grid(
         caption=caption,
-        columns=make_columns("NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "spread"),
+        columns=make_columns("NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "rank spread"),
         rows=[_make_range_row(repeated) for repeated in join_siblings(summary.ranges) if repeated.tasks],
         names=2,
         more="ranges",
@@ -87,7 +84,7 @@ def tabulate_launched(summary: JobSummary) -> Grid:
         for each in (summary.launched if has_ranges else [])
     ]
     columns = make_columns("launched in", "kernels", "time", "share")
-    return Grid(caption="Kernels by the innermost NVTX range that launched them", columns=columns, rows=rows)
+    return Grid(caption="Kernel time by launching NVTX range, without NCCL", columns=columns, rows=rows)
 
 
 def tabulate_memory_operations(summary: JobSummary) -> Grid:
@@ -127,7 +124,7 @@ def tabulate_nccl(summary: JobSummary) -> Grid:
         ]
         for collective in summary.nccl
     ]
-    caption = "Time in NCCL kernels includes the time that ranks wait for each other, and so do the rates"
+    caption = "NCCL kernel time and rates include wait time"
     columns = make_columns("NCCL", "calls", "size", "kernels", "kernel time", "rate")
     return Grid(caption=caption, columns=columns, rows=rows, more="functions")
 
@@ -147,5 +144,7 @@ def tabulate_mpi(summary: JobSummary) -> Grid:
         ]
         for call in summary.mpi
     ]
-    columns = make_columns("MPI", "calls", "time", "mean", "max", "sent", "received", "rate")
+    columns = make_columns(
+        "MPI", "calls", "time", "mean", Column("max", minor=True), "sent", "received", Column("rate", minor=True)
+    )
     return Grid(columns=columns, rows=rows, more="calls")

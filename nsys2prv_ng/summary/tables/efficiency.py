@@ -213,7 +213,7 @@ def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None
     hosts = [tree.host for tree in trees]
     without: list[None] = []
     if trees != useful:
-        caption += ", with kernels of NCCL as communication (as in BasicAnalysis) or useful (as in TALP)"
+        caption += ", with NCCL as communication (BasicAnalysis) or useful (TALP)"
         columns = [replace(column, over=kind) for kind in ("communication", "useful") for column in columns]
         trees += useful
         without = [None for _ in hosts]
@@ -266,7 +266,7 @@ def tabulate_parts(windows: Sequence[NamedWindow]) -> Grid:
         rows.append([window.name.replace("`", ""), shares, bar])
     return Grid(
         caption=f"Where the time of {count_noun(devices, 'GPU')} goes",
-        columns=make_columns("", "parts from 0.5% on", Column("", wide=True)),
+        columns=make_columns("", "parts of 0.5% or more", Column("", wide=True)),
         rows=rows,
         names=2,
         legend=[(key, labels[key]) for key in ("compute_ns", *PARTS) if key in labels],

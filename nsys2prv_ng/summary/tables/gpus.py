@@ -32,14 +32,15 @@ _KINDS = {
     "busy": "busy",
     "compute": "compute",
     "communication": "comm.",
-    "overlap": "overlap",
-    "whole_graph": "graphs",
+    "overlap": "overlapped",
+    "whole_graph": "opaque graphs",
     "memory": "memory",
     "idle": "idle",
 }
 """Columns of the table of GPUs: the title of each by its field in GpuNumbers (without _ns)."""
+_MINOR = {"busy", "overlap", "memory"}
 _LABELS = {
-    idle_causes.QUEUED: "(already queued)",
+    idle_causes.QUEUED: "(queued)",
     idle_causes.GRAPH: "(in a CUDA graph)",
     idle_causes.UNKNOWN: "(no launch recorded)",
     idle_causes.CUT: "(cut by the window)",
@@ -48,24 +49,23 @@ _LABELS = {
 
 
 def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> Grid:
-    """Return what each GPU does from its first to its last operation, the sum, and for many GPUs also the spread."""
+    """Return what each GPU does from its first to its last operation, the sum, and for many GPUs also their range."""
     used = [gpu for gpu in gpus if gpu.span_ns]
     kinds = dict(_KINDS)
-    about = "overlap: compute and communication at once"
-    if any(gpu.whole_graph_ns for gpu in used):
-        about += "; graphs: traced as a whole, compute or communication"
-    else:
+    if not any(gpu.whole_graph_ns for gpu in used):
         del kinds["whole_graph"]
-    footer = [_make_row("sum of the GPUs", "", used, kinds)] if len(used) > 1 else []
+    footer = [_make_row("all GPUs", "", used, kinds)] if len(used) > 1 else []
     if len(used) > MOST_GPUS:
         footer += _list_spread(used, kinds)
     return Grid(
-        caption=f"From the first to the last operation of each GPU ({about})",
-        columns=make_columns("GPU", "", "span", *kinds.values()),
+        caption="GPU activity from the first to the last operation",
+        columns=make_columns(
+            *("GPU", "", "span"), *(Column(title, minor=kind in _MINOR) for kind, title in kinds.items())
+        ),
         rows=[_make_row(_name_gpu(gpu), _name_users(gpu), [gpu], kinds) for gpu in used],
         names=2,
         footer=footer,
-        more="whose idle time is nearer to the median",
+        more="closer to the median idle time",
         weights=_weigh_by_idle_time(used),
         tight=True,
     )
@@ -119,7 +119,7 @@ def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> Grid:
         rows.append([Name(_name_gpu(gpu)), memory, Count(gpu.gaps), *map(Ns, times), start])
     memory_column = Column("peak memory", optional=True)
     return Grid(
-        columns=make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "begins at"),
+        columns=make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "starts at"),
         rows=rows,
         more="GPUs",
         weights=_weigh_by_idle_time(gpus),
@@ -143,7 +143,7 @@ def tabulate_causes(gpus: Sequence[GpuNumbers]) -> Grid:
         mostly_on, bar = name_largest(parts, ns, count), Bar([BarPart("share", "host_ns", ns)], whole)
         rows.append([*_label(*key), Ns(ns), Share(ns, whole), Count(gaps[key]), Name(mostly_on), bar])
     columns = ("NVTX range", "call", "time", "share", "gaps", Column("mostly on", optional=True), Column("", wide=True))
-    caption = "What the CPU was doing in these gaps, on the thread that launches the next operation"
+    caption = "CPU activity during GPU gaps, on the launching thread"
     return Grid(caption=caption, columns=make_columns(*columns), rows=rows, names=2)
 
 

@@ -28,8 +28,7 @@ def tabulate_path(path: PathNumbers, *, has_several: bool) -> Grid:
         more = Ns(imbalance.get((part.path_class, part.name))) if has_imbalance else ""
         tasks = (find_main_task(part) or f"{len(part.ranks)}") if has_several else ""
         rows.append([*map(Name, names), Ns(part.ns), Share(part.ns, path.window_ns), more, tasks])
-    caption = "What the job had to wait for, one thing after the other; a share bounds what can be gained by it"
-    caption += " (imbalance: time on the path above the mean time on a GPU)" if has_imbalance else ""
+    caption = "Critical path by operation, a share limits what changes save"
     several = [Column(title, optional=True) for title in ("imbalance", "tasks")]
     columns = make_columns("critical path", "operation or call", "NVTX range", "time", "share", *several)
     return Grid(caption=caption, columns=columns, rows=rows, names=3)
@@ -48,7 +47,7 @@ def tabulate_path_of_tasks(path: PathNumbers) -> Grid:
         rows.append([Name(name_task(rank.rank, rank.task)), Ns(rank.ns), Share(rank.ns, path.window_ns), bar])
     whole: list[Cell] = ["all", Ns(path.window_ns), Share(1, 1), _draw_classes(path.classes, path.window_ns)]
     return Grid(
-        caption="Time of the path on each rank, by class",
+        caption="Critical path by rank and class",
         columns=make_columns("", "time", "share", Column("", wide=True)),
         rows=rows,
         footer=[whole],

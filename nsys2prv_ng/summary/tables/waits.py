@@ -8,11 +8,10 @@ from typing import NamedTuple
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs, list_stragglers
 from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiWaits, RankWaits, WaitNumbers
-from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, shorten_range_name
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns
 from nsys2prv_ng.text.names import name_task
 
-_LAST_AND_CAUSED = "last: collectives in which the others waited for it; caused: how long all others waited for it"
 _WAIT, _HIDDEN_WAIT, _TRANSFER, _UNSPLIT = "waiting_ns", "hidden_wait_ns", "moving_ns", "not_split_ns"
 """Hues of the parts of communication (html/colours.py)."""
 _Row = tuple[list[Cell], RankWaits | MpiWaits, list[BarPart]]
@@ -23,51 +22,67 @@ def tabulate_nccl_waits(waits: WaitNumbers) -> Grid:
     """Return the time of each task in NCCL kernels, and how long others waited for it."""
     ranks = [rank for rank in waits.ranks if rank.nccl_ns or rank.caused_wait_ns] if waits.split else []
     main = find_main_reasons(group_costs(waits.costs, waits.culprits))
-    about = f"exposed: waiting while its GPU computes nothing; {_LAST_AND_CAUSED}"
-    titles = ["", "late because of", "in NCCL", "waiting", "exposed", "moving"]
+    titles: list[str | Column] = [
+        "",
+        "root cause",
+        "NCCL time",
+        "wait time",
+        "exposed wait",
+        Column("transfer", minor=True),
+    ]
     scale = max((rank.nccl_ns for rank in ranks), default=0)
     rows: list[_Row] = []
     for rank in ranks:
         exposed = rank.wait_ns if rank.exposed_wait_ns is None else rank.exposed_wait_ns
-        hidden = BarPart("waiting behind compute", _HIDDEN_WAIT, rank.wait_ns - exposed)
+        hidden = BarPart("overlapped wait", _HIDDEN_WAIT, rank.wait_ns - exposed)
         names = [Name(name_task(rank.rank, rank.task)), Name(main[rank.task].label if rank.task in main else "-")]
         times = map(Ns, (rank.nccl_ns, rank.wait_ns, rank.exposed_wait_ns, rank.transfer_ns))
-        rows.append(([*names, *times], rank, [BarPart("exposed waiting", _WAIT, exposed), hidden]))
-    return _tabulate(f"Time of each rank in NCCL kernels ({about})", titles, rows, scale, names=2, tight=True)
+        rows.append(([*names, *times], rank, [BarPart("exposed wait", _WAIT, exposed), hidden]))
+    return _tabulate("NCCL time of each rank, and the wait it caused", titles, rows, scale, names=2, tight=True)
 
 
 def tabulate_mpi_waits(waits: WaitNumbers) -> Grid:
     """Return the time of each task in MPI calls between ranks, and how long others waited for it."""
     ranks = [(rank, rank.mpi) for rank in waits.ranks if rank.mpi is not None] if waits.split else []
-    has_nccl = any(rank.nccl_ns or rank.caused_wait_ns for rank in waits.ranks)
-    about = "columns as for NCCL" if has_nccl else _LAST_AND_CAUSED
     rows: list[_Row] = []
     for rank, mpi in ranks:
         times = map(Ns, (mpi.mpi_ns, mpi.wait_ns, mpi.transfer_ns))
-        rows.append(([Name(name_task(rank.rank, rank.task)), *times], mpi, [BarPart("waiting", _WAIT, mpi.wait_ns)]))
-    caption = f"Time of each rank in MPI calls that carry out collectives and messages ({about})"
+        rows.append(([Name(name_task(rank.rank, rank.task)), *times], mpi, [BarPart("wait", _WAIT, mpi.wait_ns)]))
+    caption = "MPI time of each rank in collectives and messages"
     scale = max((mpi.mpi_ns for _, mpi in ranks), default=0)
-    return _tabulate(caption, ["", "in MPI", "waiting", "moving"], rows, scale)
+    return _tabulate(caption, ["", "MPI time", "wait time", Column("transfer", minor=True)], rows, scale)
 
 
 def _tabulate(
-    caption: str, titles: Sequence[str], rows: Sequence[_Row], scale: int, *, names: int = 1, tight: bool = False
+    caption: str,
+    titles: Sequence[str | Column],
+    rows: Sequence[_Row],
+    scale: int,
+    *,
+    names: int = 1,
+    tight: bool = False,
 ) -> Grid:
     """Return a table of tasks. The parts of a bar add up to the time of the task; a time of `scale` fills the cell."""
     has_unsplit = any(numbers.unsplit_ns for _, numbers, _ in rows)
     cells: list[list[Cell]] = []
     bars = []
     for first, numbers, waiting in rows:
-        unsplit = BarPart("not split", _UNSPLIT, numbers.unsplit_ns)
-        bars.append(Bar([*waiting, BarPart("moving", _TRANSFER, numbers.transfer_ns), unsplit], scale))
+        unsplit = BarPart("unclassified", _UNSPLIT, numbers.unsplit_ns)
+        bars.append(Bar([*waiting, BarPart("transfer", _TRANSFER, numbers.transfer_ns), unsplit], scale))
         row = [*first, Ns(numbers.unsplit_ns) if has_unsplit else "", Count(numbers.last)]
         cells.append([*row, Ns(numbers.caused_wait_ns), bars[-1]])
     return Grid(
         caption=caption,
-        columns=make_columns(*titles, Column("not split", optional=True), "last", "caused", Column("", wide=True)),
+        columns=make_columns(
+            *titles,
+            Column("unclassified", optional=True, minor=True),
+            "last arrival",
+            "wait caused",
+            Column("", wide=True),
+        ),
         rows=cells,
         names=names,
-        more="for which others wait less",
+        more="that cause less wait",
         weights=[(numbers.caused_wait_ns, numbers.wait_ns) for _, numbers, _ in rows],
         tight=tight,
         legend=list(dict.fromkeys((part.hue, part.text) for bar in bars for part in bar.parts if part.amount)),
@@ -92,12 +107,11 @@ def tabulate_reasons(waits: WaitNumbers) -> Grid:
         ]
         for row in late
     ]
-    origins = "; delayed by: for whom the late rank had waited itself" if has_origins else ""
-    delayed = Column("delayed by", optional=True)
+    inherited = Column("inherited from", optional=True)
+    titles = ("", "reason", "NVTX range", "main call", inherited, "count", "wait caused", Column("", wide=True))
     return Grid(
-        caption="Why ranks were late, how often mainly for this, and how long the others waited "
-        f"(adds up to caused{origins})",
-        columns=make_columns("", "reason", "NVTX range", "mostly", delayed, "times", "waiting", Column("", wide=True)),
+        caption="Why ranks arrived late, and the wait that this caused",
+        columns=make_columns(*titles),
         rows=rows,
         names=5,
         group=1,
@@ -122,10 +136,10 @@ def tabulate_excess(summary: JobSummary) -> Grid:
         ]
         for row in listed
     ]
-    each = "" if summary.steps is None else ", for each step"
+    each = "" if summary.steps is None else " per step"
     return Grid(
-        caption=f"What {late} takes longer for than the others{each} (without waiting; others: their mean)",
-        columns=make_columns("NVTX range or call", "", "time", "others", "excess"),
+        caption=f"Excess time of {late}{each}, without wait time",
+        columns=make_columns("NVTX range or call", "kind", "time", "mean of others", "excess"),
         rows=rows,
         names=2,
     )
@@ -151,7 +165,7 @@ class BandwidthRow(NamedTuple):
     operations: int
     """The number of collectives."""
     ns: int
-    """The time in which all of them moved data."""
+    """Their transfer time, summed."""
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
 
@@ -170,11 +184,9 @@ def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
         ]
         for row in list_bandwidth(bandwidth)
     ]
-    caption = (
-        f"Bandwidth of the {sum(part.count for part in bandwidth):,} collectives in which every rank's waiting is "
-        "known, from the begin of the last rank on"
-    )
-    columns = make_columns("NCCL", "ranks", "size", "count", "mean", "algorithm", "bus")
+    count = sum(part.count for part in bandwidth)
+    caption = f"Bandwidth of {count_noun(count, 'collective')} from the last arrival on, without wait time"
+    columns = make_columns("NCCL", "ranks", "size", "count", "mean", "algbw", "busbw")
     return Grid(caption=caption, columns=columns, rows=rows, more="sizes")
 
 

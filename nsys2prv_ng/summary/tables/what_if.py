@@ -23,8 +23,8 @@ def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
         for scenario in numbers.scenarios
         if scenario.measurable
     ]
-    caption = "What a change saves, about, each step; and what sets the pace then"
-    columns = make_columns("change", "saves", "share", Column("of the step", wide=True), "then")
+    caption = "Predicted savings per step, and what limits the step then"
+    columns = make_columns("change", "saving", "share", Column("of the step", wide=True), "then limited by")
     return Grid(caption=caption, columns=columns, rows=rows, names=1)
 
 
@@ -34,8 +34,8 @@ def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
         [Name(slack.target), Ns(slack.own_ns), UNLIMITED if slack.slack_ns is None else Ns(slack.slack_ns)]
         for slack in _sort(numbers.slack)
     ]
-    caption = "Slack: by how much each may grow, each step of a rank, before the steps do"
-    return Grid(caption=caption, columns=make_columns("range or kernels", "takes", "may grow by"), rows=rows, names=1)
+    caption = "Slack per step of a rank, before steps take longer"
+    return Grid(caption=caption, columns=make_columns("range or kernels", "time", "slack"), rows=rows, names=1)
 
 
 def _sort(slack: list[Slack]) -> list[Slack]:

@@ -8,6 +8,7 @@ from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
 from nsys2prv_ng.summary.numbers.verdict import Statement
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from nsys2prv_ng.summary.tables.efficiency import choose_window
+from nsys2prv_ng.summary.verdicts.what_if import describe_replayed
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
@@ -38,7 +39,7 @@ def list_doubts(summary: JobSummary) -> list[Statement]:
         *_make("efficiency", [describe_opaque_graphs(summary)]),
         *_make("waits", payload),
         *_make("waits", [] if payload else waits),
-        *_make("what_if", [_describe_unsplit(summary)]),
+        *_make("what_if", [_describe_unsplit(summary), _describe_replayed(summary)]),
         *_make("skipped", [_describe_skipped(summary)]),
     ]
     return [doubt for doubt in doubts if doubt.text]
@@ -106,6 +107,12 @@ def _describe_unsplit(summary: JobSummary) -> str:
         return ""
     kept = format_time(numbers.unsplit_ns)
     return f"predictions leave unclassified NCCL kernels as they are: {kept} a step, summed over ranks"
+
+
+def _describe_replayed(summary: JobSummary) -> str:
+    """Return which steps predictions are of, if not of all."""
+    text = "" if summary.what_if is None else describe_replayed(summary.what_if)
+    return f"{text[:1].lower()}{text[1:]}"
 
 
 def _describe_skipped(summary: JobSummary) -> str:

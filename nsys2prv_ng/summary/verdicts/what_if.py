@@ -18,7 +18,24 @@ def describe_steps(numbers: WhatIfNumbers) -> str:
     steps = f"{count_noun(numbers.steps, 'step')} of {format_time(numbers.step_ns)} on average"
     pace = "hosts and GPUs are about equally fast" if numbers.limited_by is None else ""
     pace = pace or f"{name_limit(numbers.limited_by)} sets the pace"
-    return f"{steps}, which vary by {format_time(numbers.noise_ns)}; {pace}."
+    played = describe_replayed(numbers)
+    return f"{steps}, which vary by {format_time(numbers.noise_ns)}; {pace}.{f' {played}.' if played else ''}"
+
+
+def describe_replayed(numbers: WhatIfNumbers) -> str:
+    """Return which steps were replayed, and why not all; "" if all were."""
+    replayed = numbers.replayed
+    if replayed is None:
+        return ""
+    first, last = replayed.steps
+    which = f"Only step {first}" if first == last else f"Only steps {first} to {last}"
+    were = "was" if first == last else "were"
+    size = (
+        f"{replayed.of_operations / 1e6:.1f} million"
+        if replayed.of_operations >= 1e6
+        else f"{replayed.of_operations:,}"
+    )
+    return f"{which} of {replayed.of_steps:,} {were} replayed: the whole job has {size} operations and calls"
 
 
 def describe_best(numbers: WhatIfNumbers) -> str:

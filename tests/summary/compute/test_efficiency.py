@@ -31,8 +31,8 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     StepOfRank,
 )
 from nsys2prv_ng.summary.tables.efficiency import list_windows
-from nsys2prv_ng.summary.text import format_efficiency
-from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency, describe_steps
+from nsys2prv_ng.summary.text import format_efficiency, format_summary
+from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
 from tests.job.made_steps import make_steps
 from tests.spans import sum_lengths, unite
 
@@ -210,27 +210,27 @@ def test_one_step_has_no_drift() -> None:
 # ---- text ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_verdict_is_on_the_steps() -> None:
-    assert describe_efficiency(rate(), describe_step_numbers()) == (
-        "2 GPUs compute 40.0% of `step` 4 to 7 (40.0 ms): 25.0% is lost as NCCL waits for other ranks, 10.0% as NCCL "
-        "moves data, 10.0% as the host does not launch (mostly in `layer`)"
+def test_parts_are_those_of_the_steps() -> None:
+    assert describe_parts(rate(), describe_step_numbers()) == (
+        "Time of 2 GPUs in `step` 4 to 7: 40.0% compute, 25.0% wait time, 10.0% data transfer, 10.0% host-bound, "
+        "10.0% queued, 5.0% exposed copies"
     )
 
 
-def test_the_verdict_without_steps_is_on_the_whole_time() -> None:
-    assert describe_efficiency(rate(FOUND._replace(steps=None, in_steps=None, by_step=[])), None) == (
-        "2 GPUs compute 20.0% of the capture (100 ms): 30.0% is lost as the first operation has not begun, 20.0% as "
-        "NCCL waits for other ranks, 10.0% as NCCL moves data"
+def test_parts_without_steps_are_those_of_the_whole_time() -> None:
+    assert describe_parts(rate(FOUND._replace(steps=None, in_steps=None, by_step=[])), None) == (
+        "Time of 2 GPUs in the capture: 20.0% compute, 30.0% before the first operation, 20.0% wait time, "
+        "10.0% data transfer, 10.0% after the last operation, 8.0% host-bound, 2.0% queued"
     )
-    chosen = describe_efficiency(replace(rate(), is_chosen=True, in_steps=None), None)
-    assert chosen.startswith("2 GPUs compute 20.0% of the chosen time (100 ms): ")
+    chosen = describe_parts(replace(rate(), is_chosen=True, in_steps=None), None)
+    assert chosen.startswith("Time of 2 GPUs in the chosen time: 20.0% compute, ")
 
 
 def test_the_tables() -> None:
     table, steps = format_efficiency(rate(), describe_step_numbers(), 80)
     assert table == [
-        "Efficiencies in the capture (100 ms) and `step` 4 to 7 (40.0 ms), with kernels",
-        "of NCCL as communication (as in BasicAnalysis) or useful (as in TALP):",
+        "Efficiencies in the capture (100 ms) and `step` 4 to 7 (40.0 ms), with NCCL as",
+        "communication (BasicAnalysis) or useful (TALP):",
         "NCCL is                   communication          useful",
         "                                capture  steps  capture  steps",
         "2 GPUs, parallel                  20.0%  40.0%    50.0%  75.0%",
@@ -242,8 +242,8 @@ def test_the_tables() -> None:
         "    load balance                  66.7%  66.7%",
         "    communication                 75.0%  75.0%",
         "  device offload                  25.0%  25.0%",
-        "Time of 2 GPUs in `step` 4 to 7: 40.0% compute, 25.0% waiting for other ranks,",
-        "10.0% moving data, 10.0% host late, 10.0% already queued, 5.0% copies alone",
+        "Time of 2 GPUs in `step` 4 to 7: 40.0% compute, 25.0% wait time, 10.0% data",
+        "transfer, 10.0% host-bound, 10.0% queued, 5.0% exposed copies",
     ]
     assert steps == [
         "`step` 4 to 7: median 9.50 ms, 8.00 ms to 10.0 ms (spread 21.1%), slowest 6,",
@@ -266,9 +266,7 @@ def test_without_gpus_there_is_what_mpi_costs() -> None:
     hosts = WHOLE._replace(devices=None)
     numbers = rate(FOUND._replace(whole=hosts, steps=None, in_steps=None, by_step=[], ranges=[]))
     assert numbers.losses is None and numbers.nccl_as_useful.device is None
-    assert describe_efficiency(numbers, None) == (
-        "2 main threads are outside of MPI 50.0% of the capture (100 ms): load balance 66.7%, communication 75.0%"
-    )
+    assert describe_parts(numbers, None) == ""
     [table, steps] = format_efficiency(numbers, None, 80)
     assert [line.split("  ")[0] for line in table] == ["Efficiencies in the capture (100 ms):", "", *HOST_NAMES]
     assert steps == []
@@ -281,7 +279,6 @@ def test_nothing_to_rate() -> None:
     nothing = WHOLE._replace(devices=None, host=None)
     assert sum_efficiency(JOB, FOUND._replace(whole=nothing)) is None
     assert sum_steps(JOB, FOUND._replace(steps=None), WAITING) is None
-    assert describe_efficiency(None, None) == ""
     assert format_efficiency(None, None, 80) == []
 
 
@@ -298,7 +295,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
             make_rank(1, "rank 1", 2, 2),
         ],
     )
-    assert describe_efficiency(numbers, steps).isprintable()
+    assert describe_parts(numbers, steps).isprintable()
     for line in (line for lines in format_efficiency(numbers, steps, width) for line in lines):
         assert line.isprintable() and len(line) <= width
 
@@ -366,8 +363,10 @@ def test_without_steps_the_time_in_which_gpus_work_counts(samples: Path) -> None
     idle = losses.host_ns + losses.queued_ns + losses.graph_ns + losses.unknown_ns
     assert (idle, losses.before_first_ns, losses.after_last_ns) == (window - busy, 0, 0)
     share = 100 * computing / window
-    text = describe_efficiency(efficiency, summary.steps)
-    assert text.startswith(f"1 GPU computes {share:.1f}% of the time in which GPUs work (221 ms): ")
+    text = describe_parts(efficiency, summary.steps)
+    assert text.startswith(f"Time of 1 GPU in the time in which GPUs work: {share:.1f}% compute, ")
+    assert format_summary(summary).splitlines()[0].endswith(" | the time in which GPUs work (221 ms)")
+    assert "no steps found: numbers cover the time in which GPUs work" in " ".join(format_summary(summary).split())
 
 
 def test_chosen_steps_are_shown_once(samples: Path) -> None:

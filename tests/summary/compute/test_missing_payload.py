@@ -1,4 +1,4 @@
-"""Calls of NCCL without payload: the summary says so first, and why kernels are not split."""
+"""Calls of NCCL without payload: the answer says so, and why kernels are unclassified."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.text import format_summary
+from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, RANKS, SIZE, Call, Kernel, write_nccl_report
@@ -19,14 +20,15 @@ NO_PAYLOAD, NO_COUNTERPART = "its NCCL call has no payload", "no report shows it
 
 
 def check_lines(found: JobSummary, reports: str, option: str) -> None:
-    """The second paragraph and a warning have the same words, whatever the width."""
+    """A line of the answer and a warning have the same words, whatever the width."""
     [warning] = (text for text in found.warnings if text.startswith("no payload"))
     assert warning.startswith(f"no payload of NCCL's calls in {reports}: ")
     assert warning.endswith(f"; export with {option}=true")
+    assert warning in [line.text for line in answer(found).statements if line.label == "TRUST"]
     for width in (80, 120):
-        lines = format_summary(found, width).split("\n\n")[1].splitlines()
-        assert " ".join(lines) == f"Note: {warning}"
-        assert max(map(len, lines)) <= width
+        text = format_summary(found, width)
+        assert max(map(len, text.splitlines())) <= width
+        assert f" TRUST {warning}" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_exports_without_payload(
     assert found.waits is not None and kernels > 60
     assert found.waits.reports_without_payload == len(paths)
     assert found.waits.not_split == {NO_PAYLOAD: kernels}
-    assert f"Not split into waiting and moving: {kernels} of " in format_summary(found, 500)
+    assert f"{kernels} of {kernels} kernels: unclassified" in format_summary(found, 500, details=True)
     check_lines(found, "4 of 4 reports" if len(paths) == 4 else "1 of 1 report", option)
 
 
@@ -71,7 +73,7 @@ def test_one_of_two_reports(tmp_path: Path, lacking: int) -> None:
         check_lines(found, "1 of 2 reports", "--include-json")
     else:
         assert found.waits.not_split == {NO_COUNTERPART: 2}
-        assert found.warnings == [] and "payload" not in format_summary(found)
+        assert found.warnings == [] and "payload" not in format_summary(found, details=True)
 
 
 def test_kernels_of_graphs_lack_no_payload(shared_reports: Path, unpacked: Unpacked) -> None:

@@ -64,9 +64,12 @@ def sum_path(path: CriticalPath) -> PathNumbers:
     return sum_critical_path(job, path)
 
 
+def of_job(path: PathNumbers | None, tasks: int = 2, chosen: Sequence[str] = ()) -> Any:
+    return SimpleNamespace(critical_path=path, tasks=tasks, chosen=chosen)
+
+
 def describe(path: PathNumbers | None, tasks: int = 2, chosen: Sequence[str] = ()) -> str:
-    summary: Any = SimpleNamespace(critical_path=path, tasks=tasks, chosen=chosen)
-    return describe_path(summary)
+    return describe_path(of_job(path, tasks, chosen))
 
 
 def test_sums_of_a_small_path() -> None:
@@ -136,25 +139,27 @@ def test_a_path_that_stays_on_one_of_several_tasks() -> None:
 
 def test_one_task_has_no_imbalance() -> None:
     path = make_path()
-    lines = format_path(sum_path(path._replace(row=np.zeros(path.row.size, np.int64))), 1, 120)
-    assert lines[0][1].split() == ["critical", "path", "operation", "or", "call", "NVTX", "range", "time", "share"]
-    assert lines[1] == []
+    [_, table, tasks] = format_path(of_job(sum_path(path._replace(row=np.zeros(path.row.size, np.int64))), 1), 120)
+    assert table[1].split() == ["critical", "path", "operation", "or", "call", "NVTX", "range", "time", "share"]
+    assert tasks == []
 
 
 def test_a_job_without_gpus_has_no_imbalance() -> None:
     path = sum_path(make_path())
     path = replace(path, names=[replace(name, imbalance_ns=None) for name in path.names])
-    [table, *_] = format_path(path, 2, 120)
-    assert table[0].endswith("what can be gained by it:")
+    [_, table, _] = format_path(of_job(path), 120)
+    assert table[0] == "Critical path by operation, a share limits what changes save:"
     assert table[1].split()[-2:] == ["share", "tasks"]
 
 
 def test_the_tables() -> None:
-    tables = format_path(sum_path(make_path()), 2, 120)
-    rows = [line.split("  ") for line in tables[0]]
+    path = sum_path(make_path())
+    sentence, table, tasks = format_path(of_job(path), 120)
+    assert " ".join(sentence) == describe(path)
+    rows = [line.split("  ") for line in table]
     compute = next(" ".join(filter(None, row)).split() for row in rows if row[0] == "Compute")
     assert compute == ["Compute", "gemm", "290", "ns", "29.0%", "90", "ns", "2"]
-    assert " ".join(tables[1]) == (
+    assert " ".join(tasks) == (
         "It changes tasks 1 time: rank 0 50.5%, rank 1 49.5%. In 2 of 3 waits that it follows, "
         "the clocks do not tell for sure which rank was last"
     )
@@ -172,7 +177,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
         names=["gemm\n\x1b[31m", "AllReduce", "cuda\tMalloc"], ranges=["for\rward", "load\ning"]
     )
     assert describe(sum_path(path)).isprintable()
-    for line in (line for block in format_path(sum_path(path), 2, width) for line in block):
+    for line in (line for block in format_path(of_job(sum_path(path)), width) for line in block):
         assert line.isprintable() and len(line) <= width
 
 

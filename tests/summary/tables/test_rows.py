@@ -31,7 +31,7 @@ def found(samples: Path) -> JobSummary:
 
 
 LABELS = {
-    "queued": "(already queued)",
+    "queued": "(queued)",
     "graph": "(in a CUDA graph)",
     "unknown": "(no launch recorded)",
     "cut": "(cut by the window)",
@@ -41,7 +41,7 @@ LABELS = {
 def label(cause: Cause) -> tuple[str, str]:
     if cause.cause in LABELS:
         return LABELS[cause.cause], ""
-    return cause.range or "(outside NVTX ranges)", cause.call or "(own code)"
+    return cause.range or "(outside NVTX ranges)", cause.call or "(user code)"
 
 
 @pytest.mark.slow
@@ -64,11 +64,11 @@ def test_labels_of_causes(found: JobSummary) -> None:
     causes = [Cause(cause=name, range="", call="", ns=10 - i, gaps=1) for i, name in enumerate([*LABELS, "host"])]
     grid = tabulate_causes([replace(found.gpus[0], idle_causes=causes), replace(found.gpus[0], idle_causes=None)])
     assert [tuple(map(str, row[:2])) for row in grid.rows] == [
-        ("(already queued)", ""),
+        ("(queued)", ""),
         ("(in a CUDA graph)", ""),
         ("(no launch recorded)", ""),
         ("(cut by the window)", ""),
-        ("(outside NVTX ranges)", "(own code)"),
+        ("(outside NVTX ranges)", "(user code)"),
     ]
 
 
@@ -309,7 +309,7 @@ def test_rows_of_the_path() -> None:
         [Name("Compute"), Name("gemm"), Name(""), Ns(100), Share(100, 160), Ns(30), "2"],
         [
             Name("CPU code"),
-            Name("(own code)"),
+            Name("(user code)"),
             Name("(outside NVTX ranges)"),
             Ns(40),
             Share(40, 160),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from nsys2prv_ng.replay.numbers import Limit, Scenario, WhatIfNumbers
+from nsys2prv_ng.replay.numbers import Limit, Replayed, Scenario, WhatIfNumbers
 from nsys2prv_ng.summary.verdicts.what_if import describe_best, describe_others, describe_steps, describe_unsplit
 
 MS = 1_000_000
@@ -82,3 +84,16 @@ def test_at_most_eight_changes_without_a_measurable_saving_are_named() -> None:
 def test_nccl_kernels_that_keep_their_length() -> None:
     assert describe_unsplit(find()) == ""
     assert describe_unsplit(find(unsplit_ns=3 * MS)).startswith("NCCL kernels of 3.00 ms a step keep their length")
+
+
+@pytest.mark.parametrize(
+    ("steps", "operations", "says"),
+    [
+        ((12, 19), 9_149_999, "Only steps 12 to 19 of 60 were replayed: the whole job has 9.1 million"),
+        ((7, 7), 20_000, "Only step 7 of 60 was replayed: the whole job has 20,000"),
+    ],
+)
+def test_an_excerpt_says_so(steps: tuple[int, int], operations: int, says: str) -> None:
+    numbers = replace(find(), replayed=Replayed(steps=steps, of_steps=60, of_operations=operations))
+    assert describe_steps(numbers).endswith(f"; hosts and GPUs are about equally fast. {says} operations and calls.")
+    assert "replayed" not in describe_steps(find())
