@@ -16,6 +16,8 @@ from tests.test_docs import DOCS, EXERCISES, RUN, list_blocks
 PAGES = sorted([*(DOCS / "guides").glob("*.md"), *(DOCS / "start").glob("*.md")])
 FOLDERS = (".", "before", "before2", "after", "after2", "four-ranks", "eight-ranks")
 """Where readers have their reports."""
+RUNS = ("profile-4711", "profile-4712")
+"""What Slurm jobs of readers left: folders with the numbers of a summary."""
 _ELSEWHERE = re.compile(r"\$|--dask [ts]|--only |REPORT|--version$")
 """Fragments of scripts, clusters, arrays, forms, the program of an environment: of these, other tests run some."""
 
@@ -50,6 +52,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 exercises / f"ex1a-slow.rank{rank}.sqlite" if own == "." else samples / f"ddp-2x2.rank{rank}.sqlite"
             )
             shutil.copyfile(sample, folder / own / f"rank{rank}.sqlite")
+    for own in RUNS:
+        (folder / own).mkdir()
+        saved = run("summary", samples / "single-graph.sqlite", "--save", folder / own / "summary.json", cwd=folder)
+        assert saved.returncode == 0, saved.stderr
     (folder / "talp").mkdir()
     return folder
 
