@@ -203,15 +203,16 @@ def test_remedies_name_the_option_or_the_keyword() -> None:
 def test_only_the_command_line_spells_options() -> None:
     """Errors and warnings below cli/ name keywords (`see`), so that they suit the calls in Python as well.
 
-    Pages may spell options: their readers use the command line.
+    Pages, and the lines of a summary or a comparison, may spell options: their readers use the command line.
     """
     flags = {option.flag for options in CLASSES.values() for option in list_options(options).values()}
     spelled = re.compile(rf"(?<![\w-])({'|'.join(sorted(flags))})(?![\w-])")
     described = {"job_script.py"}  # options of Slurm and nsys
     package = Path(nsys2prv_ng.__file__).parent
+    read = ("cli", "html", "options", "summary/text.py", "summary/verdicts", "comparison/text.py")
     found = []
     for file in package.rglob("*.py"):
-        if file.name in described or any(file.is_relative_to(package / room) for room in ("cli", "html", "options")):
+        if file.name in described or any(file.is_relative_to(package / room) for room in read):
             continue
         tree = ast.parse(file.read_text(encoding="utf-8"))
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef)

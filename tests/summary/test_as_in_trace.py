@@ -12,6 +12,7 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.verdicts.answer import add_verdict
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
@@ -55,7 +56,7 @@ def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest
         reports, output, TranslationPlan(selection=selection, source_options=source_options, summary=True)
     )
     found = summarize_reports(reports, selection)
-    assert summary.summary == found, "by itself and with a translation"
+    assert summary.summary == add_verdict(found), "by itself and with a translation"
     return Both(read_trace(output), found)
 
 

@@ -190,7 +190,7 @@ def test_of_few_sources(ddp: list[Path], tmp_path: Path) -> None:
     assert "BOTTLENECK" in printed and "unclassified" not in printed + tables
     assert "\nkernel " in tables and "CPU activity" not in tables
     printed, tables = translate("--sources", "kernels")
-    assert "BOTTLENECK" in printed and "(no launch recorded)" in tables and "cudaLaunchKernel" not in tables
+    assert "BOTTLENECK" in printed and "CPU activity" not in tables and "cudaLaunchKernel" not in tables
     assert "GPU activity from the first to the last operation" in tables
     printed, tables = translate("--sources", "os_runtime")
     assert "none found: no GPU operations in this time" in printed
@@ -234,7 +234,6 @@ def test_reports_that_cannot_be_read(ddp: list[Path], tmp_path: Path) -> None:
     assert done.returncode == 0 and "warning: skipped" in done.stderr
     assert "no report of ranks 2-3 of 4" in done.stderr
     assert f"skipped: {damaged}: " in done.stdout and done.stdout.startswith("2 GPUs, 2 ranks, 1 node | ")
-    assert "1 report skipped, so ranks may be missing (listed with --details)" in " ".join(done.stdout.split())
     assert str(damaged) in assert_one_line(run("summary", ddp[0], damaged, "--strict"), 1)
     assert str(damaged) in assert_one_line(run("summary", damaged), 1)
 
