@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
-
-from nsys2prv_ng.text.formatting import format_percent
 
 NO_RANGE, NO_CALL = "(outside NVTX ranges)", "(user code)"
 """Shown instead of a range if a thread is in no NVTX range, and instead of a call if it is in no call."""
-_NEARLY_ALL = 0.95
-"""Least share of a time at which one part stands for all of it."""
 LABEL_LENGTH = 500
 """Longer labels are cut: the legend of wxParaver hangs with labels of some thousand characters."""
 
@@ -29,18 +24,6 @@ def clean_name(name: str) -> str:
     """Return a name as one line; leading blanks stay."""
     stem = name.lstrip(" ")
     return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
-
-
-def name_largest(parts: Sequence[tuple[str, int]], whole: int) -> str:
-    """Return what most of a time (ns) is, of parts with their times, the largest first.
-
-    From half of the time on, that is one part, and "mostly" stands before it unless it is nearly all; else the two
-    largest parts with their shares.
-    """
-    [(first, ns), *others] = parts
-    if 2 * ns >= whole:
-        return first if ns >= _NEARLY_ALL * whole else f"mostly {first}"
-    return ", ".join(f"{format_percent(ns, whole)} {name}" for name, ns in [(first, ns), *others[:1]])
 
 
 def name_task(rank: int | None, task: str) -> str:

@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 
 _NUMBERS = {label: number for number, label in KERNEL_CLASSES.items()}
-WHOLE_GRAPH = "CUDA graph as a whole"
+WHOLE_GRAPH = "Opaque CUDA graph"
 """Replaces the name of a class for CUDA graphs that were traced as a whole."""
 
 

@@ -158,12 +158,6 @@ def name_numbered(name: str, first: int, last: int) -> str:
     return f"{quote_name(name)} {first}" + (f" to {last}" if last != first else "")
 
 
-def name_gpu_time(window: NamedWindow, losses: Losses) -> str:
-    """Return the name of the time of all GPUs in a window, as part of a sentence."""
-    whose = "the GPU's" if losses.devices == 1 else "the GPUs'"
-    return window.name if window.title == "work" else f"{whose} time in {window.name}"
-
-
 # ---- where the time goes ---------------------------------------------------------------------------------------------
 
 

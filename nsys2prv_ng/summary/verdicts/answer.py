@@ -146,7 +146,7 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
     waits = f"{percent} of GPU time is wait"
     text = words.get(bottleneck.key, waits) if percent else ""
     if bottleneck.key == bottlenecks.START_UP.key and case.summary.steps is not None:
-        text = f"step {case.summary.steps.slowest} takes longer than many others, which lose nothing to it"
+        text = f"step {case.summary.steps.slowest} is an outlier, and the other steps are not affected"
     if not text:
         text = _describe_rank_time(case, bottleneck)
     wait_ns = 0 if case.losses is None else case.losses.waiting_ns

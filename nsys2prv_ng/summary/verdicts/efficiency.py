@@ -11,9 +11,8 @@ from nsys2prv_ng.summary.tables.efficiency import (
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import name_task
 
-_MOST_LOSSES = 3
-_LEAST_SHARE = 0.05
-"""Least share of the time of all GPUs at which a loss is worth a word."""
+_FACTOR = 10
+"""Least spread that is easier to read as a factor."""
 _LEAST_SHOWN = 0.0005
 """Least share that is not printed as 0.0%."""
 
@@ -38,7 +37,7 @@ def describe_steps(steps: StepNumbers) -> str:
             short, long = map(format_time, steps.turns_ns)
             times += f", alternating between {short} and {long}"
         times += f", {format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
-        times += f" (spread {format_percent(steps.spread, 1)}), slowest {steps.slowest}"
+        times += f" (spread {_format_spread(steps.spread)}), slowest {steps.slowest}"
     if steps.drift is not None:
         speed = "slower" if steps.drift > 0 else "faster"
         share = format_percent(abs(steps.drift), 1)
@@ -51,3 +50,8 @@ def describe_steps(steps: StepNumbers) -> str:
 
 def _describe_rank(rank: StepOfRank) -> str:
     return f"{format_time(rank.median_without_waiting_ns)} ({name_task(rank.rank, rank.task)})"
+
+
+def _format_spread(spread: float) -> str:
+    """Return (max - min) / median as a percentage, or as a factor if it is large."""
+    return format_percent(spread, 1) if spread < _FACTOR else f"{spread:,.0f} times the median"

@@ -59,11 +59,10 @@ def describe_stragglers(case: Case, stragglers: list[Straggler]) -> list[str]:
     shown = [each for n, each in enumerate(stragglers) if not n or each.caused_wait_ns >= _MINOR * whole]
     shown = shown[:_MOST_STRAGGLERS]
     texts = [_describe(case, each, of_task[each.task], whole) for each in shown]
-    hidden = _describe_hidden(case.summary, waits, _LEAST_SHARE * whole)
-    texts += [hidden] if hidden else []
     if len(stragglers) > len(shown):
         texts[-1] += f"; {len(stragglers) - len(shown):,} more (--details)"
-    return texts
+    hidden = _describe_hidden(case.summary, waits, _LEAST_SHARE * whole)
+    return [*texts, *([hidden] if hidden else [])]
 
 
 def _describe(case: Case, straggler: Straggler, rank: RankWaits, whole: int) -> str:
@@ -92,7 +91,10 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
         [(call, most)] = calls.most_common(1)
         inside = f" ({quote_name(call) if call else _USER_CODE})" if 2 * most > ns else ""
         causes.append((ns, f"in {quote_name(range_)}{inside}" if range_ else f"outside NVTX ranges{inside}"))
-    for reason_text, words in ((DEVICE, "late predecessor on the stream"), (DEPENDENCY, "late event or operation")):
+    for reason_text, words in (
+        (DEVICE, "late predecessor on the stream"),
+        (DEPENDENCY, "late dependency on another stream"),
+    ):
         ns = sum(each.ns for each in waits.costs if each.task == rank.task and each.reason == reason_text)
         causes.append((ns, words))
     causes = sorted((cause for cause in causes if cause[0] >= _SOME * cost), reverse=True)[:_MOST_REASONS]
@@ -102,8 +104,8 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
         for culprit in waits.culprits:
             if culprit.task == rank.task and culprit.origin_task:
                 origins[culprit.origin_rank, culprit.origin_task] += culprit.ns
-        [(origin, _)] = origins.most_common(1)
-        texts.append(f"{format_time(straggler.inherited_ns)} inherited from {name_task(*origin)}")
+        [(origin, ns)] = origins.most_common(1)
+        texts.append(f"{format_time(ns)} inherited from {name_task(*origin)}")
     return texts
 
 

@@ -35,12 +35,12 @@ def list_doubts(summary: JobSummary) -> list[Statement]:
     waits = [] if summary.waits is None else describe_limits(summary.waits)
     payload = describe_missing_payload(summary.waits, summary.reports)
     doubts = [
+        *_make("skipped", [_describe_skipped(summary)]),
         *_make("steps", _describe_steps(summary)),
         *_make("efficiency", [describe_opaque_graphs(summary)]),
         *_make("waits", payload),
         *_make("waits", [] if payload else waits),
         *_make("what_if", [_describe_unsplit(summary), _describe_replayed(summary)]),
-        *_make("skipped", [_describe_skipped(summary)]),
     ]
     return [doubt for doubt in doubts if doubt.text]
 
@@ -84,20 +84,21 @@ def describe_limits(waits: WaitNumbers) -> list[str]:
     texts = []
     if waits.below_uncertainty:
         count = f"{waits.below_uncertainty:,} of {_count_kernels(waits)}"
-        texts.append(f"{count}: wait within clock error, counted as transfer")
+        texts.append(f"wait within clock error in {count}, counted as transfer")
     if waits.not_split:
         reasons = sorted(waits.not_split.items(), key=lambda item: -item[1])
-        parts = ", ".join(f"{count:,} ({clean_name(reason)})" for reason, count in reasons)
+        parts = ", ".join(f"{count:,} because {clean_name(reason)}" for reason, count in reasons)
         count = f"{sum(waits.not_split.values()):,} of {_count_kernels(waits)}"
-        texts.append(f"{count}: unclassified, wait or transfer: {parts}")
+        texts.append(f"{count} unclassified, wait or transfer: {parts}")
     return texts
 
 
 def _count_kernels(waits: WaitNumbers) -> str:
     """Return the number of kernels and calls over ranks, with their nouns."""
     kernels, calls = any(rank.nccl_ns for rank in waits.ranks), any(rank.mpi for rank in waits.ranks)
-    nouns = [noun for noun, is_any in (("kernels", kernels or not calls), ("calls", calls)) if is_any]
-    return f"{waits.split + waits.below_uncertainty + sum(waits.not_split.values()):,} {' and '.join(nouns)}"
+    whole = waits.split + waits.below_uncertainty + sum(waits.not_split.values())
+    nouns = [noun for noun, is_any in (("kernel", kernels or not calls), ("call", calls)) if is_any]
+    return " and ".join([count_noun(whole, nouns[0]), *(f"{noun}s" for noun in nouns[1:])])
 
 
 def _describe_unsplit(summary: JobSummary) -> str:

@@ -73,5 +73,5 @@ def describe_unsplit(numbers: WhatIfNumbers) -> str:
         return ""
     return (
         f"NCCL kernels of {format_time(numbers.unsplit_ns)} a step keep their length in all predictions: whether they"
-        " wait or move data is not known."
+        " wait or transfer data is not known."
     )

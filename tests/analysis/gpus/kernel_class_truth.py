@@ -47,7 +47,7 @@ def _read(report: Report, *, has_graphs: bool) -> Iterator[tuple[int, int, int, 
                 yield (*limits, class_of[demangled])
     if has_graphs and report.has("CUPTI_ACTIVITY_KIND_GRAPH_TRACE"):
         for limits in report.connection.execute(_GRAPHS):
-            yield (*limits, "CUDA graph as a whole")
+            yield (*limits, "Opaque CUDA graph")
 
 
 def _split(kernels: Sequence[Kernel]) -> Pieces:

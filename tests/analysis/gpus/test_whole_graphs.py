@@ -107,7 +107,7 @@ def test_without_nccl_a_graph_computes(tmp_path: Path) -> None:
     assert summary.efficiency is not None and summary.efficiency.losses is not None
     losses = summary.efficiency.losses
     assert (losses.compute_ns, losses.whole_graph_ns) == (5000, 0)
-    assert losses.compute_by_class == {"CUDA graph as a whole": 4000, "GEMM FP32": 1000}
+    assert losses.compute_by_class == {"Opaque CUDA graph": 4000, "GEMM FP32": 1000}
     text = format_summary(summary, details=True)
     assert "may compute, wait or transfer" not in text and "\n            opaque CUDA graphs" not in text
 

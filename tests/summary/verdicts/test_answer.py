@@ -56,7 +56,7 @@ TRUTHS = {
     "whatif/w-sync": Truth("compute-bound", "backward", ""),
     "whatif/hf-base": Truth("compute-bound", "Elementwise", ""),
     "whatif/hf-emptycache": Truth("host-bound", "cudaFree", "empty_cache"),
-    "whatif/jax-1": Truth("compute-bound", "CUDA graph as a whole", "--cuda-graph-trace=node"),
+    "whatif/jax-1": Truth("compute-bound", "Opaque CUDA graph", "--cuda-graph-trace=node"),
 }
 PUSHED = ("ex1b-fp32", "ex1c-accum", "ex3a-pp1", "tpgraph-1x4", "m-late", "m-big", "w-gemm", "w-load", "hf-emptycache")
 

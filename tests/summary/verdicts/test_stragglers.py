@@ -134,7 +134,7 @@ def test_a_rank_that_is_not_selected() -> None:
                 cost_of(0, DEPENDENCY, 2 * S, "a"),
                 cost_of(0, DEVICE, 2 * S),
             ],
-            "; 5.00 s late event or operation, 2.00 s late predecessor on the stream",
+            "; 5.00 s late dependency on another stream, 2.00 s late predecessor on the stream",
         ),
         ([cost_of(0, "not selected", 7 * S)], ""),
         ([cost_of(0, "unknown", 7 * S)], ""),
