@@ -1,8 +1,8 @@
 """Fits clocks by collectives first, then fits sets that no collective connects by messages in both directions.
 
 Collectives are exact to a few microseconds. Messages are exact only if a link takes equally long in both directions. So
-messages never move clocks against each other if collectives connect them: such a set counts as one clock. Sets are
-connected along the links with the smallest errors. These add up along a path, so the reference is the set in the middle.
+messages never move clocks against each other if collectives connect them: such a set counts as one clock. Links with
+the smallest errors connect the sets. Errors add up along a path, so the reference is the set in the middle.
 """
 
 from __future__ import annotations
@@ -105,12 +105,18 @@ def _average(links: Sequence[Link]) -> Link:
     def average(name: str) -> float:
         return float(weight @ np.array([getattr(link, name) for link in links]))
 
-    drift_error = [link.drift_error for link in links]
-    return replace(
-        links[0],
-        **{name: average(name) for name in ("offset", "drift", "error", "offset_error", "median", "percentile_95")},
-        drift_error=float(np.nanmean(drift_error)) if not np.isnan(drift_error).all() else np.nan,
+    drift_error = np.array([link.drift_error for link in links])
+    return Link(
+        one=links[0].one,
+        other=links[0].other,
+        offset=average("offset"),
+        drift=average("drift"),
+        error=average("error"),
+        offset_error=average("offset_error"),
+        drift_error=float(np.nanmean(drift_error)) if np.isfinite(drift_error).any() else np.nan,
         pairs=sum(link.pairs for link in links),
+        median=average("median"),
+        percentile_95=average("percentile_95"),
     )
 
 

@@ -1,14 +1,14 @@
 """Compares two clocks by the messages of a link in both directions, as NTP does (RFC 5905).
 
-A message that leaves at `sent` by clock A and arrives at `received` by clock B took its delay plus the difference of the
-clocks. A message in the other direction took its delay minus that difference. If the shortest possible delays are equal
-in both directions, half the difference of the shortest times is the difference of the clocks.
+A message that leaves at `sent` by clock A and arrives at `received` by clock B took its delay plus the difference of
+the clocks. A message in the other direction took its delay minus that difference. If the shortest possible delays are
+equal in both directions, half the difference of the shortest times is the difference of the clocks.
 
-Most messages take longer, because a receiver was late: in a chain of pipeline stages often by milliseconds. So only the
-shortest ones count. If they form a cluster, its mean is taken. Otherwise the shortest message is taken, and the
-next ones show by how much it may still be late. A drift of the clocks makes the shortest times of both directions
-approach each other. So the drift is where the sum of both is largest, and other drifts are possible as long as that sum
-is not smaller than the uncertainty of the shortest times allows (Zhang, Liu and Xia, 2002, who use the convex hull).
+Most messages take longer because a receiver was late: in a chain of pipeline stages often by milliseconds. So only the
+shortest ones count. If they form a cluster, its median is taken. Otherwise the shortest message is taken, and the next
+ones show how late it may still be. A wrong drift makes the sum of the shortest times of both directions smaller. So the
+drift is where this sum is largest, and other drifts are possible while the sum is not smaller than the doubt about the
+shortest times allows (after Zhang, Liu and Xia, 2002, who use convex hulls).
 """
 
 from __future__ import annotations
@@ -31,16 +31,20 @@ _LEAST_ASYMMETRY_NS = 10e3
 """Half the difference between both directions that is allowed for, as a share of the delay, and at least. On one
 physical clock, links of NCCL over a socket took 0.3 to 6.5 % longer in one direction than on average."""
 
-_REACH = 0.2
+_REACH = 0.3
 _LEAST_REACH_NS = 20e3
 """Messages of a cluster exceed the shortest by at most this share of the delay, or at least this time."""
 _FEWEST_IN_CLUSTER = 4
 
-_DOUBT = 0.003
+_DOUBT = 0.01
 """Probability that the shortest message is later than its bound."""
+_LEAST_LATE_NS = 2e3
+"""Recorded times are not more exact than this."""
 _MOST_NEXT = 256
-"""Number of the next messages that are looked at for that bound."""
+"""Most of the next messages to use for that bound."""
 
+_DRIFT_SPAN_NS = 1e9
+"""Shortest time for fitting drift. In less time, drift adds less than the error of a link."""
 _HALVINGS = 48
 
 
@@ -49,7 +53,7 @@ class Link:
     """The difference of two clocks: what `other` shows minus what `one` shows, by the time that `one` shows.
 
     `offset` (ns) is the difference at `since`, `drift` (relative) its change. `error` bounds the error (ns) anywhere in
-    the window with 99 % confidence.
+    the window with 99 % confidence, unless one direction takes even longer than allowed for.
     """
 
     one: int
@@ -64,14 +68,14 @@ class Link:
     """Number of compared messages in the rarer direction."""
     median: float
     percentile_95: float
-    """Of the distance (ns) of compared messages from their mean."""
+    """Of the distance (ns) of compared messages from their median."""
 
 
 @dataclass(frozen=True)
 class _Direction:
-    """Delays (ns) of one direction that count: their mean or the shortest, and the most by which the shortest is late.
+    """The delays (ns) of one direction that count, which `usual` marks: their median, the shortest, and how late that is.
 
-    `usual` marks them.
+    The shortest is at most `late` above the shortest possible delay, with 99 % confidence.
     """
 
     center: float
@@ -111,7 +115,8 @@ def _fit_link(delays: Delays, forward: IntArray, back: IntArray, since: int, hal
     one, other, delay = _choose(there - best * time[0], again + best * time[1])
     least = one.shortest + other.shortest - one.late - other.late
     low, high = _find_possible_drifts(time[0], there, time[1], again, best, least)
-    drift = 0.0 if low <= 0.0 <= high else best
+    is_short = min(np.ptp(time[0]), np.ptp(time[1])) < _DRIFT_SPAN_NS
+    drift = 0.0 if is_short or low <= 0.0 <= high else best
     if drift != best:
         one, other, delay = _choose(there, again)
 
@@ -121,6 +126,8 @@ def _fit_link(delays: Delays, forward: IntArray, back: IntArray, since: int, hal
         moved = (shortest[0] - shortest[1] - one.shortest + other.shortest) / 2
         tilt = max(tilt, abs(moved) + abs(possible - drift) * half_window)
     longer = one.center - one.shortest, other.center - other.shortest
+    middle = (one.center - other.center) / 2
+    certain = max(one.shortest - middle, middle + other.shortest)  # no message arrives before it was sent
     late = abs(longer[0] - longer[1]) / 2 + max(one.late, other.late) / 2
     asymmetry = max(_ASYMMETRY * delay, _LEAST_ASYMMETRY_NS)
     distance = np.concatenate(
@@ -132,9 +139,9 @@ def _fit_link(delays: Delays, forward: IntArray, back: IntArray, since: int, hal
     return Link(
         one=int(delays.sender[forward[0]]),
         other=int(delays.receiver[forward[0]]),
-        offset=rough + (one.center - other.center) / 2,
+        offset=rough + middle,
         drift=drift,
-        error=float(np.hypot(asymmetry, late + tilt)),
+        error=min(float(np.hypot(asymmetry, late + tilt)), certain + tilt),
         offset_error=float(np.hypot(one.deviation, other.deviation)) / 2,
         drift_error=(high - low) / 4 if drift else np.nan,
         pairs=int(min(one.usual.sum(), other.usual.sum())),
@@ -154,21 +161,21 @@ def _choose(there: FloatArray, again: FloatArray) -> tuple[_Direction, _Directio
 
 
 def _choose_shortest(delay: FloatArray, reach: float) -> _Direction:
-    """Return the delays that count in one direction: a cluster of the shortest, at least twice as dense as what follows.
+    """Return the delays (ns) of one direction that count: those within `reach` of the shortest, if they are a cluster.
 
-    If there is no such cluster, only the shortest counts.
+    A cluster is at least twice as dense as the delays after it. Without a cluster, only the shortest delay counts.
     """
     next_ones = np.partition(delay, range(min(_MOST_NEXT, delay.size - 1)))[: _MOST_NEXT + 1]
     shortest = float(next_ones[0])
     rank = np.arange(1, next_ones.size)
-    # If messages arrive as they do after the shortest, it is later than this with the probability _DOUBT.
-    late = float(((_DOUBT ** (-1 / rank) - 1) * (next_ones[1:] - shortest)).min())
+    # Where delays are evenly dense, the shortest is later than this with the probability _DOUBT.
+    late = max(float(((_DOUBT ** (-1 / rank) - 1) * (next_ones[1:] - shortest)).min()), _LEAST_LATE_NS)
     inside = delay <= shortest + reach
     count, following = int(inside.sum()), int((delay <= shortest + 3 * reach).sum())
     if count < _FEWEST_IN_CLUSTER or count < following - count:
         return _Direction(shortest, shortest, late, delay == shortest, late / 2)
     deviation = float(delay[inside].std() / np.sqrt(count))
-    return _Direction(float(delay[inside].mean()), shortest, late, inside, deviation)
+    return _Direction(float(np.median(delay[inside])), shortest, late, inside, deviation)
 
 
 # ---- drift -----------------------------------------------------------------------------------------------------------
