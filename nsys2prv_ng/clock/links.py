@@ -5,7 +5,7 @@ the clocks. A message in the other direction took its delay minus that differenc
 equal in both directions, half the difference of the shortest times is the difference of the clocks.
 
 Most messages take longer because a receiver was late: in a chain of pipeline stages often by milliseconds. So only the
-shortest ones count. If they form a cluster, its median is taken. Otherwise the shortest message is taken, and the next
+shortest ones count. If they form a cluster, its mean is taken. Otherwise the shortest message is taken, and the next
 ones show how late it may still be. A wrong drift makes the sum of the shortest times of both directions smaller. So the
 drift is where this sum is largest, and other drifts are possible while the sum is not smaller than the doubt about the
 shortest times allows (after Zhang, Liu and Xia, 2002, who use convex hulls).
@@ -26,15 +26,17 @@ from nsys2prv_ng.runtime.jit import compiled
 FEWEST = 8
 """Fewest messages in each direction of a link."""
 
-_ASYMMETRY = 0.12
+_ASYMMETRY = 0.13
 _LEAST_ASYMMETRY_NS = 10e3
 """Half the difference between both directions that is allowed for, as a share of the delay, and at least. On one
-physical clock, links of NCCL over a socket took 0.3 to 6.5 % longer in one direction than on average."""
+physical clock, it was 0.3 to 6.5 % for links of NCCL over a socket."""
 
 _REACH = 0.3
 _LEAST_REACH_NS = 20e3
-"""Messages of a cluster exceed the shortest by at most this share of the delay, or at least this time."""
+"""Messages of a cluster exceed the shortest by at most this share of the delay, and this time is always allowed."""
 _FEWEST_IN_CLUSTER = 4
+_USUAL = 4.0
+"""Delays of a cluster count up to this multiple of the distance from its shortest (5 %) to its first quartile."""
 
 _DOUBT = 0.01
 """Probability that the shortest message is later than its bound."""
@@ -68,14 +70,14 @@ class Link:
     """Number of compared messages in the rarer direction."""
     median: float
     percentile_95: float
-    """Of the distance (ns) of compared messages from their median."""
+    """Of the distance (ns) of compared messages from their mean."""
 
 
 @dataclass(frozen=True)
 class _Direction:
-    """The delays (ns) of one direction that count, which `usual` marks: their median, the shortest, and how late that is.
+    """The delays (ns) of one direction that count, which `usual` marks: their mean, and the shortest.
 
-    The shortest is at most `late` above the shortest possible delay, with 99 % confidence.
+    The shortest is at most `late` longer than the shortest possible delay, with 99 % confidence.
     """
 
     center: float
@@ -163,9 +165,11 @@ def _choose(there: FloatArray, again: FloatArray) -> tuple[_Direction, _Directio
 def _choose_shortest(delay: FloatArray, reach: float) -> _Direction:
     """Return the delays (ns) of one direction that count: those within `reach` of the shortest, if they are a cluster.
 
-    A cluster is at least twice as dense as the delays after it. Without a cluster, only the shortest delay counts.
+    A cluster is at least twice as dense as the delays after it; its tail does not count. Without a cluster, only the
+    shortest delay counts.
     """
-    next_ones = np.partition(delay, range(min(_MOST_NEXT, delay.size - 1)))[: _MOST_NEXT + 1]
+    count = min(_MOST_NEXT + 1, delay.size)
+    next_ones = np.sort(np.partition(delay, count - 1)[:count])
     shortest = float(next_ones[0])
     rank = np.arange(1, next_ones.size)
     # Where delays are evenly dense, the shortest is later than this with the probability _DOUBT.
@@ -174,8 +178,11 @@ def _choose_shortest(delay: FloatArray, reach: float) -> _Direction:
     count, following = int(inside.sum()), int((delay <= shortest + 3 * reach).sum())
     if count < _FEWEST_IN_CLUSTER or count < following - count:
         return _Direction(shortest, shortest, late, delay == shortest, late / 2)
+    low, quarter = np.percentile(delay[inside], [5, 25])
+    inside &= delay <= low + max(_USUAL * (quarter - low), _LEAST_REACH_NS)
+    count = int(inside.sum())
     deviation = float(delay[inside].std() / np.sqrt(count))
-    return _Direction(float(np.median(delay[inside])), shortest, late, inside, deviation)
+    return _Direction(float(delay[inside].mean()), shortest, late, inside, deviation)
 
 
 # ---- drift -----------------------------------------------------------------------------------------------------------
