@@ -75,7 +75,7 @@ def run_pipeline(pipeline: Pipeline) -> PipelineRun:
     sent = np.sort(random.uniform(0, 1, shape), axis=2)
     if pipeline.bursts:
         iteration = np.arange(count) * pipeline.bursts // count
-        within = np.sort(random.uniform(0, 1 / 3, shape), axis=2) % (1 / 3)
+        within = np.sort(random.uniform(0, 1 / 3, shape), axis=2)
         sent = np.sort((iteration + within) / pipeline.bursts, axis=2)
     sent = sent * pipeline.seconds * 1e9
     usual = pipeline.delay * np.exp(random.normal(0, 0.1, (nodes - 1, 1, 1)))
