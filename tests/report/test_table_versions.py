@@ -19,7 +19,7 @@ NVTX = Table("NVTX_EVENTS", COLUMNS)
 
 
 def write(path: Path, *names: str) -> Path:
-    tables: dict[str, Rows] = {name: (COLUMNS, ROWS) for name in names}
+    tables: dict[str, Rows] = dict.fromkeys(names, (COLUMNS, ROWS))
     return export(path, ["", "one", "two"], tables)
 
 
@@ -27,8 +27,8 @@ def test_a_versioned_table_makes_the_trace_of_the_plain_one(tmp_path: Path) -> N
     plain, versioned = (write(tmp_path / f"{name}.sqlite", name) for name in ("NVTX_EVENTS", "NVTX_EVENTS_V3"))
     for path in (plain, versioned):
         translate_reports([path], path.with_suffix(".prv"), "nvtx")
-    header, *body = plain.with_suffix(".prv").read_text().splitlines()
-    other_header, *other = versioned.with_suffix(".prv").read_text().splitlines()
+    _, *body = plain.with_suffix(".prv").read_text().splitlines()
+    _, *other = versioned.with_suffix(".prv").read_text().splitlines()
     assert body == other
     assert len(body) > len(ROWS)
     with open_database(versioned) as database:

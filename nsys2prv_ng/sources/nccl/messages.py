@@ -33,6 +33,8 @@ from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult
 
 MESSAGES = "nccl_messages"
+_BY_ID = -2
+"""Stands for the sender of a message that its id matches."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class NcclJoinData:
     uses: pd.DataFrame
     """communicator, place, rank, devices, begin: values that calls on each thread record, and when first."""
     messages: pd.DataFrame
-    """communicator, caller (place of the thread), peer, receives, bytes, order (time of the call); place, begin and end
-    of the kernel that carries out the message, else of the call."""
+    """communicator, caller (place of the thread), peer, id (the same on both sides), receives, bytes, order (time of
+    the call); place, begin and end of the kernel that carries out the message, else of the call."""
 
 
 def make_join_data(
@@ -67,8 +69,9 @@ def make_join_data(
     first = pairs.iloc[order].drop_duplicates("call")
     kernel_of_call = np.full(len(table), -1, np.int64)
     kernel_of_call[first["call"]] = first["kernel"]
-    rows = np.flatnonzero(table["is_message"] & (table["peer"] != NULL) & (table["communicator"] >= 0))
-    messages = table.iloc[rows][["communicator", "place", "peer", "bytes", "begin", "end"]].copy()
+    has_route = (table["peer"] != NULL) | (table["id"] != NULL)
+    rows = np.flatnonzero(table["is_message"] & has_route & (table["communicator"] >= 0))
+    messages = table.iloc[rows][["communicator", "place", "peer", "id", "bytes", "begin", "end"]].copy()
     messages["receives"] = table["direction"].to_numpy()[rows] == RECEIVING
     messages["order"] = messages["begin"]
     messages["caller"] = messages["place"]
@@ -184,15 +187,23 @@ def _match_messages(
 ) -> tuple[Result, MessagePairs]:
     """Make a communication from the n-th send of a rank to another rank, and the n-th receive of that rank from it.
 
+    If messages have ids, the only send and the only receive with an id make one instead.
+
     Also return the messages with kernels at both ends, because a call on the host does not show when data arrives.
     """
     calls = _gather_messages(reports, tree, communicators)
     result = Result()
-    unknown = calls["rank"] < 0
-    known = calls[~unknown].sort_values("order", kind="stable")
+    has_id = (calls["id"] != NULL) & ~calls.duplicated(["communicator", "id", "receives"], keep=False)
+    no_route = ~has_id & (calls["peer"] == NULL)
+    unknown = ~has_id & ~no_route & (calls["rank"] < 0)
+    known = calls[~unknown & ~no_route].sort_values("order", kind="stable")
     receives = known["receives"].to_numpy(np.bool_)
     known["source"] = np.where(receives, known["peer"], known["rank"])
     known["target"] = np.where(receives, known["rank"], known["peer"])
+    by_id = has_id[known.index].to_numpy(np.bool_)
+    known.loc[by_id, "source"] = _BY_ID
+    known.loc[by_id, "target"] = known["id"]
+    known.loc[by_id, "peer_known"] = 1
     route = ["communicator", "source", "target"]
     known["number"] = known.groupby([*route, "receives"]).cumcount()
     sends, receipts = known[~receives], known[receives]
@@ -201,6 +212,7 @@ def _match_messages(
     # A message counts as read once, whether the reports contain one of its ends or both.
     result.read = len(calls) - len(pairs)
     result.drop(RANK_UNKNOWN, int(unknown.sum()))
+    result.drop(PEER_UNKNOWN, int(no_route.sum()))
     for ends, reason in ((sends, SEND_ALONE), (receipts, RECEIVE_ALONE)):
         peer_known = ends["peer_known"].to_numpy(np.bool_)
         unpaired = ~pd.MultiIndex.from_frame(ends[[*route, "number"]]).isin(
