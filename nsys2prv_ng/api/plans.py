@@ -113,6 +113,7 @@ def _choose_events(options: EventOptions, nvtx_range: str) -> tuple[tuple[Source
         demangled_names=options.kernel_names == "demangled",
         metrics=options.metrics or (),
         metrics_changes=options.metrics_changes,
+        nccl_channels=options.nccl_channels,
         osrt_min=options.osrt_min,
         stack_depth=options.stack_depth,
     )
@@ -149,6 +150,7 @@ def _check_sources(selected: Sequence[Source], options: SourceOptions, selection
         ("nvtx_domain", options.nvtx_domains, source_names.NVTX),
         ("metrics", options.metrics, source_names.GPU_METRICS),
         ("metrics_changes", options.metrics_changes, source_names.GPU_METRICS),
+        ("nccl_channels", options.nccl_channels, source_names.NCCL),
     ):
         if value and source not in names:
             raise UsageError(f"needs the source {source}, which is not selected", parameter=parameter)

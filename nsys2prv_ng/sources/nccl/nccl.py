@@ -16,6 +16,7 @@ from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
 from nsys2prv_ng.sources.nccl import payload
 from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, make_table, read_calls
+from nsys2prv_ng.sources.nccl.channels import write_channels
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.kernels import (
     NcclKernels,
@@ -47,6 +48,8 @@ def read(reader: ReportReader) -> Result:
     place, begin, end = kernels.place[used], kernels.begin[used], kernels.end[used]
     kernel_events = make_kernel_events(call_events, index, pairs["call"].to_numpy(np.int64))
     write_events(reader.labels, result, place, begin, end, kernel_events)
+    if calls.advanced is not None and reader.options.nccl_channels:
+        write_channels(reader, result, calls.advanced)
     result.join_data = make_join_data(reader.labels, calls.payload, table, kernels, pairs)
     communicators = calls.payload.communicators
     result.evidence = collect_evidence(calls.names, communicators, table, kernels, pairs)

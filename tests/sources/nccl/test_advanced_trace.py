@@ -12,6 +12,7 @@ from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.report.schema_version import JSON_OPTION
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.compute.missing_payload import find_payload_remedy
 from tests.sources.nccl import nccl_truth as truth
 from tests.sources.nccl.advanced_reports import HASH, blocking_call, metadata, write_rank
@@ -142,6 +143,30 @@ def test_a_kernel_on_another_thread_belongs_to_the_group_with_its_id(tmp_path: P
     begins, _ = truth.collect_lines(trace, result.start_utc_ns)
     [(pairs, _)] = [(line[3], count) for line, count in begins.items() if line[1] == "stream"]
     assert (truth.BYTES, 1024) in pairs
+
+
+def test_channels_and_proxies_have_rows_of_their_own_if_asked_for(tmp_path: Path) -> None:
+    path = write_rank(tmp_path / "a.sqlite", 0, all_reduces(0, [1, 2]))
+    plain, _ = translate_reports([path], tmp_path / "plain.prv", SOURCES)
+    assert not {9511, 9512} & set(plain.events["type"])
+    trace, result = translate_reports([path], tmp_path / "a.prv", SOURCES, SourceOptions(nccl_channels=True))
+    found = {
+        (
+            trace.names["THREAD"][row],
+            trace.values[kind][value] if value else "",
+            time + result.start_utc_ns - UTC,
+        )
+        for kind, row, value, time in trace.events[["type", "row", "value", "time"]].itertuples(index=False)
+        if kind in (9511, 9512)
+    }
+    ranges = {
+        ("NCCL GPU of process 77 lane 1", "AllReduce", 85, 175),
+        ("NCCL GPU of process 77 lane 2", "AllReduce", 90, 178),
+        ("NCCL proxy of process 77 lane 1", "a peer and a channel", 90, 150),
+    }
+    expected = {(row, name, start + begin) for row, name, begin, _ in ranges for start in (1000, 2000)}
+    assert found == expected | {(row, "", start + end) for row, _, _, end in ranges for start in (1000, 2000)}
+    assert get_account(result, "nccl").written == 4 + 6
 
 
 def test_calls_of_a_group_share_its_kernel(tmp_path: Path) -> None:
