@@ -50,7 +50,7 @@ def read(reader: ReportReader) -> Result:
     write_events(reader.labels, result, place, begin, end, kernel_events)
     if calls.advanced is not None and reader.options.nccl_channels:
         write_channels(reader, result, calls.advanced)
-    result.join_data = make_join_data(reader.labels, calls.payload, table, kernels, pairs)
+    result.join_data = make_join_data(reader.labels, calls.names, calls.payload, table, kernels, pairs)
     communicators = calls.payload.communicators
     result.evidence = collect_evidence(calls.names, communicators, table, kernels, pairs)
     result.evidence.has_whole_graphs = reader.is_in_report(GRAPH)
