@@ -32,6 +32,8 @@ from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
+_NOT_SELECTED = "needs the source {}, which is not selected"
+
 
 def make_read_options(options: JobOptions) -> ReadOptions:
     """Return what to read for the options that all calls on a job share."""
@@ -135,6 +137,8 @@ def _make_trace_plan(
         folds_threads=options.fold_threads,
     )
     if options.nccl_inspector is not None:
+        if source_names.NCCL not in {source.name for source in sources}:
+            raise UsageError(_NOT_SELECTED.format(source_names.NCCL), parameter="nccl_inspector")
         list_logs(options.nccl_inspector)  # raises an error before reports are read
     read = replace(
         shared,
@@ -163,7 +167,7 @@ def _check_sources(selected: Sequence[Source], options: SourceOptions, selection
         ("nccl_channels", options.nccl_channels, source_names.NCCL),
     ):
         if value and source not in names:
-            raise UsageError(f"needs the source {source}, which is not selected", parameter=parameter)
+            raise UsageError(_NOT_SELECTED.format(source), parameter=parameter)
     for source in selection.shortest:
         if source not in names:
             from difflib import get_close_matches

@@ -20,7 +20,15 @@ from nsys2prv_ng.report.schema_version import JSON_OPTION, choose_payload_option
 from nsys2prv_ng.sources.nccl.advanced_trace import AdvancedTrace, find_advanced_trace
 from nsys2prv_ng.sources.nccl.payload import Payloads, read_payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, START_END, read_created_domains, read_nvtx_events
-from nsys2prv_ng.sources.shared.nccl_ranges import ADVANCED_CALLS, CALLS, COLLECTIVES, RECEIVE, SEND, is_nccl_domain
+from nsys2prv_ng.sources.shared.nccl_ranges import (
+    ADVANCED_CALLS,
+    API_GROUP,
+    CALLS,
+    COLLECTIVES,
+    RECEIVE,
+    SEND,
+    is_nccl_domain,
+)
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, PAYLOAD_NOT_EXPORTED, PAYLOAD_UNKNOWN, Reason
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
@@ -141,6 +149,14 @@ def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str], Adv
     index = texts.name_index[texts.index[chosen]]
     index[advanced.calls.size :] += len(named_calls)
     return chosen, index, names, advanced
+
+
+def count_advanced_calls(reader: ReportReader) -> int:
+    """Return the number of calls in the advanced trace of a report; 0 without one."""
+    if not reader.strings.find_matching_ids(API_GROUP.__eq__):  # spares most reports the reading of their ranges
+        return 0
+    advanced = _find_rows(reader)[3]
+    return 0 if advanced is None else advanced.calls.size
 
 
 def _warn(reader: ReportReader, surprises: list[str]) -> None:

@@ -15,7 +15,7 @@ from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
 from nsys2prv_ng.sources.nccl import payload
-from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, make_table, read_calls
+from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, count_advanced_calls, make_table, read_calls
 from nsys2prv_ng.sources.nccl.channels import write_channels
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.kernels import (
@@ -89,6 +89,9 @@ SOURCE = Source(
     read,
     join,
     NcclJoinData,
-    counted_tables=(EventRows(nvtx_events.NVTX, "globalTid", names=COMMUNICATING),),
+    counted_tables=(
+        EventRows(nvtx_events.NVTX, "globalTid", names=COMMUNICATING),
+        EventRows(nvtx_events.NVTX, count=count_advanced_calls),
+    ),
     noun="calls",
 )

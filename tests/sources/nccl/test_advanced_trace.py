@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.api.calls import inspect
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.report.schema_version import JSON_OPTION
@@ -73,6 +74,12 @@ def test_calls_and_their_kernels_have_the_metadata(tmp_path: Path, shuffled: boo
     account = get_account(result, "nccl")
     assert (account.read, account.written, account.dropped) == (8, 8, {})
     assert read_warnings(*paths) == []
+
+
+def test_inspect_counts_the_calls(tmp_path: Path) -> None:
+    path = write_rank(tmp_path / "a.sqlite", 0, all_reduces(0, [1, 2]))
+    [report] = inspect([path]).reports
+    assert report.sources["nccl"] == 2
 
 
 @pytest.mark.parametrize("text", [HASH, str(HASH), f"{HASH:#x}"])
