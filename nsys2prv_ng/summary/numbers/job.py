@@ -29,6 +29,8 @@ from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
 from nsys2prv_ng.text.names import clean_name
 
 SUMMARY_VERSION = 2
+_SHOWN = 40
+"""Most characters of a wrong version that an error shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,7 +320,7 @@ class JobSummary:
         """Return the summary from which `to_dict` made these fields. Raises ValueError for anything else."""
         version = fields.get("version")
         if version != SUMMARY_VERSION:
-            raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {version})")
+            raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {str(version)[:_SHOWN]})")
         verdict = fields.get("verdict")
         if verdict is not None and not isinstance(verdict, Mapping):
             raise ValueError("not a summary: its verdict is not an object")
