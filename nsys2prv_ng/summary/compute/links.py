@@ -8,7 +8,7 @@ FEWEST_ERRORS times the clock error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,10 +65,10 @@ def measure_links(
     links, node_links = _sum_links(far), _sum_links(near)
     slow: list[SlowLink] = []
     if not job.lacks_ranks:  # messages of kernels may have counterparts that no report shows
-        between = _list_slow(by_node.take(by_node.is_closed & by_node.between_nodes), are_nodes=True)
+        between = _list_slow(by_node.take(np.flatnonzero(by_node.is_closed & by_node.between_nodes)), are_nodes=True)
         named = {(one.sender, one.receiver) for one in between}
         slow = [*between]
-        for one in _list_slow(by_pair.take(by_pair.is_closed), are_nodes=False):
+        for one in _list_slow(by_pair.take(np.flatnonzero(by_pair.is_closed)), are_nodes=False):
             if (int(node_of_end[one.sender]), int(node_of_end[one.receiver])) not in named:
                 slow.append(one)
     rates = _list_rates(by_pair, with_ends=True)
@@ -80,7 +80,7 @@ def measure_links(
         sizes=_list_rates(_group(far, by_pair=False), with_ends=False),
         rates=rates[:MOST_ROWS],
         messages=int(messages.ns.size),
-        rated=int(by_pair.count.sum()),
+        rated=int(by_pair.messages.sum()),
         slow=slow,
         all_to_all=exchanges,
         omitted=sum(max(0, len(rows) - MOST_ROWS) for rows in (links, node_links, rates)),
@@ -154,7 +154,7 @@ class _Groups(NamedTuple):
     together: IntArray
     is_closed: IntArray
     pairs: IntArray
-    count: IntArray
+    messages: IntArray
     ns: IntArray
     low: IntArray
     median: IntArray
@@ -162,7 +162,7 @@ class _Groups(NamedTuple):
     error: FloatArray
 
     def take(self, which: IntArray) -> _Groups:
-        """Return the groups that indices or a mask (0 or 1) select."""
+        """Return the groups at these indices."""
         return _Groups._make([column[which] for column in self])
 
 
@@ -170,11 +170,12 @@ def _group(messages: Messages, *, by_pair: bool) -> _Groups:
     """Return the rated messages by size, and by pair or else over all pairs, without groups within the clock error."""
     messages = messages.take(messages.ns > 0)
     pair, _ = encode_rows(messages.sender, messages.receiver)
-    same = np.zeros(pair.size, np.int64)
-    keys = [messages.is_mpi, messages.between_nodes, messages.bytes, messages.together]
-    keys = [*(key.astype(np.int64) for key in keys), pair if by_pair else same]
-    keys.append(messages.is_closed.astype(np.int64) if by_pair else same)
-    code, _ = encode_rows(*keys)
+    one = np.zeros(pair.size, np.int64)
+    is_mpi, between, is_closed = (
+        marks.astype(np.int64) for marks in (messages.is_mpi, messages.between_nodes, messages.is_closed)
+    )
+    by = (pair, is_closed) if by_pair else (one, one)
+    code, _ = encode_rows(is_mpi, between, messages.bytes, messages.together, *by)
     order = np.lexsort((messages.ns, code))
     first = find_starts(code[order])
     count = np.diff(np.append(first, order.size))
@@ -182,10 +183,15 @@ def _group(messages: Messages, *, by_pair: bool) -> _Groups:
     leader = order[first]
     _, distinct = encode_rows(code, pair)
     groups = _Groups(
-        *(keys[0][leader], messages.sender[leader], messages.receiver[leader], keys[1][leader]),
-        *(keys[2][leader], keys[3][leader], keys[5][leader]),
+        is_mpi=is_mpi[leader],
+        sender=messages.sender[leader],
+        receiver=messages.receiver[leader],
+        between_nodes=between[leader],
+        bytes=messages.bytes[leader],
+        together=messages.together[leader],
+        is_closed=is_closed[leader],
         pairs=np.bincount(code[distinct], minlength=first.size),
-        count=count,
+        messages=count,
         ns=np.add.reduceat(ns, first) if first.size else ns,
         low=ns[first + (count - 1) // 4],
         median=ns[first + count // 2],
@@ -197,7 +203,7 @@ def _group(messages: Messages, *, by_pair: bool) -> _Groups:
 
 def _list_rates(groups: _Groups, *, with_ends: bool) -> list[MessageRate]:
     """Return the rate of each group, most bytes first."""
-    order = np.argsort(-(groups.bytes * groups.count), kind="stable")
+    order = np.argsort(-(groups.bytes * groups.messages), kind="stable")
     return [
         MessageRate(
             library=MPI if row.is_mpi else NCCL,
@@ -205,13 +211,13 @@ def _list_rates(groups: _Groups, *, with_ends: bool) -> list[MessageRate]:
             bytes=row.bytes,
             together=row.together,
             pairs=row.pairs,
-            count=row.count,
+            count=row.messages,
             ns=row.ns,
             low_ns=row.low,
             median_ns=row.median,
             high_ns=row.high,
             clock_error_ns=round(row.error),
-            algorithm_bytes_per_s=round(row.bytes * row.count / row.ns * 1e9),
+            algorithm_bytes_per_s=round(row.bytes * row.messages / row.ns * 1e9),
             sender=row.sender if with_ends else None,
             receiver=row.receiver if with_ends else None,
         )
@@ -219,7 +225,7 @@ def _list_rates(groups: _Groups, *, with_ends: bool) -> list[MessageRate]:
     ]
 
 
-def _list_lines(groups: _Groups) -> list[_Groups]:
+def _list_lines(groups: _Groups) -> list[Any]:
     """Return each group as a tuple of its numbers."""
     return [_Groups._make(row) for row in zip(*(column.tolist() for column in groups), strict=True)]
 
@@ -228,7 +234,7 @@ def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[SlowLink]:
     """Return the slow pairs, the one with the lowest rate relative to its peers first."""
     peers, _ = encode_rows(groups.is_mpi, groups.between_nodes, groups.bytes, groups.together)
     pair, _ = encode_rows(groups.is_mpi, groups.sender, groups.receiver)
-    times = PairTimes(peers, pair, groups.bytes, groups.count, groups.low, groups.median, groups.high, groups.error)
+    times = PairTimes(peers, pair, groups.bytes, groups.messages, groups.low, groups.median, groups.high, groups.error)
     slow = find_slow_pairs(times)
     found = [
         SlowLink(
@@ -237,14 +243,14 @@ def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[SlowLink]:
             sender=row.sender,
             receiver=row.receiver,
             bytes=row.bytes,
-            count=row.count,
+            count=row.messages,
             bytes_per_s=round(row.bytes / row.median * 1e9),
             peers=number,
             peers_low_bytes_per_s=round(row.bytes / longest * 1e9),
             peers_high_bytes_per_s=round(row.bytes / shortest * 1e9),
         )
         for row, number, shortest, longest in zip(
-            _list_lines(groups.take(slow.index)), *(column.tolist() for column in slow[1:]), strict=True
+            _list_lines(groups.take(slow.which)), *(column.tolist() for column in slow[1:]), strict=True
         )
     ]
     return sorted(found, key=lambda one: (one.bytes_per_s / one.peers_low_bytes_per_s, one.sender, one.receiver))
@@ -253,7 +259,7 @@ def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[SlowLink]:
 # ---- all-to-all ------------------------------------------------------------------------------------------------------
 
 
-def _sum_grouped(job: Job, messages: Messages) -> list[AllToAll]:
+def _sum_grouped(job: Job, messages: Messages) -> Sequence[AllToAll]:
     """Return what each rank sends in NCCL kernels that send to several GPUs."""
     nccl = messages.take(~messages.is_mpi)
     kernels = int(nccl.kernel.max(initial=-1)) + 1
@@ -267,7 +273,7 @@ def _sum_grouped(job: Job, messages: Messages) -> list[AllToAll]:
 def _sum_mpi(job: Job) -> list[AllToAll]:
     """Return what each rank sends in each MPI function of all-to-all exchanges, if the reports record sizes."""
     parts = list(job.engine.map(lambda index: _load_mpi(job, index), range(len(job.reports))))
-    found = []
+    found: list[AllToAll] = []
     for name in sorted({name for part in parts for name in part}):
         here = [part[name] for part in parts if name in part]
         task, sent = (np.concatenate(columns) for columns in zip(*here, strict=True))

@@ -22,7 +22,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.placed_parts import Parts
-from nsys2prv_ng.analysis.waits.rendezvous import mark_waiting_sends
+from nsys2prv_ng.analysis.waits.rendezvous import mark_rendezvous
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
@@ -116,7 +116,8 @@ def _list_of_source(
 
     moving = _measure_moving(pairs, ends, is_mpi=is_mpi)
     if is_mpi:
-        known[0] = known[0] & mark_waiting_sends(pairs, node_of_row, bounds)
+        blocks = (pairs.send_begin == pairs.send_arrived) & (moving.together == 1)
+        known[0] = known[0] & (blocks | mark_rendezvous(pairs, node_of_row, bounds))
     has_parts = np.append(waits.has_parts & shown, False)
     certain = has_parts[wait[0]] & has_parts[wait[1]] & known[0]
     certain &= mark_inside(pairs.send_begin, pairs.send_end, job.windows)

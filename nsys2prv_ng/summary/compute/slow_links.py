@@ -39,7 +39,8 @@ class PairTimes(NamedTuple):
     """Equal for one pair at several sizes."""
     bytes: IntArray
     """Size of a message."""
-    count: IntArray
+    messages: IntArray
+    """Number of messages."""
     low: IntArray
     """First quartile, median and third quartile of the transfer times."""
     median: IntArray
@@ -52,9 +53,9 @@ class PairTimes(NamedTuple):
 
 
 class SlowPairs(NamedTuple):
-    """Pairs that are slow: index, number of peers, and the shortest and longest median of a peer (ns)."""
+    """Pairs that are slow: index, number of peers, the shortest and the longest median of a peer (ns)."""
 
-    index: IntArray
+    which: IntArray
     peers: IntArray
     shortest: IntArray
     longest: IntArray
@@ -62,7 +63,7 @@ class SlowPairs(NamedTuple):
 
 def find_slow_pairs(pairs: PairTimes) -> SlowPairs:
     """Return the slow pairs, by the rules above."""
-    known = np.flatnonzero(pairs.count >= FEWEST)
+    known = np.flatnonzero(pairs.messages >= FEWEST)
     chosen = pairs.take(known)
     size = np.bincount(chosen.group)[chosen.group] if known.size else known
     known, chosen = known[size > FEWEST_PEERS], chosen.take(size > FEWEST_PEERS)
@@ -80,7 +81,7 @@ def find_slow_pairs(pairs: PairTimes) -> SlowPairs:
 
 def _mark_largest(pairs: PairTimes) -> BoolArray:
     """Mark for each pair the size in which it moved most bytes."""
-    order = np.lexsort((-(pairs.bytes * pairs.count), pairs.pair))
+    order = np.lexsort((-(pairs.bytes * pairs.messages), pairs.pair))
     marks = np.zeros(order.size, np.bool_)
     marks[order[find_starts(pairs.pair[order])]] = True
     return marks
