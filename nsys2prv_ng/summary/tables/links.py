@@ -62,7 +62,7 @@ def tabulate_node_links(links: LinkNumbers) -> Grid:
 
 
 def tabulate_links(links: LinkNumbers, between: bool | None = None) -> Grid:
-    """Return the traffic of each pair of GPUs or ranks. `between`: only pairs within (False) or between (True) nodes."""
+    """Return the traffic of pairs of GPUs or ranks: of all, or those within (False) or `between` (True) nodes."""
     kinds = {"GPUs" if end.gpu is not None else "ranks" for end in links.ends}
     rows = [link for link in links.links if between in (None, link.between_nodes)]
     return _tabulate(f"Messages between {' and '.join(sorted(kinds))}", [name_end(end) for end in links.ends], rows)
