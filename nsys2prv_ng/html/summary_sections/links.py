@@ -48,7 +48,9 @@ def make_link_section(summary: JobSummary) -> Section | None:
         f"Numbers of {name_time(summary)}. A message moves data from when both sides run, so its rate excludes wait"
         f" time. {NO_COLLECTIVES}."
     )
-    return Section("links", "Links", lead, blocks, ["basics/nccl", "basics/mpi"])
+    used = {link.library for link in links.links}
+    presets = [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
+    return Section("links", "Links", lead, blocks, presets)
 
 
 def _draw(title: str, names: Sequence[str], links: Sequence[Link], numbers: Grid) -> list[Matrix]:

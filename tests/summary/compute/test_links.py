@@ -1,0 +1,214 @@
+"""Rates of messages and links, against plain SQL and loops over the messages of real reports, and planted slow pairs."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.links import Link, LinkNumbers
+from nsys2prv_ng.summary.verdicts.links import describe_slow_links
+from tests.conftest import Unpacked
+from tests.summary.compute.links_truth import (
+    Message,
+    list_sent_bytes,
+    read_blocking_mpi,
+    read_nccl,
+    read_ring,
+)
+from tests.summary.made import IN_STEPS, summarize_reports
+
+PIPELINE = [f"exercises/ex3a-pp2.rank{rank}.sqlite" for rank in range(4)]
+
+
+def locate(shared_reports: Path, unpacked: Unpacked, names: Sequence[str]) -> list[Path]:
+    return [unpacked(shared_reports / name) for name in names]
+
+
+def copy_to_hosts(reports: Sequence[Path], folder: Path, hosts: Sequence[str]) -> list[Path]:
+    copies = [Path(shutil.copy(report, folder)) for report in reports]
+    for copy, host in zip(copies, hosts, strict=True):
+        with closing(sqlite3.connect(copy)) as database, database:
+            database.execute("UPDATE TARGET_INFO_SYSTEM_ENV SET value = ? WHERE name = 'Hostname'", (host,))
+    return copies
+
+
+def slow_down(reports: Sequence[Path], messages: Sequence[Message]) -> None:
+    """Let NCCL messages take twice as long from when both sides run: their kernels end later."""
+    for message in messages:
+        for rank, correlation in zip((message.sender, message.receiver), message.correlations, strict=True):
+            with closing(sqlite3.connect(reports[rank])) as database, database:
+                database.execute(
+                    'UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET "end" = "end" + ? WHERE correlationId = ?',
+                    (message.ns, correlation),
+                )
+
+
+def links_in(found: JobSummary) -> LinkNumbers:
+    assert found.waits is not None and found.waits.links is not None
+    return found.waits.links
+
+
+def ranks_of(links: LinkNumbers, pair: object) -> tuple[int | None, int | None]:
+    sender, receiver = pair.sender, pair.receiver  # type: ignore[attr-defined]
+    return links.ends[sender].rank, links.ends[receiver].rank
+
+
+def sum_truth(messages: Sequence[Message]) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """Return number, bytes and transfer time of each pair of ranks."""
+    sums: dict[tuple[int, int], list[Message]] = defaultdict(list)
+    for message in messages:
+        sums[message.sender, message.receiver].append(message)
+    return {
+        pair: (len(own), sum(one.bytes for one in own), sum(one.ns for one in own))
+        for pair, own in sorted(sums.items())
+    }
+
+
+def sum_links(links: LinkNumbers, rows: Sequence[Link]) -> dict[tuple[int | None, int | None], tuple[int, int, int]]:
+    return {ranks_of(links, row): (row.count, row.bytes, row.rated_ns) for row in rows}
+
+
+@pytest.mark.slow
+def test_rates_between_nodes_within_the_error_of_their_clocks(shared_reports: Path, unpacked: Unpacked) -> None:
+    reports = locate(shared_reports, unpacked, PIPELINE)
+    messages = read_nccl(reports)
+    links = links_in(summarize_reports(reports))
+    [size] = links.sizes
+    ns = sum(message.ns for message in messages)
+    assert (size.bytes, size.count, size.pairs, size.between_nodes) == (1 << 23, 128, 4, True)
+    assert size.ns == pytest.approx(ns, abs=len(messages) * size.clock_error_ns)
+    assert size.algorithm_bytes_per_s / 1e9 == pytest.approx(4.04, abs=0.02)
+    assert size.algorithm_bytes_per_s == pytest.approx(128 * (1 << 23) / ns * 1e9, rel=0.01)
+    found, truth = sum_links(links, links.links), sum_truth(messages)
+    for pair, (count, total, moving) in truth.items():
+        assert found[pair][:2] == (count, total)
+        assert found[pair][2] == pytest.approx(moving, abs=count * size.clock_error_ns)
+    assert [(links.nodes[row.sender], links.nodes[row.receiver], row.bytes) for row in links.node_links] == [
+        ("gpunode01", "gpunode02", 64 << 23),
+        ("gpunode02", "gpunode01", 64 << 23),
+    ]
+    assert links.slow == []
+
+
+@pytest.mark.slow
+def test_rates_on_one_clock_are_exact(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
+    reports = copy_to_hosts(locate(shared_reports, unpacked, PIPELINE), tmp_path, ["one-node"] * 4)
+    messages = read_nccl(reports)
+    links = links_in(summarize_reports(reports))
+    assert sum_links(links, links.links) == sum_truth(messages)
+    [size] = links.sizes
+    times = sorted(message.ns for message in messages)
+    assert (size.ns, size.low_ns, size.median_ns, size.high_ns) == (sum(times), times[31], times[64], times[96])
+    assert not size.between_nodes and size.clock_error_ns == 0
+    assert {ranks_of(links, rate): rate.median_ns for rate in links.rates} == {
+        pair: sorted(one.ns for one in messages if (one.sender, one.receiver) == pair)[16]
+        for pair in sum_truth(messages)
+    }
+    [inside] = links.node_links
+    assert (inside.sender, inside.receiver, inside.count, inside.rated_ns) == (0, 0, 128, sum(times))
+
+
+def test_rates_of_blocking_mpi(samples: Path) -> None:
+    reports = [samples / f"mpi-4.rank{rank}.sqlite" for rank in range(4)]
+    links = links_in(summarize_reports(reports))
+    truth = [message for message in read_blocking_mpi(reports) if message.send_end >= message.both]
+    rates = {
+        ranks_of(links, row): (row.count, row.bytes * row.count, row.ns) for row in links.rates if row.together == 1
+    }
+    assert len(truth) >= 14 and rates == sum_truth(truth)
+    sent = {(row[0], row[1]): row[2] for row in ((*ranks_of(links, link), link.bytes) for link in links.links)}
+    assert sent == {(n, peer): size for n, path in enumerate(reports) for peer, size in list_sent_bytes(path).items()}
+    for exchange in links.all_to_all:
+        assert [rank.bytes for rank in exchange.sent] == [_sum_sent(path, exchange.function) for path in reports]
+    assert [exchange.function for exchange in links.all_to_all] == ["MPI_Alltoall"]
+    assert links.slow == []
+
+
+def _sum_sent(report: Path, function: str) -> int:
+    with closing(sqlite3.connect(report)) as database:
+        return database.execute(
+            """SELECT SUM(e.size) FROM MPI_COLLECTIVES_EVENTS e JOIN StringIds s ON s.id = e.textId
+            WHERE s.value = ?""",
+            (function,),
+        ).fetchone()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["m-big", "m-base"])
+def test_rates_of_a_ring_of_waits(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
+    reports = locate(shared_reports, unpacked, [f"whatif/{name}.rank{rank}.sqlite" for rank in range(4)])
+    links = links_in(summarize_reports(reports))
+    truth = [message for message in read_ring(reports) if message.ns]
+    assert (len(truth) >= 40) == (name == "m-big")
+    if name == "m-big":
+        rates = {ranks_of(links, row): (row.count, row.bytes * row.count, row.ns) for row in links.rates}
+        assert rates == sum_truth(truth)
+    else:  # reports do not show that sends of this size wait
+        assert links.rates == []
+    assert links.slow == []
+
+
+# ---- slow pairs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pair", "hosts"),
+    [
+        ((0, 2), ["gpunode01", "gpunode01", "gpunode02", "gpunode02"]),
+        ((3, 1), ["one-node"] * 4),
+        ((1, 3), ["n0", "n1", "n2", "n3"]),
+    ],
+)
+def test_a_slow_pair_is_named(
+    shared_reports: Path, unpacked: Unpacked, tmp_path: Path, pair: tuple[int, int], hosts: list[str]
+) -> None:
+    reports = copy_to_hosts(locate(shared_reports, unpacked, PIPELINE), tmp_path, hosts)
+    before = read_nccl(reports)
+    healthy = summarize_reports(reports, IN_STEPS)
+    assert links_in(healthy).slow == [] and describe_slow_links(healthy) == []
+
+    slow_down(reports, [message for message in before if (message.sender, message.receiver) == pair])
+    found = summarize_reports(reports, IN_STEPS)
+    links = links_in(found)
+    [slow] = links.slow
+    are_nodes = len(set(hosts)) == 4
+    assert slow.are_nodes == are_nodes
+    named = (links.nodes[slow.sender], links.nodes[slow.receiver])
+    assert (named == (hosts[pair[0]], hosts[pair[1]])) if are_nodes else (ranks_of(links, slow) == pair)
+    medians = {
+        way: (1 << 23) / median(one.ns for one in before if (one.sender, one.receiver) == way) * 1e9
+        for way in sum_truth(before)
+    }
+    assert slow.bytes_per_s == pytest.approx(medians.pop(pair) / 2, rel=0.1)
+    assert slow.peers_low_bytes_per_s == pytest.approx(min(medians.values()), rel=0.1)
+    assert slow.peers_high_bytes_per_s == pytest.approx(max(medians.values()), rel=0.1)
+    assert (slow.peers, slow.bytes) == (3, 1 << 23) and slow.count >= 24
+    [text] = describe_slow_links(found)
+    ends = [f"`{hosts[rank]}`" if are_nodes else f"rank {rank} ({hosts[rank]} GPU {rank})" for rank in pair]
+    assert text.startswith(f"{ends[0]} -> {ends[1]}: ") and "its 3 peers 3." in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param([f"gpu/ddp-2x2.rank{rank}.sqlite" for rank in range(4)], id="ddp-2x2"),
+        pytest.param([f"whatif/m-late.rank{rank}.sqlite" for rank in range(4)], id="m-late"),
+        pytest.param([f"cpu/2024.2.3-2node_rank{rank}.sqlite" for rank in range(4)], id="2node"),
+        pytest.param([f"cpu/2024.2.3-ompi_rank{rank}.sqlite" for rank in range(4)], id="ompi"),
+        pytest.param(PIPELINE, id="ex3a-pp2"),
+    ],
+)
+def test_no_pair_of_a_healthy_run_is_named(shared_reports: Path, unpacked: Unpacked, names: list[str]) -> None:
+    for selection in (None, IN_STEPS):
+        found = summarize_reports(locate(shared_reports, unpacked, names), selection)
+        assert describe_slow_links(found) == []
