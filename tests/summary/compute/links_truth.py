@@ -50,7 +50,7 @@ def read_nccl(reports: Sequence[Path]) -> list[Message]:
             payload = json.loads(text)
             peer = payload["Peer rank"]
             way = (rank, peer) if name == "ncclSend" else (peer, rank)
-            sides[name, *way].append((utc + begin, utc + end, payload["Message size [bytes]"], correlation))
+            sides[(name, *way)].append((utc + begin, utc + end, payload["Message size [bytes]"], correlation))
     return _match(sides, "ncclSend", "ncclRecv")
 
 
@@ -66,7 +66,7 @@ def read_blocking_mpi(reports: Sequence[Path]) -> list[Message]:
             ).fetchall()
         for name, begin, end, peer, size in rows:
             way = (rank, peer) if name == "MPI_Send" else (peer, rank)
-            sides[name, *way].append((utc + begin, utc + end, size, 0))
+            sides[(name, *way)].append((utc + begin, utc + end, size, 0))
     return _match(sides, "MPI_Send", "MPI_Recv")
 
 
@@ -76,7 +76,7 @@ def _match(
     messages = []
     for (name, *way), sent in sides.items():
         if name == send:
-            for one, other in zip(sent, sides[receive, *way], strict=True):
+            for one, other in zip(sent, sides[(receive, *way)], strict=True):
                 both = max(one[0], other[0])
                 messages.append(Message(*way, one[2], both, other[1], one[1], (one[3], other[3])))
     return messages
