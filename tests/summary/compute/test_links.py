@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections import defaultdict
@@ -12,10 +13,17 @@ from statistics import median
 
 import pytest
 
+from nsys2prv_ng.comparison.tables import make_tables
+from nsys2prv_ng.html.blocks import Matrix
+from nsys2prv_ng.html.summary_sections.links import make_link_section
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.links import Link, LinkNumbers
+from nsys2prv_ng.summary.tables.links import tabulate_exchanges
+from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
+from nsys2prv_ng.text.layout import format_grid
 from tests.conftest import Unpacked
+from tests.sources.nccl.nccl_reports import COMMUNICATOR, PEER, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
 from tests.summary.compute.links_truth import (
     Message,
     list_sent_bytes,
@@ -214,3 +222,82 @@ def test_no_pair_of_a_healthy_run_is_named(shared_reports: Path, unpacked: Unpac
     for selection in (None, IN_STEPS):
         found = summarize_reports(locate(shared_reports, unpacked, names), selection)
         assert describe_slow_links(found) == []
+
+
+# ---- kernels of several messages -------------------------------------------------------------------------------------
+
+
+def summarize_groups(folder: Path, sizes: Sequence[Sequence[int]], ends: Sequence[int]) -> LinkNumbers:
+    """Let each rank r send sizes[r][s] bytes to each other rank s in one kernel, from 1000 (r + 1) ns to its end."""
+    ranks = range(len(sizes))
+    paths = []
+    for rank in ranks:
+        payload = {COMMUNICATOR: 1, RANKS: len(sizes), RANK: rank, "CUDA device": rank}
+        calls = [Call(1, 2, "ncclCommInitRank", payload), Call(10, 11, "ncclGroupStart")]
+        for peer in (peer for peer in ranks if peer != rank):
+            begin = 20 + 20 * peer
+            for offset, name, size in ((0, "ncclSend", sizes[rank][peer]), (10, "ncclRecv", sizes[peer][rank])):
+                own = {COMMUNICATOR: 1, SIZE: size, PEER: peer}
+                calls.append(Call(begin + offset, begin + offset + 5, name, own))
+        calls.append(Call(200, 220, "ncclGroupEnd"))
+        kernel = Kernel(1000 * (rank + 1), ends[rank], "ncclDevKernel_SendRecv", 210, device=rank)
+        paths.append(write_nccl_report(folder / f"{rank}.sqlite", calls, [kernel], environment=f"RANK={rank}"))
+    return links_in(summarize_reports(paths))
+
+
+def test_an_even_group_moves_data_once_all_ranks_run(tmp_path: Path) -> None:
+    links = summarize_groups(tmp_path, [[64] * 3] * 3, [5000, 6000, 8000])
+    assert sum_links(links, links.links) == {
+        (sender, receiver): (1, 64, [5000, 6000, 8000][receiver] - 3000)
+        for sender in range(3)
+        for receiver in range(3)
+        if sender != receiver
+    }
+    assert {rate.together for rate in links.rates} == {4} and links.rated == links.messages == 6
+    [exchange] = links.all_to_all
+    assert (exchange.function, exchange.count, exchange.imbalance) == ("grouped sends", 3, 1.0)
+
+
+def test_an_uneven_group_has_no_rates_but_an_imbalance(tmp_path: Path) -> None:
+    sizes = [[0, 100, 200], [300, 0, 100], [50, 50, 0]]
+    links = summarize_groups(tmp_path, sizes, [5000, 6000, 8000])
+    assert links.rates == [] and links.rated == 0
+    assert {ranks_of(links, link): link.bytes for link in links.links} == {
+        (sender, receiver): sizes[sender][receiver]
+        for sender in range(3)
+        for receiver in range(3)
+        if sender != receiver
+    }
+    [exchange] = links.all_to_all
+    assert [(rank.rank, rank.bytes) for rank in exchange.sent] == [(0, 300), (1, 400), (2, 100)]
+    assert exchange.imbalance == 400 * 3 / 800
+    table = format_grid(tabulate_exchanges(links), 100)
+    assert table[-1].split() == ["grouped", "sends", "rank", "1", "3", "100", "B", "267", "B", "400", "B", "1.50"]
+
+
+def test_two_ranks_that_exchange_messages_are_no_all_to_all(tmp_path: Path) -> None:
+    links = summarize_groups(tmp_path, [[0, 64], [64, 0]], [5000, 6000])
+    assert sum_links(links, links.links) == {(0, 1): (1, 64, 4000), (1, 0): (1, 64, 3000)}
+    assert links.all_to_all == [] and {rate.together for rate in links.rates} == {2}
+
+
+# ---- what is shown ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_what_is_shown(shared_reports: Path, unpacked: Unpacked) -> None:
+    found = summarize_reports(locate(shared_reports, unpacked, PIPELINE))
+    text = format_summary(found, 120, details=True)
+    line = next(line for line in text.splitlines() if line.startswith("NCCL      between nodes"))
+    assert line.split()[3:8] == ["8.39", "MB", "4", "128", "2.08"] and "4.04 GB/s" in line
+    section = make_link_section(found)
+    assert section is not None
+    matrices = [block for block in section.blocks if isinstance(block, Matrix)]
+    assert [matrix.title for matrix in matrices] == [
+        "NCCL messages between nodes",
+        "NCCL messages between GPUs of different nodes",
+    ]
+    assert [text for _, text in matrices[0].figure.labels] == ["0: gpunode01", "1: gpunode02"]
+    assert JobSummary.from_dict(json.loads(json.dumps(found.to_dict()))).waits == found.waits
+    [row] = next(table for table in make_tables(found, found, totals=True) if table.key == "messages").rows
+    assert row.name == "NCCL messages of 8.39 MB between nodes" and row.a == row.b == pytest.approx(2.08e6, rel=0.01)
