@@ -18,14 +18,14 @@ def describe_slow_links(summary: JobSummary) -> list[str]:
         return []
     sentences = [_describe(links, slow) for slow in links.slow[:_MOST]]
     more = len(links.slow) - _MOST
-    return [*sentences, *([f"{count_noun(more, 'more pair')} are slower than their peers"] if more > 0 else [])]
+    return [*sentences, *([f"{count_noun(more, 'more slow pair')}"] if more > 0 else [])]
 
 
 def _describe(links: LinkNumbers, slow: SlowLink) -> str:
     if slow.are_nodes:
         sender, receiver = (quote_name(links.nodes[index]) for index in (slow.sender, slow.receiver))
     else:
-        sender, receiver = (name_end(links.ends[index]) for index in (slow.sender, slow.receiver))
+        sender, receiver = (name_end(links.ends[index]).replace("`", "'") for index in (slow.sender, slow.receiver))
     low, high = (f"{format_bytes(rate)}/s" for rate in (slow.peers_low_bytes_per_s, slow.peers_high_bytes_per_s))
     peers = low if low == high else f"{low} to {high}"
     return (
