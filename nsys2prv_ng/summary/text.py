@@ -87,6 +87,8 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     rest = sum(part.ns for part in parts if part not in shown)
     rows += [("other", rest)] if rest >= whole / 2000 else []
     main = find_main_range(losses)
+    if not rows:
+        return []
     names = max(len(name) for name, _ in rows)
     room = min(_BAR, width - LABEL_WIDTH - names - len("  100.0%  "))
     lines = []

@@ -8,7 +8,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.numbers.wait_reasons import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
-from nsys2prv_ng.summary.verdicts.judge import Case, is_worth
+from nsys2prv_ng.summary.verdicts.judge import Case, find_rank, is_worth
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import name_task, quote_name
 
@@ -105,14 +105,14 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
             if culprit.task == rank.task and culprit.origin_task:
                 origins[culprit.origin_rank, culprit.origin_task] += culprit.ns
         [(origin, ns)] = origins.most_common(1)
-        texts.append(f"{format_time(ns)} inherited from {name_task(*origin)}")
+        texts.append(f"{format_time(ns)} of it inherited from {name_task(*origin)}")
     return texts
 
 
 def _describe_gain(case: Case, straggler: Straggler) -> str:
     """Return what this rank as fast as the median would save; "" if no replay has tried it."""
     change = case.rank_change
-    if change is None or change.change.split()[1] != str(straggler.rank):
+    if change is None or find_rank(change) != straggler.rank:
         return ""
     if not is_worth(change):
         return "; as fast as the median rank, it would save nothing measurable"
