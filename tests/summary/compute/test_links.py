@@ -8,6 +8,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -15,9 +16,10 @@ import pytest
 
 from nsys2prv_ng.comparison.tables import make_tables
 from nsys2prv_ng.html.blocks import Matrix
+from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections.links import make_link_section
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.links import Link, LinkNumbers
+from nsys2prv_ng.summary.numbers.links import Link, LinkNumbers, SlowLink
 from nsys2prv_ng.summary.tables.links import tabulate_exchanges
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
@@ -298,6 +300,25 @@ def test_what_is_shown(shared_reports: Path, unpacked: Unpacked) -> None:
         "NCCL messages between GPUs of different nodes",
     ]
     assert [text for _, text in matrices[0].figure.labels] == ["0: gpunode01", "1: gpunode02"]
+    hostile = "`</script><img src=x onerror=hack()>"
+    ends = [replace(end, node=hostile, task=hostile, rank=None) for end in links_in(found).ends]
+    slow = SlowLink(
+        library="NCCL",
+        are_nodes=False,
+        sender=0,
+        receiver=2,
+        bytes=1 << 23,
+        count=32,
+        bytes_per_s=10**9,
+        peers=3,
+        peers_low_bytes_per_s=2 * 10**9,
+        peers_high_bytes_per_s=3 * 10**9,
+    )
+    assert found.waits is not None
+    links = replace(links_in(found), ends=ends, nodes=[hostile, hostile], slow=[slow])
+    section = make_link_section(replace(found, waits=replace(found.waits, links=links)))
+    page = render_page(title="", subtitle="", lines=[], warnings=[], sections=[section])
+    assert "<img src=x" not in page and page.count("&lt;img src=x") > 8
     assert JobSummary.from_dict(json.loads(json.dumps(found.to_dict()))).waits == found.waits
     [row] = next(table for table in make_tables(found, found, totals=True) if table.key == "messages").rows
     assert row.name == "NCCL messages of 8.39 MB between nodes" and row.a == row.b == pytest.approx(2.08e6, rel=0.01)
