@@ -10,6 +10,8 @@ from nsys2prv_ng.text.style import PLAIN, Style
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 """Characters that could forge a line or command a terminal: lines may come from a file of others."""
+TABLES, FILES = "Tables: --details", "Report: --html FILE   Data: --json"
+"""The options that lead on: with tables shown, only FILES."""
 LABEL_WIDTH = 12
 """Columns of a label and the blanks after it."""
 

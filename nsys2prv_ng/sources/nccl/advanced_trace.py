@@ -72,7 +72,7 @@ def find_advanced_trace(reader: ReportReader, rows: IntArray, name: IntArray, na
     candidates = np.flatnonzero(is_call & sound & ~on_proxy)
     candidates = candidates[np.lexsort((begin[candidates], tid[candidates]))]
     nesting = find_innermost(tid[structure], begin[structure], end[structure], tid[candidates], begin[candidates])
-    is_group = np.array([names[i] == API_GROUP for i in name[structure].tolist()], np.bool_)
+    is_group = np.array([text == API_GROUP for text in names], np.bool_)[name[structure]]
     inner = nesting.innermost
     fits = (inner >= 0) & (end[candidates] <= np.append(end[structure], 0)[inner])
     is_api = fits & np.append(is_group, False)[inner]
@@ -85,7 +85,7 @@ def find_advanced_trace(reader: ReportReader, rows: IntArray, name: IntArray, na
         elsewhere=rows[elsewhere],
         is_proxy=on_proxy[elsewhere],
         surprises=_list_surprises(
-            sorted({names[i] for i in name[~is_documented & ~on_proxy].tolist()}),
+            sorted(names[i] for i in np.unique(name[~is_documented & ~on_proxy]).tolist()),
             lacks_groups=bool(candidates.size and not is_group.any()),
             crossing=int((is_structure & sound & ~on_proxy).sum()) - structure.size,
         ),

@@ -121,8 +121,9 @@ def _list_of_source(
     has_parts = np.append(waits.has_parts & shown, False)
     certain = has_parts[wait[0]] & has_parts[wait[1]] & known[0]
     certain &= mark_inside(pairs.send_begin, pairs.send_end, job.windows)
+    collectives = _list_distinct(parts.row, parts.begin)
     for side in _get_sides(pairs):
-        certain &= find_rows(_list_distinct(parts.row, parts.begin), [side.row, side.begin]) < 0
+        certain &= find_rows(collectives, [side.row, side.begin]) < 0
     rated = certain & moving.is_certain & (pairs.bytes > 0) & (moving.ns > 0)
     return Messages(
         is_mpi=np.full(counts.size, is_mpi),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Gain, Statement, Verdict
@@ -50,6 +52,8 @@ _KINDS = {
     bottlenecks.STRAGGLER.key: ("range ", "call "),
 }
 """Kinds of changes that address a class; other classes list none but their bound."""
+_HOW = {0.0: "no time", 0.5: "half as long"}
+"""What a factor makes of a time."""
 _IF_BOUND = {
     HOST_BOUND: "if the host never delayed the GPUs",
     NETWORK_BOUND: "if transfer were free",
@@ -169,8 +173,7 @@ def _describe_no_class(case: Case) -> str:
 
 def _describe_rank_time(case: Case, bottleneck: Bottleneck) -> str:
     """Return the share of the ranks' time in MPI, if GPU time does not show the class: GPUs idle meanwhile."""
-    waits = case.summary.waits
-    calls = [] if waits is None else [rank.mpi for rank in waits.ranks if rank.mpi is not None]
+    calls = case.mpi
     if not calls or case.window is None:
         return ""
     whole = case.window.numbers.window_ns * len(calls)
@@ -240,23 +243,16 @@ def describe_change(scenario: Scenario) -> str:
     change = scenario.change
     if change in _IF_BOUND:
         return _IF_BOUND[change]
-    kind, _, rest = change.partition(" ")
     rank = find_rank(scenario)
     if rank is not None:
         return f"if rank {rank} were as fast as the median rank"
-    name, _, what = _split_change(rest)
-    subject = {"class": f"{clean_name(name)} kernels", "kernel": f"kernel {quote_name(name)}"}.get(kind, "")
-    how = {"0": "no time", "0.5": "half as long"}.get(what)
-    if how is None:
+    changes = read_changes(change)
+    how = _HOW.get(changes[0].factor) if len(changes) == 1 else None
+    if how is None or changes[0].target not in what.NAMED or changes[0].ranks is not None:
         return f"with {quote_name(change)}"
-    return f"if {subject or quote_name(name)} took {how}"
-
-
-def _split_change(text: str) -> tuple[str, str, str]:
-    """Return (name, "=" or "*", value) of a change without its kind."""
-    rest, _, value = text.rpartition(" ")
-    name, _, sign = rest.rpartition(" ")
-    return name[1:-1] if name[:1] in "'\"" else name, sign, value
+    name = changes[0].name
+    subjects = {what.CLASS: f"{clean_name(name)} kernels", what.KERNEL: f"kernel {quote_name(name)}"}
+    return f"if {subjects.get(changes[0].target, quote_name(name))} took {how}"
 
 
 # ---- SEE -------------------------------------------------------------------------------------------------------------

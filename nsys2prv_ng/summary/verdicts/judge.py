@@ -7,20 +7,23 @@ ideal network, no waits, free copies): they say which class a change must addres
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
-from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
+from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.tables.efficiency import NamedWindow, choose_window
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 
-COMPUTES = 0.8
+_COMPUTES = 0.8
 """Least share of compute in GPU time at which a job is compute-bound."""
 LEAST = 0.05
 """Least share of a step, or of GPU time, that is worth a change."""
@@ -51,7 +54,6 @@ _OTHERS = {
 }
 """Classes of losses that have no variants."""
 HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND = "host = ideal", "network = ideal", "waits = 0", "copies = 0"
-_MOST_DIGITS = 10
 
 
 @dataclass(frozen=True)
@@ -80,28 +82,33 @@ class Case:
             return 0
         return self.losses.devices * self.window.numbers.window_ns
 
+    @property
+    def scenarios(self) -> list[Scenario]:
+        """All changes that a replay tried."""
+        return [] if self.summary.what_if is None else self.summary.what_if.scenarios
+
+    @property
+    def mpi(self) -> list[MpiWaits]:
+        """The MPI calls over ranks of each task that has any."""
+        waits = self.summary.waits
+        return [] if waits is None else [rank.mpi for rank in waits.ranks if rank.mpi is not None]
+
     @cached_property
     def bounds(self) -> dict[str, Scenario]:
         """Bounds that a replay predicts, by their change; without those that are below the variation of the steps."""
-        what_if = self.summary.what_if
-        known = [] if what_if is None else what_if.scenarios
         names = (HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND)
-        return {each.change: each for each in known if each.change in names and is_worth(each)}
+        return {each.change: each for each in self.scenarios if each.change in names and is_worth(each)}
 
     @cached_property
     def changes(self) -> list[Scenario]:
         """Changes that somebody can make and that save something measurable, the best first."""
-        what_if = self.summary.what_if
-        known = [] if what_if is None else [each for each in what_if.scenarios if is_worth(each)]
-        named = [each for each in known if each.change.startswith(("range ", "call ", "class ", "kernel "))]
-        return sorted(named, key=lambda each: -each.saving_ns)
+        named = [each for each in self.scenarios if each.change.startswith(("range ", "call ", "class ", "kernel "))]
+        return sorted(filter(is_worth, named), key=lambda each: -each.saving_ns)
 
     @cached_property
     def rank_change(self) -> Scenario | None:
         """What the slowest rank as fast as the median would save, whether that is measurable or not."""
-        what_if = self.summary.what_if
-        known = [] if what_if is None else what_if.scenarios
-        return next((each for each in known if find_rank(each) is not None), None)
+        return next((each for each in self.scenarios if find_rank(each) is not None), None)
 
     @cached_property
     def host_gaps(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -117,9 +124,9 @@ class Case:
 
 def find_rank(scenario: Scenario) -> int | None:
     """Return the rank that a change makes as fast as the median; None for other changes."""
-    words = scenario.change.split()
-    is_rank = len(words) == 4 and words[0] == "rank" and words[2:] == ["=", "median"]
-    return int(words[1]) if is_rank and words[1].isdecimal() and len(words[1]) < _MOST_DIGITS else None
+    changes = read_changes(scenario.change)
+    ranks = [change.ranks for change in changes if change.target == what.RANK]
+    return ranks[0][0] if len(changes) == 1 and ranks and ranks[0] is not None and len(ranks[0]) == 1 else None
 
 
 def is_worth(scenario: Scenario) -> bool:
@@ -134,7 +141,7 @@ def classify(case: Case) -> Bottleneck | None:
         return _classify_hosts(case)
     if _is_start_up(case):
         return bottlenecks.START_UP
-    if losses.compute_ns >= COMPUTES * case.gpu_ns:
+    if losses.compute_ns >= _COMPUTES * case.gpu_ns:
         return _classify_compute(losses)
     if losses.whole_graph_ns >= _HALF * case.gpu_ns:
         return bottlenecks.OPAQUE
@@ -154,14 +161,15 @@ def classify(case: Case) -> Bottleneck | None:
     best = max(case.bounds.values(), key=lambda bound: bound.saving_ns, default=None)
     if best is not None and best.share >= LEAST:
         return _classify_bound(case, best)
-    if lost[largest] < LEAST * case.gpu_ns or (could_find_savings(case.summary) and largest not in _OTHERS):
-        return _classify_compute(losses) if losses.compute_ns >= _HALF * case.gpu_ns else bottlenecks.NOTHING
-    if largest in _OTHERS and could_find_savings(case.summary) and losses.compute_ns >= _HALF * case.gpu_ns:
+    loses = lost[largest] >= LEAST * case.gpu_ns
+    if loses and not _could_find_savings(case.summary):
+        return _classify_loss(case, largest)
+    if losses.compute_ns >= _HALF * case.gpu_ns:
         return _classify_compute(losses)
-    return _classify_loss(case, largest)
+    return _OTHERS.get(largest, bottlenecks.NOTHING) if loses else bottlenecks.NOTHING
 
 
-def could_find_savings(summary: JobSummary) -> bool:
+def _could_find_savings(summary: JobSummary) -> bool:
     """Return whether a replay tried changes, and steps vary so little that a saving of 5 % is measurable."""
     numbers = summary.what_if
     return numbers is not None and numbers.noise_ns < LEAST * numbers.step_ns
@@ -206,17 +214,16 @@ def _classify_bound(case: Case, best: Scenario) -> Bottleneck:
     other = case.bounds.get(NETWORK_BOUND if best.change == WAIT_BOUND else WAIT_BOUND)
     waits_more = best.change == WAIT_BOUND
     if other is not None and other.saving_ns >= _CLOSE * best.saving_ns:
-        wait, transfer = measure_communication(case.summary)
+        wait, transfer = _measure_communication(case)
         waits_more = wait > transfer
     return _classify_waits(case) if waits_more else _classify_transfer(case.summary)
 
 
-def measure_communication(summary: JobSummary) -> tuple[int, int]:
+def _measure_communication(case: Case) -> tuple[int, int]:
     """Return how long (ns, over all ranks) NCCL kernels and MPI calls waited, and how long they transferred data."""
-    ranks = [] if summary.waits is None else summary.waits.ranks
-    calls = [rank.mpi for rank in ranks if rank.mpi is not None]
-    wait = sum(rank.wait_ns for rank in ranks) + sum(mpi.wait_ns for mpi in calls)
-    return wait, sum(rank.transfer_ns for rank in ranks) + sum(mpi.transfer_ns for mpi in calls)
+    ranks = [] if case.summary.waits is None else case.summary.waits.ranks
+    wait = sum(rank.wait_ns for rank in ranks) + sum(mpi.wait_ns for mpi in case.mpi)
+    return wait, sum(rank.transfer_ns for rank in ranks) + sum(mpi.transfer_ns for mpi in case.mpi)
 
 
 def _classify_copies(summary: JobSummary) -> Bottleneck:
@@ -258,7 +265,7 @@ def _classify_host(case: Case) -> Bottleneck:
     if not whole:
         return bottlenecks.HOST
     in_mpi = sum(ns for (_, call), (ns, _) in gaps.items() if call.startswith("MPI_"))
-    if in_mpi > _HALF * whole and _is_unsplit_mpi(case.summary):
+    if in_mpi > _HALF * whole and _is_unsplit_mpi(case.mpi):
         return bottlenecks.UNCLASSIFIED_MPI
     allocates = sum(ns for (_, call), (ns, _) in gaps.items() if call.startswith(_ALLOCATES))
     synchronises = sum(
@@ -273,20 +280,17 @@ def _classify_host(case: Case) -> Bottleneck:
     return bottlenecks.LAUNCH if mean < _SHORT_GAP_NS and not has_main else bottlenecks.HOST
 
 
-def _is_unsplit_mpi(summary: JobSummary) -> bool:
+def _is_unsplit_mpi(calls: Sequence[MpiWaits]) -> bool:
     """Return whether most MPI time over ranks may be wait or transfer."""
-    calls = [] if summary.waits is None else [rank.mpi for rank in summary.waits.ranks if rank.mpi is not None]
     return sum(mpi.unsplit_ns for mpi in calls) > _HALF * sum(mpi.mpi_ns for mpi in calls)
 
 
 def _classify_hosts(case: Case) -> Bottleneck | None:
     """Return what limits main threads, if there are no GPUs."""
-    waits: WaitNumbers | None = case.summary.waits
-    if case.window is None or waits is None:
+    if case.window is None or not case.mpi:
         return None
-    calls = [rank.mpi for rank in waits.ranks if rank.mpi is not None]
-    whole = case.window.numbers.window_ns * max(len(calls), 1)
-    wait, transfer = sum(mpi.wait_ns for mpi in calls), sum(mpi.transfer_ns for mpi in calls)
-    if max(wait, transfer) < LEAST * whole or not calls:
+    whole = case.window.numbers.window_ns * len(case.mpi)
+    wait, transfer = sum(mpi.wait_ns for mpi in case.mpi), sum(mpi.transfer_ns for mpi in case.mpi)
+    if max(wait, transfer) < LEAST * whole:
         return None
     return _classify_waits(case) if wait >= transfer else bottlenecks.TRANSFER_MPI

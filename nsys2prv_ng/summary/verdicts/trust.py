@@ -40,8 +40,7 @@ def list_doubts(summary: JobSummary) -> list[Statement]:
         *_make("skipped", [_describe_skipped(summary)]),
         *_make("steps", _describe_steps(summary)),
         *_make("efficiency", [describe_opaque_graphs(summary)]),
-        *_make("waits", payload),
-        *_make("waits", [] if payload else waits),
+        *_make("waits", payload or waits),
         *_make("what_if", [_describe_unsplit(summary), _describe_replayed(summary)]),
     ]
     return [doubt for doubt in doubts if doubt.text]

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
@@ -16,7 +18,7 @@ from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.judge import Case, find_rank, list_inherited
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
-from nsys2prv_ng.text.names import clean_name, name_task, quote_name
+from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
 _MOST_PLACES = 3
 _LEAST_SHARE = 0.1
@@ -25,7 +27,6 @@ _NEARLY_ALL = 0.995
 _STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")
 """MPI calls that neither transfer data between ranks nor wait for messages."""
 _Late = tuple[RankWaits, MainReason | None]
-USER_CODE = "user code"
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
 
 
@@ -147,10 +148,9 @@ def _find_host(case: Case) -> tuple[list[Place], str]:
 def _find_slowest_change(changes: Sequence[Scenario]) -> tuple[list[Place], str]:
     """Return the range or call whose change saves most, if idle times of GPUs are not known."""
     for each in changes:
-        kind, _, rest = each.change.partition(" ")
-        if kind in ("range", "call"):
-            name = rest.rpartition(" ")[0].rpartition(" ")[0][1:-1]
-            return [Place(kind=kind, name=name)], quote_name(name)
+        for change in read_changes(each.change):
+            if change.target in (what.RANGE, what.CALL):
+                return [Place(kind=change.target, name=change.name)], quote_name(change.name)
     return [], ""
 
 
