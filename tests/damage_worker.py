@@ -152,7 +152,7 @@ def make_case(kind: str, seed: int, whole: Path, folder: Path) -> Case:
 
 
 UNLIKE = {
-    "sources": ("min_duration", "nvtx_range", "nvtx_domain", "metrics", "metrics_changes"),
+    "sources": ("min_duration", "nvtx_range", "nvtx_domain", "metrics", "metrics_changes", "nccl_channels"),
     "time": ("metrics_changes", "steps", "skip_warmup"),
     "steps": ("metrics_changes", "skip_warmup"),
     "skip_warmup": ("metrics_changes",),
@@ -182,6 +182,7 @@ def _choose_options(rng: random.Random, folder: Path) -> dict[str, Any]:
         "kernel_names": sometimes(0.2, "demangled"),
         "metrics": sometimes(0.02, ["SM*"], ["*"]),
         "metrics_changes": sometimes(0.05, True),
+        "nccl_channels": sometimes(0.1, True),
         "osrt_min": sometimes(0.3, 0, 1, 10**7),
         "stack_depth": sometimes(0.2, 3, 100),
         "wait_lines": sometimes(0.2, 0, 1, 2**62),

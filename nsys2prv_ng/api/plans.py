@@ -26,10 +26,13 @@ from nsys2prv_ng.options.calls import (
 from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
 from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
+from nsys2prv_ng.sources.nccl.inspector import list_logs
 from nsys2prv_ng.sources.registry import DERIVED, select_sources
 from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
+
+_NOT_SELECTED = "needs the source {}, which is not selected"
 
 
 def make_read_options(options: JobOptions) -> ReadOptions:
@@ -113,6 +116,7 @@ def _choose_events(options: EventOptions, nvtx_range: str) -> tuple[tuple[Source
         demangled_names=options.kernel_names == "demangled",
         metrics=options.metrics or (),
         metrics_changes=options.metrics_changes,
+        nccl_channels=options.nccl_channels,
         osrt_min=options.osrt_min,
         stack_depth=options.stack_depth,
     )
@@ -132,7 +136,18 @@ def _make_trace_plan(
         shortest=options.min_duration or {},
         folds_threads=options.fold_threads,
     )
-    read = replace(shared, sources=sources, source_options=source_options, selection=selection, find_waits=find_waits)
+    if options.nccl_inspector is not None:
+        if source_names.NCCL not in {source.name for source in sources}:
+            raise UsageError(_NOT_SELECTED.format(source_names.NCCL), parameter="nccl_inspector")
+        list_logs(options.nccl_inspector)  # raises an error before reports are read
+    read = replace(
+        shared,
+        sources=sources,
+        source_options=source_options,
+        selection=selection,
+        find_waits=find_waits,
+        nccl_inspector=options.nccl_inspector,
+    )
     others = [field.name for field in fields(TranslationPlan) if field.name not in vars(read)]
     return TranslationPlan(**vars(read), **{name: getattr(options, name) for name in others})
 
@@ -149,9 +164,10 @@ def _check_sources(selected: Sequence[Source], options: SourceOptions, selection
         ("nvtx_domain", options.nvtx_domains, source_names.NVTX),
         ("metrics", options.metrics, source_names.GPU_METRICS),
         ("metrics_changes", options.metrics_changes, source_names.GPU_METRICS),
+        ("nccl_channels", options.nccl_channels, source_names.NCCL),
     ):
         if value and source not in names:
-            raise UsageError(f"needs the source {source}, which is not selected", parameter=parameter)
+            raise UsageError(_NOT_SELECTED.format(source), parameter=parameter)
     for source in selection.shortest:
         if source not in names:
             from difflib import get_close_matches

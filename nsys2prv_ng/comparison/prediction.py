@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.budget import COMPUTE, HOST_BOUND, IN_MPI, USER_CODE
+from nsys2prv_ng.comparison.budget import COMPUTE, HOST_BOUND, IN_MPI
 from nsys2prv_ng.comparison.model import BudgetRow, Change, Prediction, Side, Table, Verdict
-from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.changes import parse_changes
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import PARTS
+from nsys2prv_ng.text.names import USER_CODE
 
 _Target = tuple[str, str | int]
 """The target of a change, with its name or rank; "" for targets without."""
@@ -97,11 +97,7 @@ def _list_of_largest(rows: Sequence[BudgetRow], sign: int, cause: str) -> Iterat
 
 def _list_targets(text: str) -> Iterator[_Target]:
     """Yield the targets of the changes of a scenario; none for a text of a saved summary that is no change."""
-    try:
-        changes = parse_changes(text)
-    except UsageError:
-        return
-    for change in changes:
+    for change in read_changes(text):
         if change.target in what.NAMED:
             yield change.target, change.name
         elif change.target == what.RANK:

@@ -12,9 +12,8 @@ from nsys2prv_ng.comparison.number_text import format_change, format_difference,
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE
 from nsys2prv_ng.comparison.tables import EXPOSED, OVERLAPPED
-from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.changes import parse_changes
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_ranks, format_time
 from nsys2prv_ng.text.tables import cut_middle, cut_names
 
@@ -232,10 +231,8 @@ def state_prediction(pair: Pair, quote: Quote) -> str:
         return ""
     a, b = _quote_runs(pair, quote)
     slower, faster = (a, b) if pair.prediction.label == pair.a.label else (b, a)
-    try:
-        changes = [_describe_scenario(change, slower, quote) for change in parse_changes(pair.prediction.change)]
-    except UsageError:  # of a later version
-        changes = [f"{quote(pair.prediction.change)} in {slower}"]
+    changes = [_describe_scenario(change, slower, quote) for change in read_changes(pair.prediction.change)]
+    changes = changes or [f"{quote(pair.prediction.change)} in {slower}"]  # of a later version
     saving, difference = (format_time(abs(ns)) for ns in (pair.prediction.saving_ns, pair.verdict.difference_ns))
     return f"{' and '.join(changes)} would save about {saving} per step ({faster} is {difference} faster)"
 

@@ -19,6 +19,7 @@ from nsys2prv_ng.comparison.statistics import NOISE
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import are_steps
+from nsys2prv_ng.summary.tables.links import name_class
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 
 OVERLAPPED, EXPOSED = "overlapped communication", "exposed communication"
@@ -196,6 +197,16 @@ _SUMMED: dict[str, tuple[str, Callable[[JobSummary], Iterable[tuple[str, _Sum]]]
                 _Sum(part.ns, part.count, tasks=1),
             )
             for part in (summary.waits.bandwidth if summary.waits is not None else ())
+        ),
+    ),
+    "messages": (
+        "Messages: mean data transfer from when both sides run, count {per_step}",
+        lambda summary: (
+            (
+                f"{rate.library} messages of {format_bytes(rate.bytes)} {name_class(rate)}",
+                _Sum(rate.ns, rate.count, tasks=1),
+            )
+            for rate in (() if summary.waits is None or summary.waits.links is None else summary.waits.links.sizes)
         ),
     ),
     "mpi": (

@@ -14,14 +14,13 @@ from nsys2prv_ng.comparison.scaling_text import format_scaling
 from nsys2prv_ng.comparison.sentences import list_findings, list_lines, state_scaling
 from nsys2prv_ng.comparison.side_traces import describe_traces
 from nsys2prv_ng.text.grid import Grid
-from nsys2prv_ng.text.labelled import format_labelled
+from nsys2prv_ng.text.labelled import FILES, TABLES, format_labelled
 from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid, wrap
 from nsys2prv_ng.text.names import clean_name, quote_name
 from nsys2prv_ng.text.style import PLAIN, Style
 
 _COLUMN = 14
 """Where texts start: after the longest label and a blank."""
-_DETAILS, _MORE = "Tables: --details", "Report: --html FILE   Data: --json"
 
 
 def format_comparison(
@@ -53,7 +52,7 @@ def format_comparison(
     if comparison.traces is not None:
         files = [f"  {clean_name(file)}" for file in comparison.traces.files]
         sections.append([*wrap(describe_traces(comparison.traces), width), *files])
-    sections.append([_MORE if shows_details else f"{_DETAILS}   {_MORE}"])
+    sections.append([FILES if shows_details else f"{TABLES}   {FILES}"])
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 

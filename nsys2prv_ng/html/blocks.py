@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import MapFigure, Swatch
+from nsys2prv_ng.html.charts.matrix import MatrixFigure
 from nsys2prv_ng.html.charts.plots import Shape
 from nsys2prv_ng.html.tables import Table
 
@@ -55,7 +56,19 @@ class Chart:
     kind = "chart"
 
 
-Block = Table | Paragraph | Map | Chart
+@dataclass(frozen=True)
+class Matrix:
+    """An image of a quantity of pairs, and its numbers as a table."""
+
+    title: str
+    about: str
+    figure: MatrixFigure
+    table: Table
+
+    kind = "matrix"
+
+
+Block = Table | Paragraph | Map | Chart | Matrix
 
 
 @dataclass(frozen=True)

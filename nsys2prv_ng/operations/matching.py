@@ -1,4 +1,7 @@
-"""Matches the parts of one operation over all reports: the k-th collective of a communicator on each of its ranks."""
+"""Matches the parts of one operation over all reports: the k-th collective of a communicator on each of its ranks.
+
+If reports record an id for each operation of a communicator, equal ids match instead.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations import lag as lags
 from nsys2prv_ng.operations.parts import ANY_SIZE, LOOSE, Collectives
 from nsys2prv_ng.operations.stretches import find_agreeing, find_lags
+from nsys2prv_ng.report.database import NULL
 
 _MOST_SOURCES = 16
 """Most tables of collectives of one report."""
@@ -46,6 +50,9 @@ class PartTable(NamedTuple):
     """Number of ranks of each communicator; 0 if no report records it."""
     rank_of_member: IntArray
     """Number of the process (and device) of each member; its capture ranges in several reports share the number."""
+    ids: IntArray | None = None
+    """The id that an operation has on all ranks of its communicator; NULL (of reports) if it is unknown, None if no
+    report records ids."""
 
     @property
     def report(self) -> npt.NDArray[np.int32]:
@@ -97,6 +104,12 @@ def match_collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]])
     owner = communicator[starts] if starts.size else communicator
     ranks = table.rank_of_member[member[starts]]
     for low, high in pairwise([*find_starts(owner).tolist(), owner.size]):
+        parts = order[starts[low] : starts[high] if high < starts.size else order.size]
+        if table.ids is not None and (table.ids[parts] != NULL).all():
+            taken.append(parts)
+            numbers.append(_number_ids(table.ids[parts], table.begin[parts]))
+            groups.append((np.unique(ranks[low:high]).size, parts.size))
+            continue
         for lag_of_rank in _group_ranks(sequences[low:high], ranks[low:high]):
             count = 0
             reference = sequences[low + next(iter(lag_of_rank))]
@@ -143,7 +156,11 @@ def make_part_table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -
     joined = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     known = [sizes[number] for number in range(len(communicators))]
     numbers = _number_ranks(reports)
-    return PartTable(list(communicators), list(names), *joined, sizes=known, rank_of_member=numbers)  # type: ignore[arg-type, misc]
+    all_rows = [rows for tables, _, _ in reports for rows in tables]
+    ids = None
+    if any(rows.ids is not None for rows in all_rows):
+        ids = np.concatenate([np.full(rows.begin.size, NULL) if rows.ids is None else rows.ids for rows in all_rows])
+    return PartTable(list(communicators), list(names), *joined, sizes=known, rank_of_member=numbers, ids=ids)  # type: ignore[arg-type, misc]
 
 
 class _Rank(NamedTuple):
@@ -228,6 +245,14 @@ def _measure_distance(one: lags.Sequence, other: lags.Sequence, lag: lags.Lag) -
     """Return the time (ns) between the ends of the operation in the middle of the part that two sequences share."""
     middle = (lag.first + lag.last) // 2
     return abs(int(one.end[middle]) - int(other.end[middle - lag.lag]))
+
+
+def _number_ids(ids: IntArray, begin: IntArray) -> IntArray:
+    """Return a number for each of n parts that is the same for equal ids; ids are numbered by their first starts."""
+    _, index = np.unique(ids, return_inverse=True)
+    first = np.full(int(index.max(initial=-1)) + 1, _MOST)
+    np.minimum.at(first, index, begin)
+    return np.argsort(np.argsort(first, kind="stable"), kind="stable")[index]
 
 
 def _number_parts(

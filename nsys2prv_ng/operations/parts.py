@@ -55,6 +55,9 @@ class Collectives(NamedTuple):
     If empty, every member is a separate rank."""
     in_graphs: bool = False
     """Whether CUDA graphs launched all of the operations."""
+    ids: IntArray | None = None
+    """An id of each operation that is the same on all ranks of its communicator and on each rank only once; NULL (of
+    reports) or None if it was not recorded."""
 
 
 class Messages(NamedTuple):

@@ -203,6 +203,10 @@ class EventOptions:
     )
     metrics: Names = Names("Only GPU metrics with these names.", metavar="'SM*,DRAM*'", shown="all")
     metrics_changes: Flag = Flag("Write a GPU metric only when its value changes.")
+    nccl_channels: Flag = Flag(
+        "Show NCCL's operations on the channels of GPUs and its proxies on rows of their own, if reports have the"
+        " advanced NCCL trace of nsys."
+    )
     osrt_min: Duration[int] = Duration("Drop OS runtime calls shorter than this. 0 keeps all.", "10us", metavar="TIME")
     stack_depth: Integer[int] = Integer(
         "Number of call-stack levels to show: a sample's function and its callers, or a call's callers.",
@@ -239,6 +243,10 @@ class TraceOptions:
     labels_from: File = File(
         "Number names as another trace does, so that colours and histograms of both can be compared.",
         metavar="OTHER.pcf",
+    )
+    nccl_inspector: File = File(
+        "Name communicators by the logs of NVIDIA's NCCL Inspector in this folder, and check sizes against them.",
+        metavar="FOLDER",
     )
     paraver_memory: Size[int] = PARAVER_MEMORY
     force: Flag = Flag("Replace an existing trace.")

@@ -388,6 +388,9 @@ NCCL_RECEIVE_BYTES = EventType(9508, "NCCL receive size", source_names.NCCL, uni
 # receive) among the sends to (or receives from) the same peer. So matching calls have the same number on every rank.
 NCCL_SEQUENCE = EventType(9509, "NCCL sequence number", source_names.NCCL)
 NCCL_CALLS = EventType(9510, "NCCL calls in the kernel", source_names.NCCL)
+# Ranges of the advanced NCCL trace of nsys, on rows of their own. The ranges of a row do not overlap.
+NCCL_CHANNEL = EventType(9511, "NCCL operation on the GPU", source_names.NCCL, interval=True, names="nccl_channels")
+NCCL_PROXY = EventType(9512, "NCCL proxy", source_names.NCCL, interval=True, names="nccl_proxies")
 # ncclRedOp_t plus 1; numbers of other names follow.
 NCCL_OPERATIONS = {"Sum": 1, "Product": 2, "Max": 3, "Min": 4, "Avg": 5}
 

@@ -84,6 +84,14 @@ def parse_changes(text: str) -> tuple[Change, ...]:
         at = joint.end()
 
 
+def read_changes(text: str) -> tuple[Change, ...]:
+    """Return the changes of a text from a saved summary; () if it is none."""
+    try:
+        return parse_changes(text)
+    except UsageError:
+        return ()
+
+
 def _make_change(match: re.Match[str]) -> Change:
     ranks = None if match["ranks"] is None else _parse_ranks(match["ranks"])
     if match["rank"]:

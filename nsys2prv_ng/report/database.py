@@ -1,12 +1,14 @@
 """Reads an nsys export in any format without changing it: columns of numbers, columns of text, small tables.
 
 Exports differ by version: nsys writes a table only if it has rows, columns come and go, and values may be NULL or have
-another type than declared. So all columns are selected by name, and a value that is not a number reads as NULL.
+another type than declared. So all columns are selected by name, and a value that is not a number reads as NULL. A table
+may have a version at the end of its name (NVTX_EVENTS_V2): see `_find_versions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,8 @@ T = TypeVar("T")
 
 _HEADER_BYTES = 100
 """Length of the header of an SQLite file."""
+_VERSIONED = re.compile(r"(\w+?)_V[0-9]{1,4}")
+"""The name of a table with a version."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +68,18 @@ class Columns:
 class Database:
     """A read-only nsys export: an SQLite file, or a folder of Parquet or Arrow files.
 
+    `tables`: names of its tables, without versions. `ignored`: tables with a version beside one without, which is read.
+
     Raises ReportError for a file or folder that is not an export, or is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._table_reader = load_reader(path)(path)
-        self.tables = self._table_reader.tables
+        self._versions = _find_versions(self._table_reader.tables)
+        stored = self._table_reader.tables
+        self.tables = stored.difference(*self._versions.values()) | self._versions.keys()
+        self.ignored = sorted(t for t in self.tables if (m := _VERSIONED.fullmatch(t)) and m[1] in stored)
         if "StringIds" not in self.tables:
             self.close()
             raise ReportError(
@@ -87,13 +96,14 @@ class Database:
         if table not in self.tables:
             return frozenset()
         if table not in self._columns:
-            self._columns[table] = self._table_reader.list_columns(table)
+            stored = self._versions.get(table, (table,))[0]  # looking at several versions is no error, reading is
+            self._columns[table] = self._table_reader.list_columns(stored)
         return self._columns[table]
 
     def count_rows(self, table: str) -> int:
         """Return the number of a table's rows without reading them; 0 if the export has no such table."""
         if table not in self._rows:
-            self._rows[table] = self._table_reader.count_rows(table) if table in self.tables else 0
+            self._rows[table] = self._table_reader.count_rows(self._find_table(table)) if table in self.tables else 0
         return self._rows[table]
 
     def list_missing(self, table: Table) -> list[str]:
@@ -111,7 +121,8 @@ class Database:
         present = [name for name in columns if name in existing]
         if not present or not set(among or ()) <= existing:
             return {name: [] for name in columns}
-        values = dict(zip(present, self._table_reader.read_objects(table, present, among or {}), strict=True))
+        read = self._table_reader.read_objects(self._find_table(table), present, among or {})
+        values = dict(zip(present, read, strict=True))
         nulls = [None] * len(values[present[0]])
         return {name: values.get(name, nulls) for name in columns}
 
@@ -127,12 +138,12 @@ class Database:
             none = np.zeros(0, np.int64)
             numbers, rows = dict.fromkeys((*table.required, *table.optional), none), 0
         else:
-            names = _choose_integers(table, present)
-            numbers = _fill_defaults(table, names, self._table_reader.read_integers(table.name, names))
+            names, stored = _choose_integers(table, present), self._find_table(table.name)
+            numbers = _fill_defaults(table, names, self._table_reader.read_integers(stored, names))
             rows = next(iter(numbers.values())).size
         texts, blobs, reals = (
             {
-                name: self._table_reader.read_values(table.name, name, kind)
+                name: self._table_reader.read_values(self._find_table(table.name), name, kind)
                 if name in present
                 else pa.chunked_array([pa.nulls(rows, kind)])
                 for name in names
@@ -155,7 +166,20 @@ class Database:
             numbers = _fill_defaults(table, names, integers)
             return convert(Columns(integers[0].size, numbers, {}))
 
-        return self._table_reader.read_by_block(table.name, names, convert_block)
+        return self._table_reader.read_by_block(self._find_table(table.name), names, convert_block)
+
+    def _find_table(self, table: str) -> str:
+        """Return the name in the export of a table, which may have a version at its end.
+
+        Raises ReportError if several tables may be meant.
+        """
+        stored = self._versions.get(table, (table,))
+        if len(stored) > 1:
+            raise ReportError(
+                f"{self.path}: holds tables {' and '.join(stored)}, and it is not known which of them counts;"
+                " export the report again with another version of nsys"
+            )
+        return stored[0]
 
     def _check_columns(self, table: Table, schema_version: str) -> frozenset[str]:
         """Return the columns of a table that the export has. Raises ReportError if it has the table but lacks required
@@ -168,6 +192,19 @@ class Database:
                 " export the report again with another version of nsys"
             )
         return present
+
+
+def _find_versions(tables: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the tables with a version (NVTX_EVENTS_V2) by their names without it, if the export lacks that name.
+
+    A table without a version is read as before. The versions of a table are sorted by name.
+    """
+    versions: dict[str, tuple[str, ...]] = {}
+    for table in sorted(tables):
+        match = _VERSIONED.fullmatch(table)
+        if match and match[1] not in tables:
+            versions[match[1]] = (*versions.get(match[1], ()), table)
+    return versions
 
 
 @contextmanager

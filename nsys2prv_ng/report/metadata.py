@@ -225,6 +225,8 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
     metadata.warnings += check_schema_version(metadata.schema_version)
+    if database.ignored:
+        metadata.warnings.append(f"tables {', '.join(database.ignored)} are not read, only those without a version")
     return metadata
 
 

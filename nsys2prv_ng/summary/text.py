@@ -14,6 +14,7 @@ from nsys2prv_ng.summary.tables.efficiency import (
     tabulate_efficiency,
 )
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
@@ -29,7 +30,7 @@ from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.text.formatting import format_percent
-from nsys2prv_ng.text.labelled import LABEL_WIDTH, format_labelled
+from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
 from nsys2prv_ng.text.names import describe_place
 from nsys2prv_ng.text.style import PLAIN, Style
@@ -39,7 +40,7 @@ _LEAST_SHARE = 0.02
 _MOST_PARTS = 6
 _BAR = 40
 """Most columns of a bar."""
-LEADS = "Tables: --details   Report: --html FILE   Data: --json"
+LEADS = f"{TABLES}   {FILES}"
 
 
 def format_summary(
@@ -82,22 +83,23 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     whole = losses.devices * window.numbers.window_ns
     parts = sorted(list_parts(losses), key=lambda part: -part.ns)
     shown = [part for part in parts if part.ns >= _LEAST_SHARE * whole][:_MOST_PARTS]
-    rows = [(part.label, part.ns) for part in shown]
-    rest = sum(part.ns for part in parts if part not in shown)
-    rows += [("other", rest)] if rest >= whole / 2000 else []
     main = find_main_range(losses)
-    names = max(len(name) for name, _ in rows)
+    notes = {} if main is None else {"host_ns": f"  mostly {describe_place(main.range)}"}
+    rows = [(part.label, part.ns, notes.get(part.key, "")) for part in shown]
+    rest = sum(part.ns for part in parts if part not in shown)
+    rows += [("other", rest, "")] if rest >= whole / 2000 else []
+    if not rows:
+        return []
+    names = max(len(name) for name, _, _ in rows)
     room = min(_BAR, width - LABEL_WIDTH - names - len("  100.0%  "))
     lines = []
-    for n, (name, ns) in enumerate(rows):
+    for n, (name, ns, note) in enumerate(rows):
         bar = style.draw_bar(ns / whole, room)
-        note = ""
-        if name == "host-bound" and main is not None and losses.idle_by_range:
-            note = f"mostly {describe_place(main.range)}"
         label = "GPU time" if not n else ""
         start = f"{style.bold(label.ljust(LABEL_WIDTH))}{name.ljust(names)}  {format_percent(ns, whole).rjust(6)}"
-        note = f"  {note}" if note and LABEL_WIDTH + names + 10 + len(bar) + len(note) <= width else ""
-        lines.append(f"{start}{f'  {bar}' if bar else ''}{note}")
+        drawn = f"  {bar}" if bar else ""
+        fits = LABEL_WIDTH + names + len("  100.0%") + len(drawn) + len(note) <= width
+        lines.append(f"{start}{drawn}{note if fits else ''}")
     return lines
 
 
@@ -143,6 +145,7 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         tabulate_reasons(waits),
         tabulate_excess(summary),
         tabulate_bandwidth(waits.bandwidth),
+        *([] if waits.links is None else list_link_tables(waits.links)),
     ]
     return [*(format_grid(grid, width) for grid in grids), *(wrap(text, width) for text in describe_limits(waits))]
 

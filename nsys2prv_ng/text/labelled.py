@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from nsys2prv_ng.text.layout import wrap
 from nsys2prv_ng.text.style import PLAIN, Style
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+"""Characters that could forge a line or command a terminal: lines may come from a file of others."""
+TABLES, FILES = "Tables: --details", "Report: --html FILE   Data: --json"
+"""The options that lead on: with tables shown, only FILES."""
 LABEL_WIDTH = 12
 """Columns of a label and the blanks after it."""
 
@@ -16,7 +21,7 @@ def format_labelled(
 ) -> list[str]:
     """Return the lines of (label, text), wrapped to `width` columns; texts start at `column`."""
     formatted = []
-    for label, text in lines:
+    for label, text in ((_CONTROL.sub(" ", label), _CONTROL.sub(" ", text)) for label, text in lines):
         wrapped = wrap(text, width, indent=(column, column))
         formatted += [f"{style.bold(label.ljust(column))}{line[column:]}" for line in wrapped[:1]]
         formatted += wrapped[1:]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import zlib
 
-NO_RANGE, NO_CALL = "(outside NVTX ranges)", "(user code)"
+USER_CODE = "user code"
+NO_RANGE, NO_CALL = "(outside NVTX ranges)", f"({USER_CODE})"
 """Shown instead of a range if a thread is in no NVTX range, and instead of a call if it is in no call."""
 LABEL_LENGTH = 500
 """Longer labels are cut: the legend of wxParaver hangs with labels of some thousand characters."""

@@ -106,6 +106,8 @@ VALUES: dict[str, Any] = {
     "min_duration": {"kernels": 10_000, "nvtx": 7},
     "nvtx_domain": ("default", "my app"),
     "kernel_names": "demangled",
+    "nccl_channels": True,
+    "nccl_inspector": "a folder",
     "metrics": ("SM*", "DRAM*"),
     "osrt_min": 250,
     "stack_depth": 5,

@@ -46,6 +46,12 @@ def run(label: str, parts: Mapping[str, int], **tables: Any) -> JobSummary:
     return replace(make_summary(steps, facts=facts), gpus=gpus, **tables)
 
 
+def in_mpi(name: str, ms: int) -> MpiNumbers:
+    """Calls that take so long in each step of each rank."""
+    total = ms * MS * STEPS * GPUS
+    return MpiNumbers(call=name, count=1, total_ns=total, max_ns=1, sent_bytes=1, received_bytes=1, rated_ns=1)
+
+
 def in_range(name: str, ms: float, depth: int = 2, ranks: Sequence[int] = range(GPUS), waiting: float = 0):
     tasks = [
         RangeOfTask(
@@ -124,15 +130,7 @@ def test_calls_beside_and_without_ranges() -> None:
 
 
 def test_calls_of_mpi() -> None:
-    mpi = MpiNumbers(
-        call="MPI_Sendrecv",
-        count=1,
-        total_ns=60 * MS * STEPS * GPUS,
-        max_ns=1,
-        sent_bytes=1,
-        received_bytes=1,
-        rated_ns=1,
-    )
+    mpi = in_mpi("MPI_Sendrecv", 60)
     assert name(run("a", FAST), run("b", HOST, mpi=[mpi])) == [("call", "MPI_Sendrecv", 60, "rank", None, "B")]
 
 

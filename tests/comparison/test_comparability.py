@@ -16,29 +16,16 @@ from nsys2prv_ng.comparison.sentences import list_findings
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from tests.comparison.made_runs import hide_in_graphs, make_facts, make_gpu, make_run
 from tests.conftest import Unpacked, unpack
 from tests.report_truth import Report
 from tests.summary.made import summarize_reports
+from tests.summary.made_waits import NO_WAITS
 from tests.summary.test_command import without
 from tests.translated import changed
 
 A = make_run("a", [800] * 2, 100)
 FACTS = make_facts(captures=["other"])
-WAITS = WaitNumbers(
-    operations=0,
-    nccl_collectives=0,
-    mpi_collectives=0,
-    split=0,
-    below_uncertainty=0,
-    not_split={},
-    reports_without_payload=0,
-    ranks=[],
-    culprits=[],
-    costs=[],
-    bandwidth=[],
-)
 
 
 def other(**changes: Any) -> Side:
@@ -163,7 +150,7 @@ def test_graphs_as_a_whole_that_may_hide_nccl() -> None:
 
 
 def test_other_payload() -> None:
-    sides = [Side("a", replace(A.summary, waits=WAITS)), other(waits=replace(WAITS, reports_without_payload=1))]
+    sides = [Side("a", replace(A.summary, waits=NO_WAITS)), other(waits=replace(NO_WAITS, reports_without_payload=1))]
     assert found(*sides) == [(WARNING, "payload of every call of NCCL: yes (a) vs no (b)", {"collectives", "waits"})]
 
 

@@ -14,10 +14,10 @@ from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Pair, Prediction, Side
 from nsys2prv_ng.comparison.sentences import state_prediction
 from nsys2prv_ng.replay.numbers import Scenario, WhatIfNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary, MpiNumbers, NcclNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary, NcclNumbers
 from nsys2prv_ng.text.names import quote_name
 from tests.comparison.made import GPUS, MS
-from tests.comparison.test_changes import FAST, HOST, STEPS, call, in_range, kernel, run
+from tests.comparison.test_changes import FAST, HOST, STEPS, call, in_mpi, in_range, kernel, run
 from tests.conftest import Unpacked
 
 
@@ -127,15 +127,7 @@ def test_a_rank_that_is_slower_than_others() -> None:
 
 def test_hosts_that_wait_in_mpi() -> None:
     """The GPU waits for a host that waits for its network."""
-    mpi = MpiNumbers(
-        call="MPI_Wait",
-        count=1,
-        total_ns=60 * MS * STEPS * GPUS,
-        max_ns=1,
-        sent_bytes=1,
-        received_bytes=1,
-        rated_ns=1,
-    )
+    mpi = in_mpi("MPI_Wait", 60)
     savings = {"network = ideal": 60, "host = ideal": 20}
     assert choose(HOST, savings, mpi=[mpi]) == "network = ideal"
     assert choose(HOST, savings) == "host = ideal"

@@ -19,6 +19,7 @@ import nsys2prv_ng
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Side, SideTraces
+from nsys2prv_ng.comparison.tables import _SUMMED
 from nsys2prv_ng.html.comparison_page import list_sections, render_comparison
 from nsys2prv_ng.html.comparison_sections.difference import _PRESETS
 from nsys2prv_ng.summary.numbers.pictures import Pictures
@@ -112,6 +113,7 @@ def test_pages_are_well_formed_and_need_nothing_else() -> None:
 def test_named_presets_exist() -> None:
     known = {preset.name for preset in list_presets()}
     assert set(_PRESETS.values()) <= known
+    assert set(_SUMMED) <= set(_PRESETS)
     for section in list_sections(compare_sides(SIDES), SIDES, DRAWN):
         assert section.presets and set(section.presets) <= known
         assert section.traces

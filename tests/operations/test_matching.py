@@ -44,6 +44,23 @@ def test_captures_that_follow_each_other() -> None:
     assert [sorted(rank for rank, _ in parts) for parts in operations] == 40 * [[0, 1]] + 40 * [[2, 3]]
 
 
+@given(st.integers(0, 2**32))
+@settings(max_examples=examples(50), deadline=None)
+def test_ids_match_whatever_the_order_and_the_losses(seed: int) -> None:
+    """Ranks run the operations in their own order, and some are lost: parts with one id are an operation."""
+    random = np.random.default_rng(seed)
+    reports, where = [], {}
+    for rank in range(3):
+        kept = random.permutation(20)[: random.integers(1, 20)]
+        ends = np.sort(random.choice(10_000, kept.size, replace=False)) + 100
+        rows = [("w", "x", 8, 0, int(end) - 50, int(end), SYNCHRONISING, False) for end in ends]
+        where |= {(rank, int(end)): int(i) for end, i in zip(ends, kept, strict=True)}
+        reports.append(([table(rows)._replace(ids=kept - 10)], rank, 0))
+    ids = list(where.values())
+    expected = sorted(sorted(place for place, i in where.items() if i == one) for one in set(ids) if ids.count(one) > 1)
+    assert sorted(map(sorted, times(match_collectives(reports)))) == expected
+
+
 # ---- brute force -----------------------------------------------------------------------------------------------------
 
 

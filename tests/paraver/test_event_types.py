@@ -38,6 +38,8 @@ TYPES = {
     9508: "NCCL receive size [bytes]",
     9509: "NCCL sequence number",
     9510: "NCCL calls in the kernel",
+    9511: "NCCL operation on the GPU",
+    9512: "NCCL proxy",
     30000000: "Sampled functions",
     30000200: "Sampled module",
     30000300: "Sampled Python functions",

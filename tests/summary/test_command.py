@@ -152,6 +152,7 @@ def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> No
         "not_split",
         "reports_without_payload",
         "payload_remedy",
+        "links",
     } | set(WAIT_KEYS)
 
 

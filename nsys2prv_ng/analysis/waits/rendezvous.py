@@ -26,15 +26,20 @@ def mark_waiting_sends(pairs: MessagePairs, node_of_row: IntArray, bounds: Float
 
     `bounds`: the clock error of each node (ns).
     """
+    blocks = (pairs.send_end != NULL) & (pairs.send_begin == pairs.send_arrived)
+    return np.asarray(blocks | mark_rendezvous(pairs, node_of_row, bounds), np.bool_)
+
+
+def mark_rendezvous(pairs: MessagePairs, node_of_row: IntArray, bounds: FloatArray) -> BoolArray:
+    """Mark the sends of MPI messages (n) whose size was seen to wait for its receive. `bounds`: as above."""
     known = (pairs.send_begin != NULL) & (pairs.send_end != NULL)
-    blocks = known & (pairs.send_begin == pairs.send_arrived)
     one, other = node_of_row[pairs.sender], node_of_row[pairs.receiver]
     apart = np.where(one == other, 0.0, bounds[one] + bounds[other])
     left = known & (pairs.send_end < pairs.receive_arrived - apart)
     released = _find_other_release(pairs, known)
     held = known & (pairs.receive_arrived - released > np.maximum(apart, _SHORTEST_NS))
     held &= pairs.send_end >= pairs.receive_arrived
-    waits = blocks.copy()
+    waits = np.zeros(known.size, np.bool_)
     for is_far in (False, True):
         here = known & ((one != other) == is_far)
         seen = np.sort(pairs.bytes[here & held])

@@ -82,10 +82,10 @@ def make_heat_map(
     share = np.clip(np.nan_to_num(values) / top, 0, 1) if top > 0 else np.zeros(values.shape)
     level = np.rint((np.sqrt(share) if root else share) * (_LEVELS - 1)).astype(np.int64) + 1
     level[~is_known] = 0
-    palette = [(*hue, 0) if absent else _UNKNOWN, *(_fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
+    palette = [(*hue, 0) if absent else _UNKNOWN, *(fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
     read = {"unit": unit, "top": top, "root": root, "absent": absent or NOT_KNOWN.text}
     steps = [n / 4 for n in range(5)] if top > 0 else []
-    legend = [Swatch(format_colour(_fade(hue, step**0.5 if root else step)), write(top * step)) for step in steps]
+    legend = [Swatch(format_colour(fade(hue, step**0.5 if root else step)), write(top * step)) for step in steps]
     legend += [] if is_known.all() or absent else [NOT_KNOWN]
     return _make_figure(rows, level.astype(np.uint8), palette, limits, legend, read)
 
@@ -105,7 +105,8 @@ def make_strips(
     return _make_figure(rows, values, palette, limits, legend, read)
 
 
-def _fade(hue: Hue, share: float) -> Colour:
+def fade(hue: Hue, share: float) -> Colour:
+    """Return the colour of a value, given as a share of the largest."""
     return (*hue, round(255 * (_FAINTEST + (1 - _FAINTEST) * share)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.budget import COMPUTE, IN_CUDA, IN_MPI, USER_CODE
+from nsys2prv_ng.comparison.budget import COMPUTE, IN_CUDA, IN_MPI
 from nsys2prv_ng.comparison.content import MOST_NAMES, lay_out_parts, lay_out_table, list_parts
 from nsys2prv_ng.comparison.model import BudgetRow, Pair, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
@@ -20,6 +20,7 @@ from nsys2prv_ng.html.tables import Table, show_grid, stripe
 from nsys2prv_ng.summary.tables.efficiency import PARTS
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Interval, Name
+from nsys2prv_ng.text.names import USER_CODE
 from nsys2prv_ng.text.tables import cut_middle, cut_names
 
 _HUES = {
@@ -46,6 +47,7 @@ _PRESETS = {
     "ranges": "basics/nvtx",
     "nccl": "basics/nccl",
     "collectives": "analysis/nccl_waiting",
+    "messages": "basics/nccl",
     "mpi": "basics/mpi",
     "copies": "basics/memory_operations",
     "critical_path": "analysis/critical_path",
@@ -53,7 +55,7 @@ _PRESETS = {
     "gpu_metrics": "hwcounters/sm_active",
 }
 """Preset that shows the quantities of a table, by its key."""
-_ON_HOSTS = {"model/gpu_efficiency": "model/host_efficiency"}
+_ON_HOSTS = {"model/gpu_efficiency": "model/host_efficiency", "basics/nccl": "basics/mpi"}
 """The preset that shows the same for runs without GPUs."""
 
 

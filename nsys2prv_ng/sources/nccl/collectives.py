@@ -26,8 +26,9 @@ from nsys2prv_ng.operations.parts import (
 )
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
-from nsys2prv_ng.sources.nccl.calls import COLLECTIVES, RECEIVING, find_sizes
+from nsys2prv_ng.sources.nccl.calls import RECEIVING, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, NcclKernels, parse_function
+from nsys2prv_ng.sources.shared.nccl_ranges import COLLECTIVES
 
 _KINDS = {
     **dict.fromkeys(("ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"), SYNCHRONISING),
@@ -74,6 +75,7 @@ def collect_evidence(
             is_root=root == rank,
             has_communicator=np.ones(at.size, np.bool_),
             sizes=find_sizes(table, len(communicators)),
+            ids=_choose_ids(member[at], communicator, call["id"].to_numpy(np.int64)),
         )
         tables.append(by_call)
         counted[at] = True
@@ -91,6 +93,17 @@ def collect_evidence(
         no_communicator, any_size = np.zeros(loose.size, np.int64), np.full(loose.size, ANY_SIZE, np.int64)
         tables.append(_make_table(kernel, member, loose, ["nccl"], no_communicator, any_size, LOOSE))
     return Evidence([rows._replace(owners=owners) for rows in tables])
+
+
+def _choose_ids(member: IntArray, communicator: IntArray, ids: IntArray) -> IntArray:
+    """Return the id of each of n operations; NULL in communicators where a member's operations share ids or lack one.
+
+    Only an id that stands for one operation can match it.
+    """
+    table = pd.DataFrame({"communicator": communicator, "member": member, "id": ids})
+    table["unfit"] = table.duplicated() | (table["id"] == NULL)
+    unfit = table.groupby("communicator")["unfit"].transform("any").to_numpy(np.bool_)
+    return np.where(unfit, NULL, ids)
 
 
 def _find_callers_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:

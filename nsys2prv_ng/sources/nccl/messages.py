@@ -16,6 +16,7 @@ import pandas as pd
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.operations.ranks import CommunicatorRanks
@@ -23,7 +24,9 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources.nccl.calls import RECEIVING, find_sizes
+from nsys2prv_ng.sources.nccl.inspector import InspectorLogs, read_inspector_logs
 from nsys2prv_ng.sources.nccl.kernels import NcclKernels
 from nsys2prv_ng.sources.nccl.payload import Payloads
 from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES
@@ -31,8 +34,11 @@ from nsys2prv_ng.sources.shared.pairs import parse_rank
 from nsys2prv_ng.sources.shared.reasons import PEER_UNKNOWN, RANK_UNKNOWN, RECEIVE_ALONE, SEND_ALONE
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult
+from nsys2prv_ng.text.names import quote_name
 
 MESSAGES = "nccl_messages"
+_BY_ID = -2
+"""Stands for the sender of a message that its id matches."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +57,26 @@ class NcclJoinData:
     uses: pd.DataFrame
     """communicator, place, rank, devices, begin: values that calls on each thread record, and when first."""
     messages: pd.DataFrame
-    """communicator, caller (place of the thread), peer, receives, bytes, order (time of the call); place, begin and end
-    of the kernel that carries out the message, else of the call."""
+    """communicator, caller (place of the thread), peer, id (the same on both sides), receives, bytes, order (time of
+    the call); place, begin and end of the kernel that carries out the message, else of the call."""
+    calls: list[str]
+    """Names of calls."""
+    used: pd.DataFrame
+    """communicator, name (index into `calls`), bytes: the distinct sizes of calls."""
+
+    def list_used(self) -> list[tuple[str, str, int]]:
+        """Return communicator, call and size (bytes) of the distinct calls."""
+        rows = self.used[["communicator", "name", "bytes"]].to_numpy(np.int64).tolist()
+        return [(self.communicators[c], self.calls[name], size) for c, name, size in rows]
 
 
 def make_join_data(
-    labels: Labels, payload: Payloads, table: pd.DataFrame, kernels: NcclKernels, pairs: pd.DataFrame
+    labels: Labels, names: list[str], payload: Payloads, table: pd.DataFrame, kernels: NcclKernels, pairs: pd.DataFrame
 ) -> NcclJoinData:
-    """Make the data of one report from its table of calls. `pairs`: indices of kernels and of their calls."""
+    """Make the data of one report from its table of calls, which has indices into their names.
+
+    `pairs`: indices of kernels and of their calls.
+    """
     uses = table.loc[table["communicator"] >= 0, ["communicator", "place", "rank", "devices", "begin"]]
     uses = uses.groupby(["communicator", "place", "rank", "devices"], as_index=False)["begin"].min()
 
@@ -67,8 +85,9 @@ def make_join_data(
     first = pairs.iloc[order].drop_duplicates("call")
     kernel_of_call = np.full(len(table), -1, np.int64)
     kernel_of_call[first["call"]] = first["kernel"]
-    rows = np.flatnonzero(table["is_message"] & (table["peer"] != NULL) & (table["communicator"] >= 0))
-    messages = table.iloc[rows][["communicator", "place", "peer", "bytes", "begin", "end"]].copy()
+    has_route = (table["peer"] != NULL) | (table["id"] != NULL)
+    rows = np.flatnonzero(table["is_message"] & has_route & (table["communicator"] >= 0))
+    messages = table.iloc[rows][["communicator", "place", "peer", "id", "bytes", "begin", "end"]].copy()
     messages["receives"] = table["direction"].to_numpy()[rows] == RECEIVING
     messages["order"] = messages["begin"]
     messages["caller"] = messages["place"]
@@ -80,7 +99,10 @@ def make_join_data(
         messages.loc[has_kernel, name] = values[kernel]
     rank_names = list(labels.names.get(RANK_NAMES, {}))
     sizes = find_sizes(table, len(payload.communicators))
-    return NcclJoinData(payload.communicators, sizes, payload.operations, rank_names, uses, messages)
+    known = table.loc[(table["communicator"] >= 0) & (table["bytes"] != NULL), ["communicator", "name", "bytes"]]
+    used = known.drop_duplicates().astype(np.int64)
+    used["name"], calls = pd.factorize(np.array(names, object)[used["name"]], sort=True)
+    return NcclJoinData(payload.communicators, sizes, payload.operations, rank_names, uses, messages, list(calls), used)
 
 
 _Reports = Sequence[tuple[JoinInput, NcclJoinData]]
@@ -94,6 +116,8 @@ class _Communicator(CommunicatorRanks):
     number: int = 0
     first: int = 0
     """Time of its first use (ns)."""
+    recorded: int = 0
+    """Number of ranks that calls record; 0 if none does."""
 
     @property
     def ranks(self) -> int:
@@ -104,10 +128,15 @@ class _Communicator(CommunicatorRanks):
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Return values for communicators, operations and ranks, and a communication for each send and its receive."""
     reports = [(part, part.data) for part in parts]
-    communicators = _find_communicators(reports, tree)
+    folder = next((part.nccl_inspector for part in parts), None)
+    logs = None if folder is None else read_inspector_logs(folder)
+    communicators = _find_communicators(reports, tree, logs)
     joined = JoinResult()
+    if logs is not None:
+        used = [call for _, data in reports for call in data.list_used()]
+        joined.warnings = logs.check({c.name: c.recorded for c in communicators.values()}, used)
     joined.assigned[types.NCCL_COMMUNICATOR.names] = {
-        c.name: Value(c.number, f"comm {c.number} ({c.ranks} rank{'' if c.ranks == 1 else 's'})")
+        c.name: Value(c.number, f"comm {c.number}{_name(c.name, logs)} ({c.ranks} rank{'' if c.ranks == 1 else 's'})")
         for c in communicators.values()
     }
     operations = {name for _, data in reports for name in data.operations}
@@ -123,8 +152,17 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 # ---- communicators ---------------------------------------------------------------------------------------------------
 
 
-def _find_communicators(reports: _Reports, tree: ObjectTree) -> dict[str, _Communicator]:
-    """Return all communicators by id, numbered from 1: the largest first, then by tasks, then by first use."""
+def _name(communicator: str, logs: InspectorLogs | None) -> str:
+    """Return the name that logs give to a communicator, as part of its label; empty without one."""
+    name = logs.communicators[communicator].name if logs and communicator in logs.communicators else ""
+    return f" {quote_name(name)}" if name else ""
+
+
+def _find_communicators(reports: _Reports, tree: ObjectTree, logs: InspectorLogs | None) -> dict[str, _Communicator]:
+    """Return all communicators by id, numbered from 1: the largest first, then by tasks, then by first use.
+
+    What calls do not record of their sizes and ranks may be in logs.
+    """
     communicators: dict[str, _Communicator] = {}
     for part, data in reports:
         columns = (data.uses[name].tolist() for name in ("communicator", "place", "rank", "devices", "begin"))
@@ -142,16 +180,34 @@ def _find_communicators(reports: _Reports, tree: ObjectTree) -> dict[str, _Commu
         for name, size in zip(data.communicators, data.sizes, strict=True):
             # If its calls were all dropped, it is new here.
             communicator = communicators.setdefault(name, _Communicator(name=name))
-            communicator.size = max(communicator.size, size)
+            communicator.size = communicator.recorded = max(communicator.size, size)
         for name, rank in map(parse_rank, data.rank_names):
             if name:
                 communicators[name].largest = max(communicators[name].largest, rank)
+    if logs is not None:
+        _add_logged(reports, tree, communicators, logs)
     complete = _is_complete(reports, tree)
     ordered = sorted(communicators.values(), key=lambda c: (-c.ranks, sorted(c.members), c.first, c.name))
     for number, communicator in enumerate(ordered, 1):
         communicator.number = number
         communicator.fill_in_order(complete=complete)
     return communicators
+
+
+def _add_logged(
+    reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator], logs: InspectorLogs
+) -> None:
+    """Add the sizes and ranks of communicators that no call records, from logs."""
+    for part, data in reports:
+        for index, place in data.uses[["communicator", "place"]].drop_duplicates().to_numpy(np.int64).tolist():
+            communicator = communicators[data.communicators[index]]
+            logged = logs.communicators.get(communicator.name)
+            thread = part.places.all[place]
+            if logged is not None and isinstance(thread, Thread):
+                communicator.size = communicator.size or logged.size
+                rank = logged.find_rank(part.metadata.host, thread.process & PID_MASK)
+                if rank is not None:
+                    communicator.member_of_rank.setdefault(rank, int(tree.task_of_row[part.rows[place]]))
 
 
 def _is_complete(reports: _Reports, tree: ObjectTree) -> bool:
@@ -184,15 +240,23 @@ def _match_messages(
 ) -> tuple[Result, MessagePairs]:
     """Make a communication from the n-th send of a rank to another rank, and the n-th receive of that rank from it.
 
+    If messages have ids, the only send and the only receive with an id make one instead.
+
     Also return the messages with kernels at both ends, because a call on the host does not show when data arrives.
     """
     calls = _gather_messages(reports, tree, communicators)
     result = Result()
-    unknown = calls["rank"] < 0
-    known = calls[~unknown].sort_values("order", kind="stable")
+    has_id = (calls["id"] != NULL) & ~calls.duplicated(["communicator", "id", "receives"], keep=False)
+    no_route = ~has_id & (calls["peer"] == NULL)
+    unknown = ~has_id & ~no_route & (calls["rank"] < 0)
+    known = calls[~unknown & ~no_route].sort_values("order", kind="stable")
     receives = known["receives"].to_numpy(np.bool_)
     known["source"] = np.where(receives, known["peer"], known["rank"])
     known["target"] = np.where(receives, known["rank"], known["peer"])
+    by_id = has_id[known.index].to_numpy(np.bool_)
+    known.loc[by_id, "source"] = _BY_ID
+    known.loc[by_id, "target"] = known["id"]
+    known.loc[by_id, "peer_known"] = 1
     route = ["communicator", "source", "target"]
     known["number"] = known.groupby([*route, "receives"]).cumcount()
     sends, receipts = known[~receives], known[receives]
@@ -201,6 +265,7 @@ def _match_messages(
     # A message counts as read once, whether the reports contain one of its ends or both.
     result.read = len(calls) - len(pairs)
     result.drop(RANK_UNKNOWN, int(unknown.sum()))
+    result.drop(PEER_UNKNOWN, int(no_route.sum()))
     for ends, reason in ((sends, SEND_ALONE), (receipts, RECEIVE_ALONE)):
         peer_known = ends["peer_known"].to_numpy(np.bool_)
         unpaired = ~pd.MultiIndex.from_frame(ends[[*route, "number"]]).isin(

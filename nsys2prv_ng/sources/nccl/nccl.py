@@ -15,7 +15,8 @@ from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
 from nsys2prv_ng.sources.nccl import payload
-from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, make_table, read_calls
+from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, count_advanced_calls, make_table, read_calls
+from nsys2prv_ng.sources.nccl.channels import write_channels
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.kernels import (
     NcclKernels,
@@ -47,7 +48,9 @@ def read(reader: ReportReader) -> Result:
     place, begin, end = kernels.place[used], kernels.begin[used], kernels.end[used]
     kernel_events = make_kernel_events(call_events, index, pairs["call"].to_numpy(np.int64))
     write_events(reader.labels, result, place, begin, end, kernel_events)
-    result.join_data = make_join_data(reader.labels, calls.payload, table, kernels, pairs)
+    if calls.advanced is not None and reader.options.nccl_channels:
+        write_channels(reader, result, calls.advanced)
+    result.join_data = make_join_data(reader.labels, calls.names, calls.payload, table, kernels, pairs)
     communicators = calls.payload.communicators
     result.evidence = collect_evidence(calls.names, communicators, table, kernels, pairs)
     result.evidence.has_whole_graphs = reader.is_in_report(GRAPH)
@@ -86,6 +89,9 @@ SOURCE = Source(
     read,
     join,
     NcclJoinData,
-    counted_tables=(EventRows(nvtx_events.NVTX, "globalTid", names=COMMUNICATING),),
+    counted_tables=(
+        EventRows(nvtx_events.NVTX, "globalTid", names=COMMUNICATING),
+        EventRows(nvtx_events.NVTX, count=count_advanced_calls),
+    ),
     noun="calls",
 )

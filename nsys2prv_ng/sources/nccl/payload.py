@@ -1,7 +1,9 @@
 """Reads the payloads of NCCL calls as columns: communicator, bytes, ranks and so on.
 
 NCCL attaches payloads with named fields to its NVTX ranges (src/include/nvtx_payload_schemas.h in NCCL). Exports up to
-schema 3.23 contain them as JSON text, later exports as bytes or as tables.
+schema 3.23 contain them as JSON text, later exports as bytes or as tables. NVIDIA's advanced NCCL trace has other
+fields, as JSON text (`nsys export --include-json true`): `commHash`, `commRank`, `count` and `dataType` say the same,
+`operationId` is equal on all ranks of an operation, and `apiGroupId` in all calls of a group and their launches.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ TABLES = (PAYLOAD_TABLE, *LAYOUT_TABLES)
 
 _COMMUNICATOR = "NCCL communicator ID"
 _OPERATION = "Reduction operation"
+_HASH, _RANK, _COUNT, _DATA_TYPE = "commHash", "commRank", "count", "dataType"
+"""Fields of the advanced NCCL trace."""
 _NUMBERS = {
     "bytes": ("Message size [bytes]", 2**63),
     "root": ("Root", MOST_RANKS),
@@ -36,7 +40,16 @@ _NUMBERS = {
     "devices": ("No. of devices", MOST_RANKS),
 }
 """The field of a payload for each column of numbers, and a limit: higher numbers are damage."""
+_IDS = {"id": "operationId", "api_group": "apiGroupId"}
+"""The field of a payload for each column of 64-bit ids."""
 _FIELDS = (_COMMUNICATOR, _OPERATION, *(field for field, _ in _NUMBERS.values()))
+_TYPE_SIZES = {
+    **dict.fromkeys(("int8", "char", "uint8", "float8e4m3", "float8e5m2"), 1),
+    **dict.fromkeys(("float16", "half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "int", "uint32", "float32", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64", "double"), 8),
+}
+"""Bytes of the types of NCCL (ncclDataType_t), by their names in lower case without the prefix."""
 
 OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
 """NCCL's names of its reduction operations (ncclRedOp_t), starting with operation 0."""
@@ -53,9 +66,17 @@ class Payloads(NamedTuple):
 
     `communicator` and `operation` are indices into the names; `bytes`, `root`, `peer`; `rank` of the caller, as
     recorded by calls that create or end a communicator; `ranks`, the number of ranks of the communicator; `devices`,
-    the number of ranks of a communicator whose ranks are all in the calling process."""
+    the number of ranks of a communicator whose ranks are all in the calling process; `id` of the operation and
+    `api_group`, 64-bit ids of the advanced trace."""
     given: BoolArray
     """Whether the call has a payload at all, understood or not."""
+
+    def hide(self, hidden: BoolArray) -> Payloads:
+        """Return the payloads without what the calls in a mask have, except `api_group`."""
+        columns = self.columns.copy()
+        columns.loc[hidden, ["communicator", "operation"]] = -1
+        columns.loc[hidden, [*_NUMBERS, "id"]] = NULL
+        return self._replace(columns=columns, given=self.given & ~hidden)
 
     def mark_understood(self) -> BoolArray:
         """Mark the payloads that contain a field of a communication."""
@@ -95,7 +116,7 @@ def _add(distinct: list[Fields | None], index: IntArray, codes: IntArray, payloa
 
 def _make_columns(distinct: Sequence[Fields | None], index: IntArray) -> Payloads:
     """Make columns of the distinct payloads and the index of each row's payload."""
-    known = [fields or {} for fields in distinct]
+    known = [_translate(fields or {}) for fields in distinct]
     communicator, communicators = _number_names([_get_communicator(fields) for fields in known], index)
     operation, operations = _number_names([_get_operation(fields) for fields in known], index)
     columns = {"communicator": communicator, "operation": operation}
@@ -103,6 +124,8 @@ def _make_columns(distinct: Sequence[Fields | None], index: IntArray) -> Payload
         values = [_parse_integer(fields.get(field)) for fields in known]
         fits = [NULL if value is None or not 0 <= value < limit else value for value in values]
         columns[name] = np.array(fits, np.int64)[index]
+    for name, field in _IDS.items():
+        columns[name] = np.array([_parse_id(fields.get(field)) for fields in known], np.int64)[index]
     return Payloads(communicators, operations, pd.DataFrame(columns), index > 0)
 
 
@@ -110,6 +133,23 @@ def _number_names(payload_names: Sequence[str | None], index: IntArray) -> tuple
     """Return (index into the names or -1 for each row; sorted names that occur), given the name of each payload."""
     codes, names = pd.factorize(np.array(payload_names, object)[index], sort=True)
     return codes.astype(np.int64), names.tolist()
+
+
+def _translate(fields: Fields) -> Fields:
+    """Return the fields of the advanced trace with the names that NCCL's own payloads have."""
+    if _HASH not in fields:
+        return fields
+    translated = {**fields, _COMMUNICATOR: fields[_HASH], _NUMBERS["rank"][0]: fields.get(_RANK)}
+    count, name = _parse_integer(fields.get(_COUNT)), str(fields.get(_DATA_TYPE)).lower().removeprefix("nccl")
+    if count is not None and name in _TYPE_SIZES:
+        translated[_NUMBERS["bytes"][0]] = count * _TYPE_SIZES[name]
+    return translated
+
+
+def _parse_id(value: object) -> int:
+    """Return a 64-bit id as a signed integer; NULL if the value is none."""
+    number = _parse_integer(value)
+    return NULL if number is None or not -(2**63) < number < 2**64 else (number + 2**63) % 2**64 - 2**63
 
 
 def _get_communicator(fields: Fields) -> str | None:
@@ -128,7 +168,9 @@ def _get_operation(fields: Fields) -> str | None:
 
 
 def _parse_integer(value: object) -> int | None:
-    """Return the value of an integer or of its text; None for anything else."""
+    """Return the value of an integer or of its text, decimal or with 0x; None for anything else."""
+    if isinstance(value, str) and re.fullmatch(r"0x[0-9a-fA-F]{1,16}", value):
+        return int(value, 16)
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -18,6 +18,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
+from nsys2prv_ng.sources.shared.nccl_ranges import is_nccl_domain
 from nsys2prv_ng.sources.shared.pairs import register_used
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, Reason, name_unknown_event
@@ -197,7 +198,7 @@ def _name_domains(columns: Columns, texts: Texts, rows: IntArray) -> tuple[IntAr
         if number != 0 and not names[code]:
             # A capture that started after the domain was created lacks its name; NCCL's is known by its calls.
             used = np.unique(texts.name_index[texts.index[rows[codes == code]]])
-            is_nccl = all(texts.names[i].startswith("nccl") for i in used)
+            is_nccl = is_nccl_domain({texts.names[i] for i in used})
             names[code] = NCCL_DOMAIN if is_nccl else f"domain {number}"
     return codes, names
 

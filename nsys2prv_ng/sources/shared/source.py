@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ class JoinInput:
     """First and last time (ns, common clock) of the trace, or of each selected part of it."""
     kept: BoolArray
     """Mask of the rows that the user selected. Events on other rows are dropped after the join, if not before."""
+    nccl_inspector: Path | None = None
+    """Folder with logs of the NCCL Inspector."""
 
 
 @dataclass
@@ -50,6 +53,7 @@ class JoinResult:
     communicators: list[Communicator] = field(default_factory=list)
     accounts: dict[str, Result] = field(default_factory=dict)
     """Results by their name in the account. Their records are on the common clock, with rows of the trace as places."""
+    warnings: list[str] = field(default_factory=list)
     messages: dict[str, MessagePairs] = field(default_factory=dict)
     """Messages with both ends, by the name of the source of their kernels or calls; rows of the whole tree."""
     partial_results: tuple[str, Callable[[Any], Result], Sequence[Any]] | None = None

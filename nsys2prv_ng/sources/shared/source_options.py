@@ -16,6 +16,9 @@ class SourceOptions:
     demangled_names: bool = False
     """Use the demangled names of kernels, with template arguments, instead of the short names."""
 
+    nccl_channels: bool = False
+    """Show operations on GPUs and the proxies of an advanced NCCL trace on rows of their own."""
+
     osrt_min: int = 10_000
     """Drop OS calls that last less than this (ns); 0 keeps all."""
 

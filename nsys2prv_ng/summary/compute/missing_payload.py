@@ -7,7 +7,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.report.schema_version import describe_payload_remedy
+from nsys2prv_ng.report.schema_version import JSON_OPTION, describe_payload_remedy
 from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
 
 NO_PAYLOAD = "its NCCL call has no payload"
@@ -28,6 +28,8 @@ def mark_without_payload(job: Job) -> BoolArray:
 
 def find_payload_remedy(job: Job) -> str:
     """Return how to export reports with payload, for the reports that lack it; an empty text if no report does."""
-    lacking = mark_without_payload(job)
-    versions = [report.metadata.schema_version for report, lacks in zip(job.reports, lacking, strict=True) if lacks]
-    return describe_payload_remedy(versions) if versions else ""
+    lacking = [report for report, lacks in zip(job.reports, mark_without_payload(job), strict=True) if lacks]
+    for_json = PAYLOAD_NOT_EXPORTED[JSON_OPTION]  # whatever the version, the advanced NCCL trace has payloads as JSON
+    if lacking and all(for_json in report.results[source_names.NCCL].dropped for report in lacking):
+        return f"export with {JSON_OPTION}"
+    return describe_payload_remedy(report.metadata.schema_version for report in lacking) if lacking else ""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, load_activity
+from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_activity
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
@@ -25,6 +25,7 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.summary.compute.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.compute.covered_time import CoveredTime, find_intervals, join_intervals
 from nsys2prv_ng.summary.compute.culprits import Blamed, WaitsForTasks, sum_culprits
+from nsys2prv_ng.summary.compute.links import measure_links
 from nsys2prv_ng.summary.compute.missing_payload import NO_PAYLOAD, find_payload_remedy, mark_without_payload
 from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
@@ -74,6 +75,7 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
         culprits=why.culprits,
         costs=why.costs,
         bandwidth=measure_bandwidth(job, waits, parts, kernels.pieces.at),
+        links=measure_links(job, waits, parts, at, list_devices(job).rows),
         payload_remedy=find_payload_remedy(job),
     )
 

@@ -26,8 +26,11 @@ from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.verdict import Verdict
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
+from nsys2prv_ng.text.names import clean_name
 
 SUMMARY_VERSION = 2
+_SHOWN = 40
+"""Most characters of a wrong version that an error shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,7 +320,7 @@ class JobSummary:
         """Return the summary from which `to_dict` made these fields. Raises ValueError for anything else."""
         version = fields.get("version")
         if version != SUMMARY_VERSION:
-            raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {version})")
+            raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {str(version)[:_SHOWN]})")
         verdict = fields.get("verdict")
         if verdict is not None and not isinstance(verdict, Mapping):
             raise ValueError("not a summary: its verdict is not an object")
@@ -327,7 +330,9 @@ class JobSummary:
     def __repr__(self) -> str:
         """Return one line: all numbers are a hundred thousand characters."""
         sizes = {"report": self.reports, "rank": self.ranks, "GPU": len(self.gpus)}
-        limit = f", {self.verdict.bottleneck}" if self.verdict is not None and self.verdict.bottleneck else ""
+        limit = (
+            f", {clean_name(self.verdict.bottleneck)}" if self.verdict is not None and self.verdict.bottleneck else ""
+        )
         return f"<{type(self).__name__} of {count_nouns(sizes)}, {format_time(self.duration_ns)}{limit}>"
 
     def _repr_html_(self) -> str:

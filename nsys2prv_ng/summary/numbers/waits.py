@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from nsys2prv_ng.summary.numbers.links import LinkNumbers
+
 
 @dataclass(frozen=True, kw_only=True)
 class MpiWaits:
@@ -154,5 +156,7 @@ class WaitNumbers:
     bandwidth: list[Bandwidth]
     excess: list[Excess] = field(default_factory=list)
     """Of the task for which the others waited longest, the largest excess first."""
+    links: LinkNumbers | None = None
+    """Messages by pair; None without any, and in summaries of older versions."""
     payload_remedy: str = ""
     """How to export reports with payload; empty if no report lacks it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Gain, Statement, Verdict
@@ -17,6 +19,7 @@ from nsys2prv_ng.summary.verdicts.judge import (
     WAIT_BOUND,
     Case,
     classify,
+    find_rank,
     is_worth,
 )
 from nsys2prv_ng.summary.verdicts.path import bound_gain
@@ -49,6 +52,8 @@ _KINDS = {
     bottlenecks.STRAGGLER.key: ("range ", "call "),
 }
 """Kinds of changes that address a class; other classes list none but their bound."""
+_HOW = {0.0: "no time", 0.5: "half as long"}
+"""What a factor makes of a time."""
 _IF_BOUND = {
     HOST_BOUND: "if the host never delayed the GPUs",
     NETWORK_BOUND: "if transfer were free",
@@ -146,12 +151,13 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
     waits = f"{percent} of GPU time is wait"
     text = words.get(bottleneck.key, waits) if percent else ""
     if bottleneck.key == bottlenecks.START_UP.key and case.summary.steps is not None:
-        text = f"step {case.summary.steps.slowest} is an outlier, and the other steps are not affected"
+        times = map(format_time, (case.summary.steps.max_ns, case.summary.steps.median_ns))
+        text = f"step {case.summary.steps.slowest} takes {next(times)}, the median step {next(times)}"
     if not text:
         text = _describe_rank_time(case, bottleneck)
     wait_ns = 0 if case.losses is None else case.losses.waiting_ns
     if bottleneck.key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key) and wait_ns > _WAIT_SHARE * case.gpu_ns:
-        text += f", and wait {format_percent(wait_ns, case.gpu_ns)} for ranks that launch late"
+        text += f", and wait {format_percent(wait_ns, case.gpu_ns)} for other ranks"
     return f"{bottleneck.title}: {text}" if text else bottleneck.title
 
 
@@ -167,14 +173,14 @@ def _describe_no_class(case: Case) -> str:
 
 def _describe_rank_time(case: Case, bottleneck: Bottleneck) -> str:
     """Return the share of the ranks' time in MPI, if GPU time does not show the class: GPUs idle meanwhile."""
-    waits = case.summary.waits
-    calls = [] if waits is None else [rank.mpi for rank in waits.ranks if rank.mpi is not None]
+    calls = case.mpi
     if not calls or case.window is None:
         return ""
     whole = case.window.numbers.window_ns * len(calls)
     if bottleneck.key == bottlenecks.TRANSFER.key:
-        share = format_percent(sum(mpi.transfer_ns + mpi.unsplit_ns for mpi in calls), whole)
-        return f"{share} of rank time is MPI transfer"
+        return f"{format_percent(sum(mpi.transfer_ns for mpi in calls), whole)} of rank time is MPI transfer"
+    if bottleneck.key == bottlenecks.UNCLASSIFIED.key:
+        return f"{format_percent(sum(mpi.unsplit_ns for mpi in calls), whole)} of rank time, in MPI"
     if bottleneck.key in (bottlenecks.STRAGGLER.key, bottlenecks.IMBALANCE.key, bottlenecks.PIPELINE.key):
         return f"{format_percent(sum(mpi.wait_ns for mpi in calls), whole)} of rank time is wait in MPI"
     return ""
@@ -207,7 +213,8 @@ def _describe_gains(case: Case, bottleneck: Bottleneck, gains: list[Scenario]) -
     """Return what changes save a step, or a bound by the critical path, and the keys of the evidence."""
     numbers = case.summary.what_if
     if numbers is None:
-        return bound_gain(case.summary, bottleneck), ["critical_path"]
+        text = "" if case.losses is None else bound_gain(case.summary, bottleneck)
+        return text, ["critical_path"]
     if bottleneck.key == bottlenecks.START_UP.key:
         return _describe_one_step(case), ["steps"]
     if bottleneck.key == bottlenecks.UNCLASSIFIED.key:
@@ -228,8 +235,7 @@ def _describe_one_step(case: Case) -> str:
     """Return what a step costs that takes as long as many others."""
     steps = case.summary.steps
     assert steps is not None
-    once = format_time(steps.max_ns - steps.median_ns)
-    return f"about {once} once, in step {steps.slowest}; nothing in the others, of {format_time(steps.median_ns)} each"
+    return f"about {format_time(steps.max_ns - steps.median_ns)}, once, in step {steps.slowest}"
 
 
 def describe_change(scenario: Scenario) -> str:
@@ -237,22 +243,16 @@ def describe_change(scenario: Scenario) -> str:
     change = scenario.change
     if change in _IF_BOUND:
         return _IF_BOUND[change]
-    kind, _, rest = change.partition(" ")
-    if kind == "rank":
-        return f"if rank {rest.split()[0]} were as fast as the median rank"
-    name, _, what = _split_change(rest)
-    subject = {"class": f"{clean_name(name)} kernels", "kernel": f"kernel {quote_name(name)}"}.get(kind, "")
-    how = {"0": "no time", "0.5": "half as long"}.get(what)
-    if how is None:
+    rank = find_rank(scenario)
+    if rank is not None:
+        return f"if rank {rank} were as fast as the median rank"
+    changes = read_changes(change)
+    how = _HOW.get(changes[0].factor) if len(changes) == 1 else None
+    if how is None or changes[0].target not in what.NAMED or changes[0].ranks is not None:
         return f"with {quote_name(change)}"
-    return f"if {subject or quote_name(name)} took {how}"
-
-
-def _split_change(text: str) -> tuple[str, str, str]:
-    """Return (name, "=" or "*", value) of a change without its kind."""
-    rest, _, value = text.rpartition(" ")
-    name, _, sign = rest.rpartition(" ")
-    return name[1:-1] if name[:1] in "'\"" else name, sign, value
+    name = changes[0].name
+    subjects = {what.CLASS: f"{clean_name(name)} kernels", what.KERNEL: f"kernel {quote_name(name)}"}
+    return f"if {subjects.get(changes[0].target, quote_name(name))} took {how}"
 
 
 # ---- SEE -------------------------------------------------------------------------------------------------------------

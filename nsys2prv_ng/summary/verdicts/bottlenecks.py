@@ -24,7 +24,7 @@ class Bottleneck(NamedTuple):
 START_UP = Bottleneck(
     "start-up only",
     "Start-up only",
-    "one of at least four steps takes a third of the time of all, and more than five times the median",
+    "a step in the first quarter of four or more takes a third of the time of all, and at least five times the median",
     "count that step as warm-up: choose later steps with --steps, or start the capture later",
     "analysis/iteration_time",
     ("steps",),
@@ -32,7 +32,7 @@ START_UP = Bottleneck(
 COMPUTE = Bottleneck(
     "compute-bound",
     "Compute-bound",
-    "GPUs compute at least 80% of the time, or half of it while nothing else saves 5% of a step",
+    "GPUs compute at least 80% of the time, or half of it while nothing else saves or loses 5%",
     "make the largest kernels cheaper: lower precision, fused or better kernels, larger tiles, less work",
     "analysis/kernel_classes",
     ("efficiency", "kernels"),
@@ -59,9 +59,18 @@ UNCLASSIFIED = Bottleneck(
     "unclassified communication",
     "Exposed communication, transfer or wait unknown",
     "NCCL kernels that may wait or transfer data are the largest loss, and at least a quarter of the GPU time",
-    "export again with nsys export --include-json true, so that ranks can be matched",
+    "give the reports of all ranks: a kernel is classified by when the other ranks start",
     "analysis/exposed_communication",
     ("efficiency", "waits"),
+)
+UNCLASSIFIED_PAYLOAD = UNCLASSIFIED._replace(
+    rule="unclassified communication, and NCCL calls have no payload",
+    hint="export again with nsys export --include-json true, so that ranks can be matched",
+)
+UNCLASSIFIED_MPI = UNCLASSIFIED._replace(
+    rule="host-bound, most of it in MPI calls, and most MPI time may be wait or transfer",
+    preset="basics/mpi",
+    evidence=("waits", "mpi"),
 )
 STRAGGLER = Bottleneck(
     "wait for a straggler",
@@ -75,7 +84,7 @@ STRAGGLER = Bottleneck(
 PIPELINE = Bottleneck(
     "pipeline bubble",
     "Pipeline bubble",
-    "waits are the largest gain, most of them in sends and receives",
+    "waits are the largest gain, and most waits for NCCL are in sends and receives",
     "use more micro-batches, balance the stages, or interleave them",
     "analysis/pipeline_bubble",
     ("waits", "what_if"),
@@ -110,6 +119,10 @@ COPIES = Bottleneck(
     "basics/memory_operations",
     ("memory_operations", "what_if"),
 )
+COPIES_PEER = COPIES._replace(
+    rule="copies, most of them between GPUs",
+    hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
+)
 HOST = Bottleneck(
     "host-bound",
     "Host-bound",
@@ -139,7 +152,7 @@ LAUNCH = Bottleneck(
 QUEUED = Bottleneck(
     "queued",
     "Operations start late, though they were launched in time",
-    "the largest loss is GPU idle time between operations that are queued or in one CUDA graph",
+    "no bound saves 5%, and GPU idle time between queued operations, or in CUDA graphs, is the largest loss",
     "look for dependencies: events, blocking streams, small nodes of graphs; use more streams",
     "analysis/queue_delay",
     ("efficiency",),
@@ -147,7 +160,7 @@ QUEUED = Bottleneck(
 UNEXPLAINED = Bottleneck(
     "unexplained gaps",
     "GPU gaps that the report does not explain",
-    "the largest loss is GPU idle time without a recorded launch",
+    "no bound saves 5%, and GPU idle time without a recorded launch is the largest loss",
     "record the CUDA API on all processes (--trace=cuda); trace unified memory; sample the CPU",
     "analysis/gpu-gaps",
     ("efficiency",),
@@ -155,14 +168,15 @@ UNEXPLAINED = Bottleneck(
 NOTHING = Bottleneck(
     "nothing to gain",
     "Nothing to gain from a single change",
-    "none of the above: no bound saves 5% of a step",
-    "look at the largest kernels and ranges (--details); the steps are balanced",
+    "none of the above: nothing saves or loses 5% of a step",
+    "look at the largest kernels and ranges (--details)",
     "views/cuda_activities",
     ("efficiency", "what_if"),
 )
 
 BOTTLENECKS = (
-    *(START_UP, COMPUTE, COMPUTE_FP32, COMPUTE_OPAQUE, OPAQUE, UNCLASSIFIED, STRAGGLER, PIPELINE, IMBALANCE),
-    *(TRANSFER, TRANSFER_MPI, COPIES, LAUNCH, HOST, HOST_ALLOCATES, HOST_SYNCHRONISES, QUEUED, UNEXPLAINED, NOTHING),
+    *(START_UP, COMPUTE, COMPUTE_FP32, COMPUTE_OPAQUE, OPAQUE, UNCLASSIFIED, UNCLASSIFIED_PAYLOAD, UNCLASSIFIED_MPI),
+    *(PIPELINE, STRAGGLER, IMBALANCE, TRANSFER, TRANSFER_MPI, COPIES, COPIES_PEER),
+    *(HOST_ALLOCATES, HOST_SYNCHRONISES, LAUNCH, HOST, QUEUED, UNEXPLAINED, NOTHING),
 )
 """All classes, in the order of the rules."""

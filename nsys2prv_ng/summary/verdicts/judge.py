@@ -6,40 +6,54 @@ ideal network, no waits, free copies): they say which class a change must addres
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
-from nsys2prv_ng.summary.numbers.waits import WaitNumbers
+from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.tables.efficiency import NamedWindow, choose_window
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 
-COMPUTES = 0.8
+_COMPUTES = 0.8
 """Least share of compute in GPU time at which a job is compute-bound."""
 LEAST = 0.05
 """Least share of a step, or of GPU time, that is worth a change."""
 _HALF = 0.5
 _MOST_UNCLASSIFIED = 0.25
-_SLOWEST_SHARE, _SLOWEST_FACTOR, _FEWEST_STEPS = 1 / 3, 5, 4
-"""A step is start-up if it takes this share of all steps and this many times the median, of at least so many steps."""
+_SLOWEST_SHARE, _SLOWEST_FACTOR, _FEWEST_STEPS, _EARLY = 1 / 3, 5, 4, 1 / 4
+"""A step is start-up if it takes this share of all steps and this many times the median, of at least so many steps,
+and is in this first part of them."""
 _SHORT_GAP_NS = 20_000
 """Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
-_GEMM_FP32 = "GEMM FP32"
-_ALLOCATES = ("cudaMalloc", "cudaFree", "cudaHost", "cuMem")
-_SYNCHRONISES = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuStreamSynchronize")
+_GEMM_FP32, _PEER = "GEMM FP32", "peer to peer"
+_ALLOCATES = (
+    *("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister"),
+    *("cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemHostRegister", "cuMemCreate", "cuMemMap", "cuMemUnmap"),
+)
+_SYNCHRONISES = (
+    *("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaThreadSynchronize"),
+    *("cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"),
+)
+"""Beginnings of the names of calls."""
+_BLOCKING_COPIES = ("cudaMemcpy", "cudaMemcpy2D", "cudaMemcpy3D")
+"""Names of calls that return when the copy has ended."""
+_CLOSE = 0.8
+"""Two savings are close if the smaller one is at least this part of the larger: what they save overlaps."""
 _OTHERS = {
-    "copies": bottlenecks.COPIES,
     "queued": bottlenecks.QUEUED,
     "unknown": bottlenecks.UNEXPLAINED,
 }
 """Classes of losses that have no variants."""
 HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND = "host = ideal", "network = ideal", "waits = 0", "copies = 0"
-_RANK = "rank "
 
 
 @dataclass(frozen=True)
@@ -68,28 +82,33 @@ class Case:
             return 0
         return self.losses.devices * self.window.numbers.window_ns
 
+    @property
+    def scenarios(self) -> list[Scenario]:
+        """All changes that a replay tried."""
+        return [] if self.summary.what_if is None else self.summary.what_if.scenarios
+
+    @property
+    def mpi(self) -> list[MpiWaits]:
+        """The MPI calls over ranks of each task that has any."""
+        waits = self.summary.waits
+        return [] if waits is None else [rank.mpi for rank in waits.ranks if rank.mpi is not None]
+
     @cached_property
     def bounds(self) -> dict[str, Scenario]:
         """Bounds that a replay predicts, by their change; without those that are below the variation of the steps."""
-        what_if = self.summary.what_if
-        known = [] if what_if is None else what_if.scenarios
         names = (HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND)
-        return {each.change: each for each in known if each.change in names and is_worth(each)}
+        return {each.change: each for each in self.scenarios if each.change in names and is_worth(each)}
 
     @cached_property
     def changes(self) -> list[Scenario]:
         """Changes that somebody can make and that save something measurable, the best first."""
-        what_if = self.summary.what_if
-        known = [] if what_if is None else [each for each in what_if.scenarios if is_worth(each)]
-        named = [each for each in known if each.change.startswith(("range ", "call ", "class ", "kernel "))]
-        return sorted(named, key=lambda each: -each.saving_ns)
+        named = [each for each in self.scenarios if each.change.startswith(("range ", "call ", "class ", "kernel "))]
+        return sorted(filter(is_worth, named), key=lambda each: -each.saving_ns)
 
     @cached_property
     def rank_change(self) -> Scenario | None:
         """What the slowest rank as fast as the median would save, whether that is measurable or not."""
-        what_if = self.summary.what_if
-        known = [] if what_if is None else what_if.scenarios
-        return next((each for each in known if each.change.startswith(_RANK)), None)
+        return next((each for each in self.scenarios if find_rank(each) is not None), None)
 
     @cached_property
     def host_gaps(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -101,6 +120,13 @@ class Case:
                     ns, gaps = sums.get((cause.range, cause.call), (0, 0))
                     sums[cause.range, cause.call] = ns + cause.ns, gaps + cause.gaps
         return dict(sorted(sums.items(), key=lambda item: -item[1][0]))
+
+
+def find_rank(scenario: Scenario) -> int | None:
+    """Return the rank that a change makes as fast as the median; None for other changes."""
+    changes = read_changes(scenario.change)
+    ranks = [change.ranks for change in changes if change.target == what.RANK]
+    return ranks[0][0] if len(changes) == 1 and ranks and ranks[0] is not None and len(ranks[0]) == 1 else None
 
 
 def is_worth(scenario: Scenario) -> bool:
@@ -115,7 +141,7 @@ def classify(case: Case) -> Bottleneck | None:
         return _classify_hosts(case)
     if _is_start_up(case):
         return bottlenecks.START_UP
-    if losses.compute_ns >= COMPUTES * case.gpu_ns:
+    if losses.compute_ns >= _COMPUTES * case.gpu_ns:
         return _classify_compute(losses)
     if losses.whole_graph_ns >= _HALF * case.gpu_ns:
         return bottlenecks.OPAQUE
@@ -129,21 +155,35 @@ def classify(case: Case) -> Bottleneck | None:
     }
     largest = max(lost, key=lambda key: lost[key])
     if losses.not_split_ns >= max(_MOST_UNCLASSIFIED * case.gpu_ns, lost[largest]):
-        return bottlenecks.UNCLASSIFIED
-    if case.summary.what_if is not None:
-        best = max(case.bounds.values(), key=lambda bound: bound.saving_ns, default=None)
-        if best is not None and best.share >= LEAST:
-            return _classify_bound(case, best)
-    elif lost[largest] >= LEAST * case.gpu_ns and lost[largest] > 0:
-        kinds = {"wait": _classify_waits, "host": _classify_host}
-        if largest in kinds:
-            return kinds[largest](case)
-        return _OTHERS.get(largest) or _classify_transfer(case.summary)
+        waits = case.summary.waits
+        lacks_payload = waits is not None and waits.reports_without_payload > 0
+        return bottlenecks.UNCLASSIFIED_PAYLOAD if lacks_payload else bottlenecks.UNCLASSIFIED
+    best = max(case.bounds.values(), key=lambda bound: bound.saving_ns, default=None)
+    if best is not None and best.share >= LEAST:
+        return _classify_bound(case, best)
+    loses = lost[largest] >= LEAST * case.gpu_ns
+    if loses and not _could_find_savings(case.summary):
+        return _classify_loss(case, largest)
     if losses.compute_ns >= _HALF * case.gpu_ns:
         return _classify_compute(losses)
-    if largest in ("unknown", "queued") and lost[largest] >= LEAST * case.gpu_ns:
-        return _OTHERS[largest]
-    return bottlenecks.NOTHING
+    return _OTHERS.get(largest, bottlenecks.NOTHING) if loses else bottlenecks.NOTHING
+
+
+def _could_find_savings(summary: JobSummary) -> bool:
+    """Return whether a replay tried changes, and steps vary so little that a saving of 5 % is measurable."""
+    numbers = summary.what_if
+    return numbers is not None and numbers.noise_ns < LEAST * numbers.step_ns
+
+
+def _classify_loss(case: Case, largest: str) -> Bottleneck:
+    """Return the class of the largest loss of GPU time, if no saving is known."""
+    if largest == "wait":
+        return _classify_waits(case)
+    if largest == "host":
+        return _classify_host(case)
+    if largest == "copies":
+        return _classify_copies(case.summary)
+    return _OTHERS.get(largest) or _classify_transfer(case.summary)
 
 
 def _is_start_up(case: Case) -> bool:
@@ -152,7 +192,8 @@ def _is_start_up(case: Case) -> bool:
     if steps is None or window is None or steps.count < _FEWEST_STEPS:
         return False
     whole = steps.window_ns[1] - steps.window_ns[0]
-    return steps.max_ns >= max(_SLOWEST_SHARE * whole, _SLOWEST_FACTOR * steps.median_ns)
+    is_early = steps.slowest - steps.first < _EARLY * steps.count
+    return is_early and steps.max_ns >= max(_SLOWEST_SHARE * whole, _SLOWEST_FACTOR * steps.median_ns)
 
 
 def _classify_compute(losses: Losses) -> Bottleneck:
@@ -168,9 +209,26 @@ def _classify_bound(case: Case, best: Scenario) -> Bottleneck:
         return bottlenecks.STRAGGLER
     if best.change == HOST_BOUND:
         return _classify_host(case)
-    if best.change == WAIT_BOUND:
-        return _classify_waits(case)
-    return _classify_transfer(case.summary) if best.change == NETWORK_BOUND else bottlenecks.COPIES
+    if best.change == COPY_BOUND:
+        return _classify_copies(case.summary)
+    other = case.bounds.get(NETWORK_BOUND if best.change == WAIT_BOUND else WAIT_BOUND)
+    waits_more = best.change == WAIT_BOUND
+    if other is not None and other.saving_ns >= _CLOSE * best.saving_ns:
+        wait, transfer = _measure_communication(case)
+        waits_more = wait > transfer
+    return _classify_waits(case) if waits_more else _classify_transfer(case.summary)
+
+
+def _measure_communication(case: Case) -> tuple[int, int]:
+    """Return how long (ns, over all ranks) NCCL kernels and MPI calls waited, and how long they transferred data."""
+    ranks = [] if case.summary.waits is None else case.summary.waits.ranks
+    wait = sum(rank.wait_ns for rank in ranks) + sum(mpi.wait_ns for mpi in case.mpi)
+    return wait, sum(rank.transfer_ns for rank in ranks) + sum(mpi.transfer_ns for mpi in case.mpi)
+
+
+def _classify_copies(summary: JobSummary) -> Bottleneck:
+    first = max(summary.memory_operations, key=lambda copies: copies.total_ns, default=None)
+    return bottlenecks.COPIES_PEER if first is not None and _PEER in first.operation else bottlenecks.COPIES
 
 
 def _classify_transfer(summary: JobSummary) -> Bottleneck:
@@ -183,24 +241,38 @@ def _classify_waits(case: Case) -> Bottleneck:
     if waits is None:
         return bottlenecks.IMBALANCE
     caused = sum(rank.all_caused_ns for rank in waits.ranks)
-    if sum(rank.caused_in_messages_ns for rank in waits.ranks) > _HALF * caused:
+    in_nccl = sum(rank.caused_wait_ns for rank in waits.ranks)
+    in_messages = sum(rank.caused_in_messages_ns for rank in waits.ranks)
+    if in_nccl > _HALF * caused and in_messages > _HALF * in_nccl:
         return bottlenecks.PIPELINE
-    most = max((rank.all_caused_ns for rank in waits.ranks), default=0)
+    most = max((rank.all_caused_ns - inherited for rank, inherited in list_inherited(waits)), default=0)
     return bottlenecks.STRAGGLER if most > _HALF * caused else bottlenecks.IMBALANCE
+
+
+def list_inherited(waits: WaitNumbers) -> list[tuple[RankWaits, int]]:
+    """Return each task, and how long others waited for it because it had waited for another one (ns)."""
+    sums = Counter[str]()
+    for culprit in waits.culprits:
+        if culprit.origin_task:
+            sums[culprit.task] += culprit.ns
+    return [(rank, min(sums[rank.task], rank.all_caused_ns)) for rank in waits.ranks]
 
 
 def _classify_host(case: Case) -> Bottleneck:
     """Return which kind of host-bound a job is."""
     gaps = case.host_gaps
     whole = sum(ns for ns, _ in gaps.values())
-    for starts, bottleneck in (
-        (_ALLOCATES, bottlenecks.HOST_ALLOCATES),
-        (_SYNCHRONISES, bottlenecks.HOST_SYNCHRONISES),
-    ):
-        if sum(ns for (_, call), (ns, _) in gaps.items() if call.startswith(starts)) > _HALF * whole:
-            return bottleneck
     if not whole:
         return bottlenecks.HOST
+    in_mpi = sum(ns for (_, call), (ns, _) in gaps.items() if call.startswith("MPI_"))
+    if in_mpi > _HALF * whole and _is_unsplit_mpi(case.mpi):
+        return bottlenecks.UNCLASSIFIED_MPI
+    allocates = sum(ns for (_, call), (ns, _) in gaps.items() if call.startswith(_ALLOCATES))
+    synchronises = sum(
+        ns for (_, call), (ns, _) in gaps.items() if call.startswith(_SYNCHRONISES) or call in _BLOCKING_COPIES
+    )
+    if max(allocates, synchronises) > _HALF * whole:
+        return bottlenecks.HOST_ALLOCATES if allocates > synchronises else bottlenecks.HOST_SYNCHRONISES
     bound = case.bounds.get(HOST_BOUND)
     whole_gain = 0 if bound is None else bound.saving_ns
     has_main = any(each.change.endswith("= 0") and each.saving_ns > _HALF * whole_gain for each in case.changes)
@@ -208,14 +280,17 @@ def _classify_host(case: Case) -> Bottleneck:
     return bottlenecks.LAUNCH if mean < _SHORT_GAP_NS and not has_main else bottlenecks.HOST
 
 
+def _is_unsplit_mpi(calls: Sequence[MpiWaits]) -> bool:
+    """Return whether most MPI time over ranks may be wait or transfer."""
+    return sum(mpi.unsplit_ns for mpi in calls) > _HALF * sum(mpi.mpi_ns for mpi in calls)
+
+
 def _classify_hosts(case: Case) -> Bottleneck | None:
     """Return what limits main threads, if there are no GPUs."""
-    waits: WaitNumbers | None = case.summary.waits
-    if case.window is None or waits is None:
+    if case.window is None or not case.mpi:
         return None
-    calls = [rank.mpi for rank in waits.ranks if rank.mpi is not None]
-    whole = case.window.numbers.window_ns * max(len(waits.ranks), 1)
-    wait, transfer = sum(mpi.wait_ns for mpi in calls), sum(mpi.transfer_ns + mpi.unsplit_ns for mpi in calls)
-    if max(wait, transfer) < LEAST * whole or not calls:
+    whole = case.window.numbers.window_ns * len(case.mpi)
+    wait, transfer = sum(mpi.wait_ns for mpi in case.mpi), sum(mpi.transfer_ns for mpi in case.mpi)
+    if max(wait, transfer) < LEAST * whole:
         return None
     return _classify_waits(case) if wait >= transfer else bottlenecks.TRANSFER_MPI

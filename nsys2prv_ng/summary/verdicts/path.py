@@ -12,7 +12,7 @@ from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.layout import MOST_ROWS
-from nsys2prv_ng.text.names import name_task, quote_name
+from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
 _MOST_CLASSES = 3
 _BEFORE = [PATH_KINDS[kind] for kind in (PATH_LAUNCH, PATH_GAP)]
@@ -69,7 +69,8 @@ def describe_path(summary: JobSummary) -> str:
 
 def _lower(name: str) -> str:
     """Return the name of a class as it is written within a sentence."""
-    return name if name[1].isupper() else name[0].lower() + name[1:]
+    name = clean_name(name)
+    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
 
 
 def _describe_window(path: PathNumbers) -> str:

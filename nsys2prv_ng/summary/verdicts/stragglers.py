@@ -8,19 +8,17 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.numbers.wait_reasons import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
-from nsys2prv_ng.summary.verdicts.judge import Case, is_worth
+from nsys2prv_ng.summary.verdicts.judge import Case, find_rank, is_worth, list_inherited
 from nsys2prv_ng.text.formatting import format_percent, format_time
-from nsys2prv_ng.text.names import name_task, quote_name
+from nsys2prv_ng.text.names import USER_CODE, name_task, quote_name
 
 _LEAST_SHARE = 0.02
 """Least share of the time of all ranks that a straggler costs."""
 _MINOR = 0.1
 """Share of the time of all ranks below which a straggler is minor."""
-_MOST_STRAGGLERS = 1
 _MOST_REASONS = 2
 _SOME = 0.1
 """Least share of what a straggler costs that is worth a word."""
-_USER_CODE = "user code"
 
 
 def find_stragglers(case: Case) -> list[Straggler]:
@@ -29,38 +27,36 @@ def find_stragglers(case: Case) -> list[Straggler]:
     if waits is None or len(waits.ranks) < 2:
         return []
     least = _LEAST_SHARE * _measure_ranks(summary)
-    ranks = sorted(waits.ranks, key=lambda rank: -rank.all_caused_ns)
-    return [_make(rank, waits) for rank in ranks if rank.all_caused_ns > least]
+    ranks = sorted(list_inherited(waits), key=lambda item: -item[0].all_caused_ns)
+    return [_make(rank, inherited, waits) for rank, inherited in ranks if rank.all_caused_ns > least]
 
 
-def _make(rank: RankWaits, waits: WaitNumbers) -> Straggler:
+def _make(rank: RankWaits, inherited: int, waits: WaitNumbers) -> Straggler:
     sums: Counter[tuple[str, str]] = Counter()
     for cost in waits.costs:
         if cost.task == rank.task and cost.reason in ON_HOST:
             sums[cost.range, cost.call] += cost.ns
-    inherited = sum(culprit.ns for culprit in waits.culprits if culprit.task == rank.task and culprit.origin_task)
     reasons = [StragglerReason(range=range_, call=call, ns=ns) for (range_, call), ns in sums.most_common()]
     return Straggler(
         rank=rank.rank,
         task=rank.task,
         caused_wait_ns=rank.all_caused_ns,
-        inherited_ns=min(inherited, rank.all_caused_ns),
+        inherited_ns=inherited,
         reasons=reasons,
     )
 
 
 def describe_stragglers(case: Case, stragglers: list[Straggler]) -> list[str]:
-    """Return a sentence on each of the worst stragglers, and on how many more there are."""
+    """Return a sentence on the worst straggler and how many more there are, and one on an unselected rank."""
     waits = case.summary.waits
     if waits is None:
         return []
-    of_task = {rank.task: rank for rank in waits.ranks}
     whole = _measure_ranks(case.summary)
-    shown = [each for n, each in enumerate(stragglers) if not n or each.caused_wait_ns >= _MINOR * whole]
-    shown = shown[:_MOST_STRAGGLERS]
-    texts = [_describe(case, each, of_task[each.task], whole) for each in shown]
-    if len(stragglers) > len(shown):
-        texts[-1] += f"; {len(stragglers) - len(shown):,} more (--details)"
+    texts = []
+    for straggler in stragglers[:1]:
+        rank = next(rank for rank in waits.ranks if rank.task == straggler.task)
+        more = f"; {len(stragglers) - 1:,} more (--details)" if len(stragglers) > 1 else ""
+        texts.append(_describe(case, straggler, rank, whole) + more)
     hidden = _describe_hidden(case.summary, waits, _LEAST_SHARE * whole)
     return [*texts, *([hidden] if hidden else [])]
 
@@ -89,14 +85,11 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
     for range_, ns in by_range.items():
         calls = Counter({each.call: each.ns for each in straggler.reasons if each.range == range_})
         [(call, most)] = calls.most_common(1)
-        inside = f" ({quote_name(call) if call else _USER_CODE})" if 2 * most > ns else ""
+        inside = f" ({quote_name(call) if call else USER_CODE})" if 2 * most > ns else ""
         causes.append((ns, f"in {quote_name(range_)}{inside}" if range_ else f"outside NVTX ranges{inside}"))
-    for reason_text, words in (
-        (DEVICE, "late predecessor on the stream"),
-        (DEPENDENCY, "late dependency on another stream"),
-    ):
-        ns = sum(each.ns for each in waits.costs if each.task == rank.task and each.reason == reason_text)
-        causes.append((ns, words))
+    for label in (DEVICE, DEPENDENCY):
+        ns = sum(each.ns for each in waits.costs if each.task == rank.task and each.reason == label)
+        causes.append((ns, label))
     causes = sorted((cause for cause in causes if cause[0] >= _SOME * cost), reverse=True)[:_MOST_REASONS]
     texts = [f"{format_time(ns)} {words}" for ns, words in causes]
     if straggler.inherited_ns >= _SOME * cost:
@@ -105,14 +98,14 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
             if culprit.task == rank.task and culprit.origin_task:
                 origins[culprit.origin_rank, culprit.origin_task] += culprit.ns
         [(origin, ns)] = origins.most_common(1)
-        texts.append(f"{format_time(ns)} inherited from {name_task(*origin)}")
+        texts.append(f"{format_time(ns)} of it inherited from {name_task(*origin)}")
     return texts
 
 
 def _describe_gain(case: Case, straggler: Straggler) -> str:
     """Return what this rank as fast as the median would save; "" if no replay has tried it."""
     change = case.rank_change
-    if change is None or change.change.split()[1] != str(straggler.rank):
+    if change is None or find_rank(change) != straggler.rank:
         return ""
     if not is_worth(change):
         return "; as fast as the median rank, it would save nothing measurable"

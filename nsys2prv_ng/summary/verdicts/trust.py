@@ -13,6 +13,8 @@ from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _LEAST_SHARE = 0.05
+_LEAST_GRAPHS = 0.01
+"""Least share of GPU time in opaque CUDA graphs that is worth a word."""
 _LEAST_SIMILAR = 0.98
 _MOST_SPREAD = 0.5
 """Spread of the steps, (max - min) / median, above which there is no typical step."""
@@ -38,8 +40,7 @@ def list_doubts(summary: JobSummary) -> list[Statement]:
         *_make("skipped", [_describe_skipped(summary)]),
         *_make("steps", _describe_steps(summary)),
         *_make("efficiency", [describe_opaque_graphs(summary)]),
-        *_make("waits", payload),
-        *_make("waits", [] if payload else waits),
+        *_make("waits", payload or waits),
         *_make("what_if", [_describe_unsplit(summary), _describe_replayed(summary)]),
     ]
     return [doubt for doubt in doubts if doubt.text]
@@ -73,7 +74,9 @@ def describe_opaque_graphs(summary: JobSummary) -> str:
         return ""
     window = choose_window(summary.efficiency, summary.steps)
     losses = window.numbers.losses
-    if losses is None or not losses.whole_graph_ns or not window.numbers.window_ns:
+    if losses is None or not losses.whole_graph_ns:
+        return ""
+    if losses.whole_graph_ns < _LEAST_GRAPHS * losses.devices * window.numbers.window_ns:
         return ""
     share = format_percent(losses.whole_graph_ns, losses.devices * window.numbers.window_ns)
     return f"{share} of GPU time is in opaque CUDA graphs, which may compute, wait or transfer; to know, {REMEDY}"
@@ -104,7 +107,7 @@ def _count_kernels(waits: WaitNumbers) -> str:
 def _describe_unsplit(summary: JobSummary) -> str:
     """Return the NCCL time that no predicted change alters, if it is a worthwhile part of a step."""
     numbers = summary.what_if
-    if numbers is None or numbers.unsplit_ns < _LEAST_SHARE * numbers.step_ns:
+    if numbers is None or numbers.unsplit_ns < _LEAST_SHARE * numbers.step_ns * max(summary.ranks, 1):
         return ""
     kept = format_time(numbers.unsplit_ns)
     return f"predictions leave unclassified NCCL kernels as they are: {kept} a step, summed over ranks"

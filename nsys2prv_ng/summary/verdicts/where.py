@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
@@ -13,16 +16,17 @@ from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.judge import Case
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
-from nsys2prv_ng.text.names import clean_name, name_task, quote_name
+from nsys2prv_ng.summary.verdicts.judge import Case, find_rank, list_inherited
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
+from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
 _MOST_PLACES = 3
 _LEAST_SHARE = 0.1
 """Least share of a place that is worth a word, unless it is the first."""
 _NEARLY_ALL = 0.995
+_STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")
+"""MPI calls that neither transfer data between ranks nor wait for messages."""
 _Late = tuple[RankWaits, MainReason | None]
-USER_CODE = "user code"
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
 
 
@@ -43,7 +47,7 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
     if key == bottlenecks.START_UP.key:
         return _find_slow_step(case)
     if key == bottlenecks.UNCLASSIFIED.key:
-        return _find_unclassified(case.summary)
+        return _find_mpi(case) if bottleneck == bottlenecks.UNCLASSIFIED_MPI else _find_unclassified(case.summary)
     return [], ""
 
 
@@ -89,7 +93,7 @@ def _find_transfers(case: Case) -> tuple[list[Place], str]:
 
 def _find_mpi(case: Case) -> tuple[list[Place], str]:
     """Return the MPI calls with most time, and the ranges that GPUs were idle in meanwhile."""
-    calls = {call.call: call.total_ns for call in case.summary.mpi if call.total_ns}
+    calls = {call.call: call.total_ns for call in case.summary.mpi if call.total_ns and not _STARTS.match(call.call)}
     places, text = _describe("call", calls, sum(calls.values()), "MPI time")
     ranges = Counter[str]()
     for (range_, call), (ns, _) in case.host_gaps.items():
@@ -144,10 +148,9 @@ def _find_host(case: Case) -> tuple[list[Place], str]:
 def _find_slowest_change(changes: Sequence[Scenario]) -> tuple[list[Place], str]:
     """Return the range or call whose change saves most, if idle times of GPUs are not known."""
     for each in changes:
-        kind, _, rest = each.change.partition(" ")
-        if kind in ("range", "call"):
-            name = rest.rpartition(" ")[0].rpartition(" ")[0].strip("'")
-            return [Place(kind=kind, name=name)], quote_name(name)
+        for change in read_changes(each.change):
+            if change.target in (what.RANGE, what.CALL):
+                return [Place(kind=change.target, name=change.name)], quote_name(change.name)
     return [], ""
 
 
@@ -157,14 +160,16 @@ def _find_slow_step(case: Case) -> tuple[list[Place], str]:
     assert steps is not None
     whole = steps.window_ns[1] - steps.window_ns[0]
     step = Place(kind="step", name=str(steps.slowest), ns=steps.max_ns)
-    text = f"step {steps.slowest} takes {format_time(steps.max_ns)}, {format_percent(steps.max_ns, whole)} of all steps"
+    text = f"step {steps.slowest}, {format_percent(steps.max_ns, whole)} of the time of all steps"
     calls = Counter[str]()
     for (_, call), (ns, _) in case.host_gaps.items():
         if call and not call.startswith(_LAUNCHES):
             calls[call] += ns
+    whole_gap = sum(ns for ns, _ in case.host_gaps.values())
     for call, ns in calls.most_common(1):
-        text += f"; mostly {quote_name(call)}"
-        return [step, Place(kind="call", name=call, ns=ns)], text
+        if 2 * ns > whole_gap:  # of all steps, most of whose time is that of this one
+            text += f"; hosts are mostly in {quote_name(call)}"
+            return [step, Place(kind="call", name=call, ns=ns)], text
     return [step], text
 
 
@@ -174,7 +179,9 @@ def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
     if waits is None:
         return [], ""
     caused = sum(rank.all_caused_ns for rank in waits.ranks)
+    inherited = {rank.task: ns for rank, ns in list_inherited(waits)}
     ranks = [(rank, main) for rank, main in list_stragglers(waits) if rank.all_caused_ns > _LEAST_SHARE * caused]
+    ranks.sort(key=lambda item: inherited[item[0].task] - item[0].all_caused_ns)
     if bottleneck.key == bottlenecks.STRAGGLER.key:
         ranks = _put_first(ranks, case.rank_change)[:1]
     places: list[Place] = []
@@ -197,8 +204,8 @@ def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
 
 def _put_first(ranks: list[_Late], change: Scenario | None) -> list[_Late]:
     """Return the ranks, that of the change first."""
-    number = None if change is None else change.change.split()[1]
-    return sorted(ranks, key=lambda item: str(item[0].rank) != number)
+    number = None if change is None else find_rank(change)
+    return sorted(ranks, key=lambda item: number is None or item[0].rank != number)
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ import pytest
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import Cause, GpuNumbers, JobSummary, NcclNumbers
-from nsys2prv_ng.summary.verdicts.judge import Case, classify
+from nsys2prv_ng.summary.numbers.waits import MpiWaits
+from nsys2prv_ng.summary.text import format_summary
+from nsys2prv_ng.summary.verdicts.judge import Case, classify, find_rank
 from tests.summary.made_summary import STEPS, make_losses, make_rank, make_summary, make_waits
 from tests.summary.verdicts.test_what_if import find, try_change
 
@@ -140,3 +142,55 @@ def test_messages_of_mpi_have_their_own_hint() -> None:
 def test_without_gpus_and_messages_there_is_no_class() -> None:
     assert name_class(make_summary(None)) == ""
     assert name_class(replace(make_summary(None), efficiency=None)) == ""
+
+
+@pytest.mark.parametrize(("slowest", "title"), [(2, "Start-up only"), (4, "Host-bound")])
+def test_a_long_step_in_the_middle_is_no_start_up(slowest: int, title: str) -> None:
+    """Of eight steps from 1 on, the first two are the first quarter."""
+    steps = replace(STEPS, max_ns=101 * MS, count=8, last=8, slowest=slowest)
+    assert name_class(replace(make_summary(make_losses(compute=40, host=60)), steps=steps)) == title
+
+
+@pytest.mark.parametrize(("wait", "transfer", "title"), [(2, 3, "Exposed"), (3, 2, "Wait for a straggler")])
+def test_savings_that_are_close_leave_it_to_the_times(wait: int, transfer: int, title: str) -> None:
+    """Without waits, data move earlier, and the other way round: both save nearly the same."""
+    ranks = [replace(make_rank(0, wait * MS, 0), transfer_ns=transfer * MS), make_rank(1, 0, wait * MS)]
+    summary = make_summary(MIXED, waits=make_waits(ranks, [], []))
+    for waits, network in ((40, 33), (33, 40)):
+        changes = try_change("waits = 0", waits * MS), try_change("network = ideal", network * MS)
+        assert name_class(replace(summary, what_if=find(*changes))).startswith(title)
+    changes = try_change("waits = 0", 40 * MS), try_change("network = ideal", 31 * MS)
+    assert name_class(replace(summary, what_if=find(*changes))) == "Wait for a straggler"
+
+
+@pytest.mark.parametrize(("noise", "title"), [(4, "Nothing to gain from a single change"), (5, "Host-bound")])
+def test_steps_that_vary_too_much_for_a_saving_leave_it_to_the_losses(noise: int, title: str) -> None:
+    hidden = try_change("host = ideal", 40 * MS, measurable=False)
+    numbers = replace(find(hidden), noise_ns=noise * MS)  # of steps of 100 ms
+    assert name_class(replace(make_summary(make_losses(compute=40, host=60)), what_if=numbers)) == title
+
+
+@pytest.mark.parametrize(("unsplit", "title"), [(6, "Exposed communication, transfer or wait unknown"), (5, "Host")])
+def test_mpi_calls_without_a_partner_are_not_the_hosts_fault(unsplit: int, title: str) -> None:
+    mpi = MpiWaits(
+        mpi_ns=10 * MS,
+        wait_ns=0,
+        transfer_ns=(10 - unsplit) * MS,
+        unsplit_ns=unsplit * MS,
+        collectives=1,
+        last=0,
+        caused_wait_ns=0,
+        caused_in_messages_ns=0,
+    )
+    waits = make_waits([replace(make_rank(0, 0, 0), mpi=mpi)], [], [])
+    summary = add_gaps(make_summary(make_losses(compute=40, host=60), waits=waits), 1, MPI_Allreduce=6)
+    assert name_class(summary).startswith(title)
+
+
+@pytest.mark.parametrize(
+    "change", ["rank ", "rank x = median", "rank 99999999999999 = median", "rank \x1b[31m2 = median"]
+)
+def test_changes_in_damaged_summaries_name_no_rank(change: str) -> None:
+    assert find_rank(try_change(change, MS)) is None
+    summary = replace(make_summary(MIXED), what_if=find(try_change(change, 40 * MS)))
+    assert "\x1b" not in format_summary(summary, 100)

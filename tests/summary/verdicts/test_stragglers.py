@@ -151,11 +151,11 @@ def test_causes_in_words(costs: list[LateCost], says: str) -> None:
     ("origins", "inherited", "says"),
     [
         ([(None, 7)], 0, ""),
-        ([(2, 7)], 7, "; 7.00 s inherited from rank 2"),
+        ([(2, 7)], 7, "; 7.00 s of it inherited from rank 2"),
         # 5 s in all, of which 3 s are rank 2's.
-        ([(2, 1), (3, 2), (2, 2), (None, 2)], 5, "; 3.00 s inherited from rank 2"),
+        ([(2, 1), (3, 2), (2, 2), (None, 2)], 5, "; 3.00 s of it inherited from rank 2"),
         ([(2, 0.6), (None, 6.4)], 0.6, ""),
-        ([(2, 0.7), (None, 6.3)], 0.7, "; 700 ms inherited from rank 2"),
+        ([(2, 0.7), (None, 6.3)], 0.7, "; 700 ms of it inherited from rank 2"),
     ],
 )
 def test_delay_that_a_rank_inherited(origins: list[tuple[int | None, float]], inherited: float, says: str) -> None:

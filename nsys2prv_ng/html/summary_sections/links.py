@@ -1,0 +1,68 @@
+"""Makes the section on messages: rates by size, a matrix of rates for nodes and for GPUs, and slow pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nsys2prv_ng.html.blocks import Block, Matrix, Paragraph, Section
+from nsys2prv_ng.html.charts.matrix import make_matrix
+from nsys2prv_ng.html.colours import HUES
+from nsys2prv_ng.html.tables import show_grid
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.links import MPI, NCCL, Link
+from nsys2prv_ng.summary.tables.efficiency import name_time
+from nsys2prv_ng.summary.tables.links import (
+    NO_COLLECTIVES,
+    name_end,
+    tabulate_exchanges,
+    tabulate_links,
+    tabulate_message_rates,
+    tabulate_node_links,
+)
+from nsys2prv_ng.summary.verdicts.links import describe_slow_links
+from nsys2prv_ng.text.grid import Grid, Rate
+from nsys2prv_ng.text.names import clean_name
+
+_MOST_ENDS = 2_048
+"""Most rows of a matrix."""
+
+
+def make_link_section(summary: JobSummary) -> Section | None:
+    """Return the section on messages and all-to-all exchanges; None without any."""
+    links = None if summary.waits is None else summary.waits.links
+    if links is None:
+        return None
+    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in describe_slow_links(summary)]
+    blocks += [show_grid(grid) for grid in (tabulate_message_rates(links), tabulate_exchanges(links)) if grid.rows]
+    for library in (NCCL, MPI):
+        own = [link for link in links.node_links if link.library == library and link.between_nodes]
+        names = [clean_name(node) for node in links.nodes]
+        blocks += _draw(f"{library} messages between nodes", names, own, tabulate_node_links(links))
+        names, ends = [name_end(end) for end in links.ends], "GPUs" if library == NCCL else "ranks"
+        for between, where in ((False, "within nodes"), (True, "of different nodes")):
+            own = [link for link in links.links if link.library == library and link.between_nodes == between]
+            blocks += _draw(f"{library} messages between {ends} {where}", names, own, tabulate_links(links, between))
+    lead = (
+        f"Numbers of {name_time(summary)}. A message moves data from when both sides run, so its rate excludes wait"
+        f" time. {NO_COLLECTIVES}."
+    )
+    used = {link.library for link in links.links}
+    presets = [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
+    return Section("links", "Links", lead, blocks, presets)
+
+
+def _draw(title: str, names: Sequence[str], links: Sequence[Link], numbers: Grid) -> list[Matrix]:
+    """Return a matrix of the rates of pairs; [] if no rate is known. `names`: of all ends."""
+    rated = [(link, rate) for link in links if (rate := link.bytes_per_s) is not None]
+    used = sorted({index for link in links for index in (link.sender, link.receiver)})
+    if not rated or len(used) > _MOST_ENDS:
+        return []
+    place = {index: n for n, index in enumerate(used)}
+    values = np.full((len(used), len(used)), np.nan)
+    for link, rate in rated:
+        values[place[link.sender], place[link.receiver]] = rate
+    figure = make_matrix([names[index] for index in used], values, HUES["moving"], lambda rate: str(Rate(rate)))
+    about = "Rate while data moves: a row for each sender, a column for each receiver."
+    return [Matrix(title, about, figure, show_grid(numbers))]

@@ -1,0 +1,116 @@
+"""Finds the calls in NVIDIA's advanced NCCL trace, and its ranges of GPUs and proxies.
+
+A call of the program, what the runtime schedules, and an operation on a GPU may have the same name. The user guide of
+Nsight Systems documents how ranges nest on host threads, which tells them apart: calls are within an `API Group`, but
+not within the `GroupLaunch`, `GroupRuntime` or `KernelLaunch` that it contains. What is left is on GPUs, or in the
+proxy if its thread has the name of a proxy's thread. No report with such a trace was at hand: whatever differs from the
+documentation is a warning, and is not read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.intervals.nesting import find_innermost
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.nvtx.events import NVTX
+from nsys2prv_ng.sources.shared.nccl_ranges import (
+    ADVANCED_CALLS,
+    API_GROUP,
+    DOCUMENTED,
+    PROXY_THREAD,
+    STRUCTURE,
+)
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import NO_END
+from nsys2prv_ng.text.names import quote_name
+
+_SHOWN = 3
+"""Most unknown names in a warning."""
+
+
+class AdvancedTrace(NamedTuple):
+    """The ranges of an advanced NCCL trace, as rows of NVTX_EVENTS."""
+
+    calls: IntArray
+    structure: IntArray
+    """Ranges around calls and launches of kernels, which nest on each thread."""
+    group: IntArray
+    """The `API Group` around each of the calls, then of the structure: its index in `structure`, -1 for none."""
+    elsewhere: IntArray
+    """Operations on GPUs, and ranges on the threads of proxies."""
+    is_proxy: BoolArray
+    """Whether each range in `elsewhere` is on the thread of a proxy."""
+    surprises: list[str]
+    """What differs from the documentation."""
+
+
+def find_advanced_trace(reader: ReportReader, rows: IntArray, name: IntArray, names: list[str]) -> AdvancedTrace | None:
+    """Return the advanced trace among the ranges of the domain NCCL; None if there is none.
+
+    `rows`: the n ranges, rows of NVTX_EVENTS; `name`: index of each into the names.
+    """
+    is_call, is_structure, is_documented = (
+        np.array([text in known for text in names], np.bool_)[name] for known in (ADVANCED_CALLS, STRUCTURE, DOCUMENTED)
+    )
+    if not (is_call | is_structure).any():
+        return None
+    columns = reader.columns(NVTX)
+    tid, begin, end = (columns[column][rows] for column in ("globalTid", "start", "end"))
+    end = np.where(end == NULL, NO_END, end)
+    tids, thread = np.unique(tid, return_inverse=True)
+    proxies = [bool(PROXY_THREAD.fullmatch(reader.metadata.threads.get(int(t), ""))) for t in tids]
+    on_proxy = np.array(proxies, np.bool_)[thread]
+    sound = (tid != NULL) & (begin <= end)
+    structure = np.flatnonzero(is_structure & sound & ~on_proxy)
+    structure = structure[~mark_crossing(tid[structure], begin[structure], end[structure])]
+    structure = structure[np.lexsort((-end[structure], begin[structure], tid[structure]))]
+    candidates = np.flatnonzero(is_call & sound & ~on_proxy)
+    candidates = candidates[np.lexsort((begin[candidates], tid[candidates]))]
+    nesting = find_innermost(tid[structure], begin[structure], end[structure], tid[candidates], begin[candidates])
+    is_group = np.array([text == API_GROUP for text in names], np.bool_)[name[structure]]
+    inner = nesting.innermost
+    fits = (inner >= 0) & (end[candidates] <= np.append(end[structure], 0)[inner])
+    is_api = fits & np.append(is_group, False)[inner]
+    group = _find_groups(is_group, nesting.parent)
+    elsewhere = np.concatenate([candidates[~fits], np.flatnonzero(on_proxy & sound)])
+    return AdvancedTrace(
+        calls=rows[candidates[is_api]],
+        structure=rows[structure],
+        group=np.concatenate([np.append(group, -1)[inner[is_api]], group]),
+        elsewhere=rows[elsewhere],
+        is_proxy=on_proxy[elsewhere],
+        surprises=_list_surprises(
+            sorted(names[i] for i in np.unique(name[~is_documented & ~on_proxy]).tolist()),
+            lacks_groups=bool(candidates.size and not is_group.any()),
+            crossing=int((is_structure & sound & ~on_proxy).sum()) - structure.size,
+        ),
+    )
+
+
+def _find_groups(is_group: BoolArray, parent: IntArray) -> IntArray:
+    """Return the outermost group around each of n ranges, itself included; -1 for none. Parents come first."""
+    group = np.where(is_group, np.arange(is_group.size), -1)
+    above = parent.copy()
+    while (above >= 0).any():  # once for each level of nesting
+        known = np.append(is_group, False)[above]
+        group = np.where(known, above, group)
+        above = np.append(parent, -1)[above]
+    return group
+
+
+def _list_surprises(unknown: list[str], *, lacks_groups: bool, crossing: int) -> list[str]:
+    """Return what differs from the documentation."""
+    surprises = []
+    if unknown:
+        more = "" if len(unknown) <= _SHOWN else f" and {len(unknown) - _SHOWN:,} more"
+        surprises.append(f"unknown ranges {', '.join(map(quote_name, unknown[:_SHOWN]))}{more}")
+    if lacks_groups:
+        surprises.append(f"no range {API_GROUP}, so calls cannot be told from GPU operations (--nccl-trace=default)")
+    if crossing:
+        surprises.append(f"{crossing:,} ranges that do not nest")
+    return surprises

@@ -1,0 +1,34 @@
+"""Describes links that are slower than their peers."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.links import LinkNumbers, SlowLink
+from nsys2prv_ng.summary.tables.links import name_end
+from nsys2prv_ng.text.formatting import count_noun, format_bytes
+from nsys2prv_ng.text.names import quote_name
+
+_MOST = 3
+
+
+def describe_slow_links(summary: JobSummary) -> list[str]:
+    """Return a sentence for each pair that is far slower than its peers, the slowest first; [] without any."""
+    links = None if summary.waits is None else summary.waits.links
+    if links is None:
+        return []
+    sentences = [_describe(links, slow) for slow in links.slow[:_MOST]]
+    more = len(links.slow) - _MOST
+    return [*sentences, *([f"{count_noun(more, 'more slow pair')}"] if more > 0 else [])]
+
+
+def _describe(links: LinkNumbers, slow: SlowLink) -> str:
+    if slow.are_nodes:
+        sender, receiver = (quote_name(links.nodes[index]) for index in (slow.sender, slow.receiver))
+    else:
+        sender, receiver = (name_end(links.ends[index]).replace("`", "'") for index in (slow.sender, slow.receiver))
+    low, high = (f"{format_bytes(rate)}/s" for rate in (slow.peers_low_bytes_per_s, slow.peers_high_bytes_per_s))
+    peers = low if low == high else f"{low} to {high}"
+    return (
+        f"{sender} -> {receiver}: {format_bytes(slow.bytes_per_s)}/s, its {count_noun(slow.peers, 'peer')} {peers}"
+        f" (median of {count_noun(slow.count, 'message')} of {format_bytes(slow.bytes)})"
+    )
