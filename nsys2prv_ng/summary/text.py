@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
+from collections import Counter
+
+from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.tables import calls
@@ -25,6 +27,7 @@ from nsys2prv_ng.summary.tables.waits import (
 )
 from nsys2prv_ng.summary.tables.what_if import tabulate_scenarios
 from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
 from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
@@ -32,7 +35,7 @@ from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
-from nsys2prv_ng.text.names import describe_place
+from nsys2prv_ng.text.names import describe_place, quote_name
 from nsys2prv_ng.text.style import PLAIN, Style
 
 _LEAST_SHARE = 0.02
@@ -65,7 +68,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "STEPS", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -83,8 +86,8 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     whole = losses.devices * window.numbers.window_ns
     parts = sorted(list_parts(losses), key=lambda part: -part.ns)
     shown = [part for part in parts if part.ns >= _LEAST_SHARE * whole][:_MOST_PARTS]
-    main = find_main_range(losses)
-    notes = {} if main is None else {"host_ns": f"  mostly {describe_place(main.range)}"}
+    place = _find_host_place(summary, losses)
+    notes = {"host_ns": f"  mostly {place}"} if place else {}
     rows = [(part.label, part.ns, notes.get(part.key, "")) for part in shown]
     rest = sum(part.ns for part in parts if part not in shown)
     rows += [("other", rest, "")] if rest >= whole / 2000 else []
@@ -101,6 +104,18 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
         fits = LABEL_WIDTH + names + len("  100.0%") + len(drawn) + len(note) <= width
         lines.append(f"{start}{drawn}{note if fits else ''}")
     return lines
+
+
+def _find_host_place(summary: JobSummary, losses: Losses) -> str:
+    """Return the MPI call, or else the range, that hosts were mostly in while GPUs were idle, in words; "" if none."""
+    calls = Counter[str]()
+    for (_, call), (ns, _) in Case(summary).host_gaps.items():
+        calls[call] += ns
+    for call, ns in calls.most_common(1):
+        if call.startswith("MPI_") and 2 * ns > calls.total():
+            return f"in {quote_name(call)}"
+    main = find_main_range(losses)
+    return "" if main is None else describe_place(main.range)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
