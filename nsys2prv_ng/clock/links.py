@@ -29,7 +29,7 @@ FEWEST = 8
 _ASYMMETRY = 0.13
 _LEAST_ASYMMETRY_NS = 10e3
 """Half the difference between both directions that is allowed for, as a share of the delay, and at least. On one
-physical clock, it was 0.3 to 6.5 % for links of NCCL over a socket."""
+physical clock, it was 0.3 to 7.5 % for links of NCCL over a socket."""
 
 _REACH = 0.3
 _LEAST_REACH_NS = 20e3
