@@ -154,8 +154,8 @@ def _load_sides(job: Job, steps: Steps) -> _Sides | None:
     bounds = get_uncertainty(job)
     error = np.where(one == other, 0.0, bounds[one] + bounds[other])
     arrived = np.concatenate([pairs.receive_arrived, pairs.send_arrived])
-    columns = (column[both] for column in (row, begin, end, gpu, step, arrived))
-    return _Sides(*columns, bytes=pairs.bytes[inside], error=error[inside])
+    columns = [column[both] for column in (row, begin, end, gpu, step, arrived)]
+    return _Sides._make([*columns, pairs.bytes[inside], error[inside]])
 
 
 def _list_messages(sides: _Sides) -> StepMessages:
@@ -374,7 +374,7 @@ def _find_pace(sums: IntArray, length: IntArray, unclaimed: IntArray) -> tuple[i
     `sums`: stages x GPUs x steps x parts. `unclaimed`: the longest possible waits (ns) of each stage that are not
     claimed; a lead that these could explain is none.
     """
-    stages, gpus, steps, _ = sums.shape
+    _, gpus, steps, _ = sums.shape
     stalled = sums[..., _RECEIVE_WAIT : _COLLECTIVE_WAIT + 1].sum(3)
     works = (length - stalled).mean(1)  # stages x steps
     mean = works.mean(1)

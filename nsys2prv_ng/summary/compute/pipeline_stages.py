@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ def find_stages(messages: StepMessages, steps: int) -> list[list[int]] | None:
         if len(ways) != 1:
             return None
         oriented.append(ways[0])
-    forward = {pair for chain in oriented for pair in zip(chain, chain[1:], strict=False)}
+    forward = {pair for chain in oriented for pair in pairwise(chain)}
     used = set(zip(messages.sender.tolist(), messages.receiver.tolist(), strict=True))
     back = {(receiver, sender) for sender, receiver in forward} & used
     if back and len(back) < len(forward):
@@ -120,7 +121,7 @@ def _find_first(messages: StepMessages, steps: int) -> dict[int, tuple[bool, int
 def _starts_at_first(chain: Sequence[int], first: dict[int, tuple[bool, int]]) -> bool:
     """Return whether steps start at the first GPU of a chain, and reach each other GPU from the one before it."""
     return first.get(chain[0]) == (True, chain[1]) and all(
-        first.get(gpu) == (False, before) for before, gpu in zip(chain, chain[1:], strict=False)
+        first.get(gpu) == (False, before) for before, gpu in pairwise(chain)
     )
 
 
