@@ -17,32 +17,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.efficiency.windows import MOST_STEPS
 from nsys2prv_ng.analysis.gpus import waiting
 from nsys2prv_ng.analysis.gpus.activity import DeviceRow
 from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, map_rows_to_gpus, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.step_spans import HostSpans
 from nsys2prv_ng.job.steps import Steps
-from nsys2prv_ng.operations.parts import MessagePairs
-from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.summary.compute.missing_payload import mark_without_payload
-from nsys2prv_ng.summary.compute.pipeline_stages import StepMessages, count_micro_batches, find_stages
+from nsys2prv_ng.summary.compute.pipeline_messages import (
+    MessageKernels,
+    find_message_kernels,
+    list_step_messages,
+    load_sides,
+)
+from nsys2prv_ng.summary.compute.pipeline_stages import count_micro_batches, find_stages
 from nsys2prv_ng.summary.numbers.links import LinkEnd
 from nsys2prv_ng.summary.numbers.pipeline import PipelineNumbers, PipelineStage
 
 _LEAST_LEAD = 0.02
 """Least lead of the stage that sets the pace over any other, as a share of a step."""
 _LEADS_IN = 0.75
-"""Least share of the steps in which it works longest."""
+"""Least share of the steps in which it has this lead."""
 _COMPUTE, _RECEIVE_WAIT, _IDLE, _SEND_WAIT, _COLLECTIVE_WAIT, _TRANSFER, _OTHER = range(7)
 """Parts of the time of a GPU, in the order of the fields of PipelineStage."""
 _FIELDS = ("compute_ns", "receive_wait_ns", "idle_ns", "send_wait_ns", "collective_wait_ns", "transfer_ns", "other_ns")
@@ -58,15 +59,15 @@ def measure_pipeline(job: Job, waits: Waits, devices: dict[int, DeviceRow]) -> P
     steps = list_counted_steps(job)
     if steps is None or not steps.on_gpu or job.lacks_ranks or mark_without_payload(job).any():
         return None
-    sides = _load_sides(job, steps)
+    sides = load_sides(job, steps)
     if sides is None:
         return None
     count = steps.number.size
-    messages = _list_messages(sides)
+    messages = list_step_messages(sides)
     stages = find_stages(messages, count)
     if stages is None or any(len(devices[gpu].tasks) > 1 for stage in stages for gpu in stage):
         return None
-    kernels = _find_kernels(job, waits, sides)
+    kernels = find_message_kernels(job, waits, sides)
     if not waits.has_parts[kernels.at].any():
         return None
     gpus = np.array([gpu for stage in stages for gpu in stage], np.int64)
@@ -109,109 +110,6 @@ def _name_end(job: Job, device: DeviceRow, gpu: int) -> LinkEnd:
     )
 
 
-# ---- messages --------------------------------------------------------------------------------------------------------
-
-
-class _Sides(NamedTuple):
-    """Both sides of n messages in steps, first all sends, then all receives (2n rows). Times are ns.
-
-    `row`: of the whole tree. `other`: when the other side no longer had to wait for this one. `error`: how far the
-    clocks of both sides may differ (n).
-    """
-
-    row: IntArray
-    begin: IntArray
-    end: IntArray
-    gpu: IntArray
-    step: IntArray
-    other: IntArray
-    bytes: IntArray
-    error: FloatArray
-
-
-def _load_sides(job: Job, steps: Steps) -> _Sides | None:
-    """Return the NCCL messages in the steps; None without any, or if a side of a message is unknown or not shown."""
-    found = [pairs for joined in job.joined for source, pairs in joined.messages.items() if source == source_names.NCCL]
-    if not found:
-        return None
-    pairs = MessagePairs._make([np.concatenate(columns) for columns in zip(*found, strict=True)])
-    row, begin, end = (
-        np.concatenate([getattr(pairs, f"{side}_{name}") for side in ("send", "receive")])
-        for name in ("row", "begin", "end")
-    )
-    gpu = np.append(map_rows_to_gpus(job), -1)[row]
-    task = np.append(job.tree.task_of_row, -1)[np.append(job.new_row, -1)[row]].astype(np.int64)
-    spans = HostSpans(steps.task, steps.begin, steps.end)
-    step = np.append(steps.step, -1)[spans.find(task, end)]
-    sent, received = np.split(step, 2)
-    inside = (sent >= 0) | (received >= 0)
-    both = np.tile(inside, 2)
-    is_known = (gpu >= 0) & (begin != NULL) & (end != NULL)
-    if not inside.any() or not is_known[both].all() or (sent != received).any():
-        return None
-    node_of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
-    one, other = node_of_row[pairs.sender], node_of_row[pairs.receiver]
-    bounds = get_uncertainty(job)
-    error = np.where(one == other, 0.0, bounds[one] + bounds[other])
-    arrived = np.concatenate([pairs.receive_arrived, pairs.send_arrived])
-    columns = [column[both] for column in (row, begin, end, gpu, step, arrived)]
-    return _Sides._make([*columns, pairs.bytes[inside], error[inside]])
-
-
-def _list_messages(sides: _Sides) -> StepMessages:
-    kernel, _ = encode_rows(sides.row, sides.begin)
-    (sender, receiver), (send, receive), (sent_at, received_at) = (
-        np.split(column, 2) for column in (sides.gpu, kernel, sides.begin)
-    )
-    step = np.split(sides.step, 2)[0]
-    kept = sender != receiver
-    columns = (sender, receiver, step, sides.bytes, send, receive, sent_at, received_at)
-    return StepMessages._make([column[kept] for column in columns])
-
-
-class _Kernels(NamedTuple):
-    """The kernels with messages in steps: index in `Waits`, GPU, whether the last released message is received.
-
-    `error`: how far the clocks of its two sides may differ (ns), the largest of all messages of the kernel.
-    """
-
-    at: IntArray
-    gpu: IntArray
-    receives: BoolArray
-    error: FloatArray
-
-
-def _find_kernels(job: Job, waits: Waits, sides: _Sides) -> _Kernels:
-    at = find_rows([waits.row, waits.begin, waits.end], [sides.row, sides.begin, sides.end])
-    known = np.flatnonzero(at >= 0)
-    messages = sides.bytes.size
-    index, kernel = np.unique(at[known], return_inverse=True)
-    released = np.full((2, index.size), _NEVER)
-    is_receive = known >= messages
-    for side in (0, 1):
-        own = is_receive == side
-        np.maximum.at(released[side], kernel[own], sides.other[known[own]])
-    error = np.zeros(index.size)
-    np.maximum.at(error, kernel, sides.error[known % messages])
-    gpu = np.zeros(index.size, np.int64)
-    gpu[kernel] = sides.gpu[known]
-    return _Kernels(index, gpu, released[1] >= released[0], error)
-
-
-def _sum_unclaimed(waits: Waits, kernels: _Kernels, stage_of_gpu: IntArray, stages: int) -> tuple[IntArray, IntArray]:
-    """Return (kernels, longest possible waits (ns)) of each stage that are not claimed as waits."""
-    verdict = waits.verdict[kernels.at]
-    length = waits.end[kernels.at] - waits.begin[kernels.at]
-    is_open = (verdict == BELOW_UNCERTAINTY) & (kernels.error > 0)
-    is_unknown = ~waits.has_parts[kernels.at]
-    most = np.where(is_unknown, length, np.minimum(length, kernels.error)).astype(np.int64)
-    left = is_open | is_unknown
-    stage = stage_of_gpu[kernels.gpu[left]]
-    sums = np.zeros(stages, np.int64)
-    np.add.at(sums, stage, most[left])
-    return np.bincount(stage, minlength=stages), sums
-
-
 # ---- time of GPUs ----------------------------------------------------------------------------------------------------
 
 
@@ -232,7 +130,7 @@ def _sweep(
     job: Job,
     waits: Waits,
     steps: Steps,
-    kernels: _Kernels,
+    kernels: MessageKernels,
     gpus: IntArray,
     task_of_gpu: IntArray,
     stage_of_gpu: IntArray,
@@ -252,7 +150,7 @@ def _sweep(
     return sums
 
 
-def _mark_waits(job: Job, waits: Waits, kernels: _Kernels, stage_of_gpu: IntArray) -> _Marks:
+def _mark_waits(job: Job, waits: Waits, kernels: MessageKernels, stage_of_gpu: IntArray) -> _Marks:
     """Mark the waits in messages of the pipeline, and the waits in collectives for another stage."""
     gpu_of_row = np.append(map_rows_to_gpus(job), -1)
     in_message = waits.operation[kernels.at] < 0
@@ -379,7 +277,27 @@ def _find_pace(sums: IntArray, length: IntArray, unclaimed: IntArray) -> tuple[i
     works = (length - stalled).mean(1)  # stages x steps
     mean = works.mean(1)
     first = int(np.argmax(mean))
-    lead = mean[first] - np.delete(mean, first).max()
-    leads = (np.argmax(works, 0) == first).mean()
+    lead = works[first] - np.delete(works, first, 0).max(0)
     least = max(_LEAST_LEAD * length.mean(), unclaimed[first] / gpus / steps)
-    return (first, round(lead)) if leads >= _LEADS_IN and lead > least else (None, 0)
+    mean_lead = mean[first] - np.delete(mean, first).max()
+    leads = mean_lead > least and (lead > least).mean() >= _LEADS_IN
+    return (first, round(mean_lead)) if leads else (None, 0)
+
+
+# ---- what is left out ----------------------------------------------------------------------------------------------
+
+
+def _sum_unclaimed(
+    waits: Waits, kernels: MessageKernels, stage_of_gpu: IntArray, stages: int
+) -> tuple[IntArray, IntArray]:
+    """Return (kernels, longest possible waits (ns)) of each stage that are not claimed as waits."""
+    verdict = waits.verdict[kernels.at]
+    length = waits.end[kernels.at] - waits.begin[kernels.at]
+    is_open = (verdict == BELOW_UNCERTAINTY) & (kernels.error > 0)
+    is_unknown = ~waits.has_parts[kernels.at]
+    most = np.where(is_unknown, length, np.minimum(length, kernels.error)).astype(np.int64)
+    left = is_open | is_unknown
+    stage = stage_of_gpu[kernels.gpu[left]]
+    sums = np.zeros(stages, np.int64)
+    np.add.at(sums, stage, most[left])
+    return np.bincount(stage, minlength=stages), sums
