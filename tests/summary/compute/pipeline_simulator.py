@@ -42,6 +42,8 @@ class Stage:
     kernels: list[list[tuple[int, int, str, int]]] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)
     """Begin and end of each wait for a message."""
+    sends: list[tuple[int, int]] = field(default_factory=list)
+    """When each send moves data: without the time until its receive starts, if that is before its end."""
     ends: list[int] = field(default_factory=list)
 
 
@@ -52,9 +54,10 @@ def simulate(
     todo = [
         [(step, *one) for step in range(steps) for one in schedule(n, stages, micro_batches)] for n in range(stages)
     ]
-    done = [Stage([[] for _ in range(steps)], [], [0] * steps) for _ in range(stages)]
+    done = [Stage([[] for _ in range(steps)], ends=[0] * steps) for _ in range(stages)]
     now = [_START] * stages
-    sent: dict[tuple[int, int, str, int], int] = {}  # start of the send to a stage, by (stage, step, kind, number)
+    sent: dict[tuple[int, int, str, int], tuple[int, int]] = {}
+    """Start of the send to a stage, by (stage, step, kind, number), and its index in the sends of the other stage."""
     while any(todo):
         moved = False
         for n in range(stages):
@@ -66,7 +69,9 @@ def simulate(
                 if 0 <= source < stages:
                     if (n, step, kind, number) not in sent:
                         break
-                    send = sent[n, step, kind, number]
+                    send, index = sent[n, step, kind, number]
+                    if send < now[n] <= send + LATENCY:
+                        done[source].sends[index] = (now[n], send + LATENCY)
                     end = max(now[n], send) + LATENCY
                     kernels.append((now[n], end, "ncclRecv", source))
                     if send > now[n]:
@@ -76,7 +81,8 @@ def simulate(
                 kernels.append((now[n], end, "gemm", -1))
                 now[n] = end
                 if 0 <= target < stages:
-                    sent[target, step, kind, number] = end
+                    sent[target, step, kind, number] = (end, len(done[n].sends))
+                    done[n].sends.append((end, end + LATENCY))
                     kernels.append((end, end + LATENCY, "ncclSend", target))
                 done[n].ends[step] = max(kernel[1] for kernel in kernels)
                 del todo[n][0]

@@ -166,8 +166,9 @@ def list_simulated_bubbles(stages: Sequence[Stage]) -> list[list[int]]:
     for stage in stages:
         drained = (stage.ends[-1], max(other.ends[-1] for other in stages if other is not stage))
         waits = measure_inside([*stage.waits, drained], steps)
-        sends = [kernel[:2] for own in stage.kernels for kernel in own if kernel[2] == "ncclSend"]
-        meanwhile = [(max(a, low), min(b, high)) for a, b in stage.waits for low, high in sends if low < b and a < high]
+        meanwhile = [
+            (max(a, low), min(b, high)) for a, b in stage.waits for low, high in stage.sends if low < b and a < high
+        ]
         bubbles.append([a - b for a, b in zip(waits, measure_inside(meanwhile, steps), strict=True)])
     return bubbles
 
