@@ -20,7 +20,7 @@ def make_pipeline_section(summary: JobSummary) -> Section | None:
     pipeline = None if summary.waits is None else summary.waits.pipeline
     if pipeline is None:
         return None
-    length = np.array(pipeline.step_ns, np.float64)
+    length = np.maximum(np.array(pipeline.step_ns, np.float64), 1)
     values = np.array([np.array(stage.bubble_by_step) / len(stage.ends) / length for stage in pipeline.stages])
     names = [name_stage(pipeline, number) for number in range(len(pipeline.stages))]
     steps = [str(number) for number in pipeline.steps]

@@ -23,7 +23,7 @@ from nsys2prv_ng.analysis.gpus.activity import DeviceRow
 from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, map_rows_to_gpus, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, list_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
@@ -139,13 +139,14 @@ def _sweep(
     marks = _join(
         _mark_waits(job, waits, kernels, stage_of_gpu), _mark_drained(job, steps, gpus, task_of_gpu, stage_of_gpu)
     )
+    marks = _Marks._make([column[np.argsort(marks.gpu, kind="stable")] for column in marks])
     index = np.full(stage_of_gpu.size, -1, np.int64)
     index[gpus] = np.arange(gpus.size)
     sums = np.zeros((gpus.size, steps.number.size, len(_FIELDS)), np.int64)
     for changes in sweep_gpu_waits(job, waits):
         own = GpuWaits._make([column[index[changes.row] >= 0] for column in changes])
         if own.row.size:
-            here = _Marks._make([column[np.isin(marks.gpu, own.row)] for column in marks])
+            here = _Marks._make([column[list_rows(marks.gpu, np.unique(own.row))] for column in marks])
             _sweep_group(own, _add_idle(own, here), steps, index, sums)
     return sums
 

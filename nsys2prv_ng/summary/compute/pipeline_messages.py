@@ -10,7 +10,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, list_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.device_operations import load_launched_operations
 from nsys2prv_ng.job.open_job import Job
@@ -68,17 +68,25 @@ def load_sides(job: Job, steps: Steps) -> Sides | None:
 
 def _find_steps(job: Job, steps: Steps, row: IntArray, begin: IntArray) -> IntArray:
     """Return the index of the step that launched each kernel (n), by row of the trace and start (ns); -1 for none."""
-    step = np.full(row.size, -1, np.int64)
-    for report, rows in zip(job.reports, job.tree.rows, strict=True):
-        here = np.flatnonzero(np.isin(row, rows[rows >= 0]))
+    order = np.argsort(row, kind="stable")
+    ascending = row[order]
+
+    def find(index: int) -> tuple[IntArray, IntArray]:
+        """Return the kernels of a report with a recorded launch, and their steps."""
+        rows = job.tree.rows[index]
+        here = order[list_rows(ascending, np.unique(rows[rows >= 0]))]
         if not here.size:
-            continue
-        known = load_launched_operations(report, job.store)
+            return here, here
+        known = load_launched_operations(job.reports[index], job.store)
         once = np.flatnonzero(~mark_duplicates(known.place, known.begin) & known.is_known)
         at = find_rows([rows[known.place[once]], known.begin[once]], [row[here], begin[here]])
         here, at = here[at >= 0], once[at[at >= 0]]
         task = job.tree.task_of_row[row[here]].astype(np.int64)
-        step[here] = np.append(steps.step, -1)[steps.host.find(task, known.launched[at])]
+        return here, np.append(steps.step, -1)[steps.host.find(task, known.launched[at])]
+
+    step = np.full(row.size, -1, np.int64)
+    for here, found in job.engine.map(find, range(len(job.reports))):
+        step[here] = found
     return step
 
 

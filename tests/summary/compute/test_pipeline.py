@@ -17,6 +17,7 @@ import pytest
 from nsys2prv_ng.html.blocks import Matrix
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections.pipeline import make_pipeline_section
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute.pipeline_stages import StepMessages, count_micro_batches, find_stages
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pipeline import PipelineNumbers
@@ -129,6 +130,15 @@ def test_a_real_pipeline_on_two_clocks(shared_reports: Path, unpacked: Unpacked)
 def test_a_part_of_a_pipeline_is_none(shared_reports: Path, unpacked: Unpacked, ranks: tuple[int, ...]) -> None:
     found = summarize_reports([unpacked(shared_reports / PIPELINE[rank]) for rank in ranks], IN_STEPS)
     assert found.waits is not None and found.waits.pipeline is None
+
+
+@pytest.mark.slow
+def test_chosen_ranks_are_a_pipeline_with_all_stages(shared_reports: Path, unpacked: Unpacked) -> None:
+    reports = [unpacked(shared_reports / name) for name in PIPELINE]
+    one_stage = summarize_reports(reports, Selection(ranks=frozenset({0, 1}), cuts_steps=False))
+    assert one_stage.waits is not None and one_stage.waits.pipeline is None
+    one_pipeline = pipeline_in(summarize_reports(reports, Selection(ranks=frozenset({0, 2}), cuts_steps=False)))
+    assert [[end.rank for end in stage.ends] for stage in one_pipeline.stages] == [[0], [2]]
 
 
 @pytest.mark.slow
