@@ -18,13 +18,14 @@ def describe_pipeline(summary: JobSummary) -> str:
         return ""
     order = sorted(range(len(pipeline.stages)), key=lambda number: -_share(pipeline, number))
     shown = sorted(order) if len(order) <= _MOST_STAGES else [order[0], order[-1]]
-    bubbles = []
+    bubbles: list[str] = []
     for number in shown:
         stage = pipeline.stages[number]
         ns = stage.bubble_ns / len(stage.ends) / len(pipeline.step_ns)
         share = format_percent(_share(pipeline, number), 1)
-        bubbles.append(f"{format_time(ns)} ({share}) on {name_stage(pipeline, number)}")
-    text = f"{describe_size(pipeline)}: bubble a step {', '.join(bubbles)}"
+        a_step = "" if bubbles else " a step"
+        bubbles.append(f"{format_time(ns)}{a_step} ({share}) on {name_stage(pipeline, number)}")
+    text = f"{describe_size(pipeline)}; the bubble takes {', '.join(bubbles)}"
     if pipeline.pace is None:
         return text
     lead = format_time(pipeline.lead_ns)

@@ -13,11 +13,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from sqlite3 import connect
 
-from tests.sources.nccl.nccl_reports import COMMUNICATOR, PEER, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
+from tests.sources.nccl.nccl_reports import (
+    COMMUNICATOR,
+    OPERATION,
+    PEER,
+    RANK,
+    RANKS,
+    SIZE,
+    Call,
+    Kernel,
+    write_nccl_report,
+)
 
 MS, LATENCY = 10**6, 1_000
 _START, _LAUNCH = 50 * MS, 20_000
 """When the first stage starts to compute, and the time between two launches (ns)."""
+_KERNELS = {"gemm": "gemm", "ncclAllReduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL"}
+"""Kernels of other kinds than messages."""
 Pass = tuple[str, int]
 Work = Callable[[int, int, str], int]
 """Returns how long (ns) a stage computes in a step, for a forward ("F") or a backward pass ("B")."""
@@ -105,8 +117,10 @@ def write_reports(folder: Path, stages: Sequence[Stage], hosts: Sequence[str] = 
                 time += _LAUNCH
                 is_message = kind != "gemm"
                 if is_message:
-                    calls.append(Call(time, time + _LAUNCH // 2, kind, {COMMUNICATOR: 1, SIZE: 1 << 20, PEER: peer}))
-                name, stream = ("ncclDevKernel_SendRecv" if is_message else kind), 9 if kind == "ncclSend" else 7
+                    last_field = {OPERATION: "Sum"} if kind == "ncclAllReduce" else {PEER: peer}
+                    payload = {COMMUNICATOR: 1, SIZE: 1 << 20, **last_field}
+                    calls.append(Call(time, time + _LAUNCH // 2, kind, payload))
+                name, stream = _KERNELS.get(kind, "ncclDevKernel_SendRecv"), 9 if kind == "ncclSend" else 7
                 kernels.append(Kernel(start, end, name, time + _LAUNCH // 4, device=rank, stream=stream))
             time += _LAUNCH
             ranges.append((begin, time))

@@ -121,8 +121,8 @@ def test_a_real_pipeline_on_two_clocks(shared_reports: Path, unpacked: Unpacked)
     assert 0 < pipeline.clock_error_ns < 200_000
     check_real(pipeline, sum_truth(reports), error=messages * pipeline.clock_error_ns)
     text = describe_pipeline(found)
-    assert text.startswith("2 stages, 8 micro-batches a step: bubble a step 4.8") and "sets the pace" not in text
-    assert "on stage 0 (ranks 0-1), 5.4" in text and text.endswith("on stage 1 (ranks 2-3)")
+    assert text.startswith("2 stages, 8 micro-batches a step; the bubble takes 4.8") and "sets the pace" not in text
+    assert "ms a step (6.7%) on stage 0 (ranks 0-1), 5.4" in text and text.endswith("on stage 1 (ranks 2-3)")
 
 
 @pytest.mark.slow
@@ -215,6 +215,28 @@ def test_a_slow_stage_sets_the_pace(tmp_path: Path, name: str, slow: int) -> Non
     assert pipeline.pace == slow
     assert pipeline.lead_ns == pytest.approx(8 * 3 * MS // 2, abs=40 * LATENCY)
     assert f"stage {slow} (rank {slow}) sets the pace" in describe_pipeline(found)
+
+
+def test_a_wait_in_a_collective_for_another_stage_is_no_bubble(tmp_path: Path) -> None:
+    once = simulate(list_gpipe, 4, 8, 1, even)
+    last = max(stage.ends[0] for stage in once)
+    reduced = [[*stage.kernels[0], (stage.ends[0], last + LATENCY, "ncclAllReduce", -1)] for stage in once]
+    period = last + LATENCY - once[0].kernels[0][0][0]
+    stages = [
+        Stage(
+            [[(begin + n * period, end + n * period, *what) for begin, end, *what in own] for n in range(STEPS)],
+            ends=[last + LATENCY + n * period for n in range(STEPS)],
+        )
+        for own in reduced
+    ]
+    pipeline = pipeline_in(summarize_reports(write_reports(tmp_path, stages), IN_STEPS))
+    check_sums(pipeline)
+    assert pipeline.step_ns == [period] * (STEPS - 1) and pipeline.micro_batches == 8 and pipeline.pace is None
+    for stage, alone in zip(pipeline.stages, once, strict=True):
+        assert stage.collective_wait_ns == (last - alone.ends[0]) * (STEPS - 1)
+        assert stage.idle_ns == 0
+        waits = sum(end - begin for begin, end in alone.waits)
+        assert stage.receive_wait_ns == pytest.approx(waits * (STEPS - 1), abs=60 * STEPS * LATENCY)
 
 
 def test_a_slow_step_does_not_make_a_slow_stage(tmp_path: Path) -> None:
