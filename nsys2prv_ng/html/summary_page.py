@@ -12,6 +12,8 @@ from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, jo
 
 _SECTIONS = {
     "efficiency": "efficiency",
+    "waits.pipeline": "pipeline",
+    "waits.links": "links",
     "waits": "waits",
     "what_if": "what-if",
     "critical_path": "critical-path",

@@ -69,7 +69,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "STEPS", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "PIPELINE", "STEPS", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
