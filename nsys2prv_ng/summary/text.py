@@ -18,6 +18,7 @@ from nsys2prv_ng.summary.tables.efficiency import (
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
+from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
     tabulate_excess,
@@ -68,7 +69,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "STEPS", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "PIPELINE", "STEPS", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -160,6 +161,7 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         tabulate_reasons(waits),
         tabulate_excess(summary),
         tabulate_bandwidth(waits.bandwidth),
+        *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
         *([] if waits.links is None else list_link_tables(waits.links)),
     ]
     return [*(format_grid(grid, width) for grid in grids), *(wrap(text, width) for text in describe_limits(waits))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nsys2prv_ng.summary.numbers.links import LinkNumbers
+from nsys2prv_ng.summary.numbers.pipeline import PipelineNumbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,5 +159,7 @@ class WaitNumbers:
     """Of the task for which the others waited longest, the largest excess first."""
     links: LinkNumbers | None = None
     """Messages by pair; None without any, and in summaries of older versions."""
+    pipeline: PipelineNumbers | None = None
+    """Stages and their bubble; None without a certain pipeline, and in summaries of older versions."""
     payload_remedy: str = ""
     """How to export reports with payload; empty if no report lacks it."""

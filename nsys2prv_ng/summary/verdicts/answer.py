@@ -13,6 +13,7 @@ from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
+from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, find_slow_steps, name_step
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
@@ -56,7 +57,11 @@ def answer(summary: JobSummary) -> Verdict:
         ]
     texts = describe_stragglers(case, stragglers)
     statements += [Statement(label="STRAGGLER", text=text, evidence=["waits"]) for text in texts]
-    statements += [Statement(label="LINK", text=text, evidence=["waits"]) for text in describe_slow_links(summary)[:1]]
+    statements += [
+        Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary)[:1]
+    ]
+    if bottleneck is None or bottleneck.key != bottlenecks.PIPELINE.key:
+        statements.append(Statement(label="PIPELINE", text=describe_pipeline(summary), evidence=["waits.pipeline"]))
     slow = find_slow_steps(summary)
     if slow is not None:
         statements.append(Statement(label="STEPS", text=describe_usual(slow), evidence=["efficiency"]))

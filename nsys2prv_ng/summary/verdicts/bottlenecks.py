@@ -104,7 +104,11 @@ PIPELINE = Bottleneck(
     "waits are the largest gain, and most waits for NCCL are in sends and receives",
     "use more micro-batches, balance the stages, or interleave them",
     "analysis/pipeline_bubble",
-    ("waits", "what_if"),
+    ("waits.pipeline", "waits", "what_if"),
+)
+PIPELINE_UNBALANCED = PIPELINE._replace(
+    rule="pipeline bubble, and one stage works longer than the others",
+    hint="balance the stages: give the stage that sets the pace fewer layers; then use more micro-batches",
 )
 IMBALANCE = Bottleneck(
     "imbalance",
@@ -205,7 +209,7 @@ NOTHING = Bottleneck(
 
 BOTTLENECKS = (
     *(START_UP, SLOW_STEPS, COMPUTE, COMPUTE_FP32, COMPUTE_FUSIBLE, COMPUTE_16, COMPUTE_OPAQUE, OPAQUE),
-    *(UNCLASSIFIED, UNCLASSIFIED_PAYLOAD, UNCLASSIFIED_MPI, PIPELINE, STRAGGLER, IMBALANCE),
+    *(UNCLASSIFIED, UNCLASSIFIED_PAYLOAD, UNCLASSIFIED_MPI, PIPELINE, PIPELINE_UNBALANCED, STRAGGLER, IMBALANCE),
     *(TRANSFER, TRANSFER_GATHER, TRANSFER_MESSAGES, TRANSFER_MPI, COPIES, COPIES_PEER, COPIES_PINNED),
     *(HOST_ALLOCATES, HOST_SYNCHRONISES, LAUNCH, HOST, QUEUED, UNEXPLAINED, NOTHING),
 )

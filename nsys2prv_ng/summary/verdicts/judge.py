@@ -22,7 +22,13 @@ from nsys2prv_ng.summary.verdicts.case import (
     list_inherited,
 )
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
-from nsys2prv_ng.summary.verdicts.variants import choose_compute, choose_copies, choose_host, choose_transfer
+from nsys2prv_ng.summary.verdicts.variants import (
+    choose_compute,
+    choose_copies,
+    choose_host,
+    choose_pipeline,
+    choose_transfer,
+)
 
 _COMPUTES = 0.8
 """Least share of compute in GPU time at which a job is compute-bound."""
@@ -134,7 +140,7 @@ def _classify_waits(case: Case) -> Bottleneck:
     in_nccl = sum(rank.caused_wait_ns for rank in waits.ranks)
     in_messages = sum(rank.caused_in_messages_ns for rank in waits.ranks)
     if in_nccl > HALF * caused and in_messages > HALF * in_nccl:
-        return bottlenecks.PIPELINE
+        return choose_pipeline(waits)
     most = max((rank.all_caused_ns - inherited for rank, inherited in list_inherited(waits)), default=0)
     return bottlenecks.STRAGGLER if most > HALF * caused else bottlenecks.IMBALANCE
 

@@ -9,7 +9,7 @@ from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary, KernelNumbers, MemoryKindNumbers
 from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
-from nsys2prv_ng.summary.numbers.waits import MpiWaits
+from nsys2prv_ng.summary.numbers.waits import MpiWaits, WaitNumbers
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import HALF, HOST_BOUND, Case
@@ -74,6 +74,12 @@ def choose_transfer(summary: JobSummary) -> Bottleneck:
         if sum(functions.get(name, 0) for name in names) > HALF * whole:
             return variant
     return bottlenecks.TRANSFER
+
+
+def choose_pipeline(waits: WaitNumbers) -> Bottleneck:
+    """Return the variant of a pipeline bubble: by whether one stage sets the pace."""
+    has_pace = waits.pipeline is not None and waits.pipeline.pace is not None
+    return bottlenecks.PIPELINE_UNBALANCED if has_pace else bottlenecks.PIPELINE
 
 
 def choose_host(case: Case) -> Bottleneck:

@@ -17,6 +17,7 @@ from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited
+from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_extra, find_slow_steps
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
@@ -39,7 +40,9 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
     if key == bottlenecks.TRANSFER.key:
         return _find_transfers(case)
     if key in (bottlenecks.STRAGGLER.key, bottlenecks.IMBALANCE.key, bottlenecks.PIPELINE.key):
-        return _find_waits(case, bottleneck)
+        places, text = _find_waits(case, bottleneck)
+        stages = describe_pipeline(case.summary) if key == bottlenecks.PIPELINE.key else ""
+        return places, stages or text
     if key == bottlenecks.COPIES.key:
         copies = {copy.operation: copy.total_ns for copy in case.summary.memory_operations}
         return _describe("copies", copies, sum(copies.values()), "time of copies and sets")
