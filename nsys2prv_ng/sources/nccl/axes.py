@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, NO_PURPOSE, SHARDS, STAGES
+from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
 
 AXES = {GRADIENTS: "data", SHARDS: "sharded data", ACTIVATIONS: "tensor", STAGES: "pipeline", EXPERTS: "expert"}
 _SHORTEST_RING = 4
@@ -38,8 +38,9 @@ class Usage:
 
     @property
     def purpose(self) -> int:
-        """The only purpose."""
-        return next(iter(self.purposes)) if len(self.purposes) == 1 and self.is_complete else NO_PURPOSE
+        """The only purpose; NO_PURPOSE if the members differ. Hidden calls may be activations."""
+        shown = self.purposes - {HIDDEN} if ACTIVATIONS in self.purposes else self.purposes
+        return next(iter(shown)) if len(shown) == 1 and self.is_complete else NO_PURPOSE
 
 
 def name_axes(communicators: Sequence[Usage]) -> list[str]:

@@ -88,6 +88,6 @@ def make_join_data(
         uses,
         messages,
         list(names),
-        find_purposes(reader, calls, table, kernels, pairs),
+        find_purposes(reader, calls, table),
         used,
     )

@@ -7,13 +7,15 @@ gets a name. Every rule asks for evidence that the other uses cannot leave, so m
   which comes once in each repetition: the embedding, or the last bucket. Or all calls follow each other without a
   kernel between them. An average is always over data.
 - Activations have one size and are summed between the kernels of layers, so the kernels between two calls alternate.
-  In a CUDA graph, they are captured one after the other.
+  Or each launch of a CUDA graph has many all-reduces with kernels between them, and there is one communicator. A report
+  with whole graphs hides this; then the other members decide.
 - Stages send and receive, but not always in one group. Exchanges along a ring always do.
 - Tokens go to all experts in one group, in sizes that change from call to call.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -22,16 +24,20 @@ import pandas as pd
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import is_nccl
 from nsys2prv_ng.sources.nccl.calls import NcclCalls
-from nsys2prv_ng.sources.nccl.kernels import NcclKernels
+from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, parse_function
 from nsys2prv_ng.sources.shared.nccl_ranges import RECEIVE, SEND
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import NO_END
 
-NO_PURPOSE, GRADIENTS, SHARDS, ACTIVATIONS, STAGES, EXPERTS = range(6)
+NO_PURPOSE, GRADIENTS, SHARDS, ACTIVATIONS, STAGES, EXPERTS, HIDDEN = range(7)
+"""HIDDEN: calls of one size, which may be activations, in a report whose CUDA graphs are traced as a whole."""
+
+NO_LAYERS, LAYERS, WHOLE = range(3)
+"""What the CUDA graphs of a process are: without layers between all-reduces, with layers, or traced as a whole."""
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SENT, RECEIVED, OTHER_KIND = range(6)
 _KINDS = {
@@ -46,6 +52,11 @@ _AVERAGE = "Avg"
 LARGEST_SCALARS = 1024
 """Calls of so many bytes at most are barriers, norms and losses. They do not count."""
 FEWEST_CALLS = 8
+"""Fewest calls of a process that show a purpose, and all-reduces in a launch of a CUDA graph that show layers."""
+FEWEST_INSIDE = 16
+"""Fewest all-reduces of activations of a process."""
+ONE_SIZE = 0.95
+"""Share of the bytes in one size that counts as all of them."""
 MOST_OF_ALL = 0.9
 """Share of the bytes, or of the calls, that counts as all of them."""
 LARGE_SHARE = 0.01
@@ -54,11 +65,8 @@ MEAN_AVERAGE = 65536
 """Least mean size of averages (bytes), which may be of metrics otherwise."""
 LEAST_ALTERNATING, MOST_ALTERNATING = 0.15, 0.7
 """Share of the gaps that the two most frequent sets of kernels have each, at least and at most."""
-LARGEST_CAPTURED = 4 << 20
-"""Largest size (bytes) that counts as an activation in a CUDA graph."""
-MOST_BETWEEN = 100
-"""Most CUDA calls between two captured activations: a whole step has more."""
 _LAGS = 4
+_OTHER_KERNEL = -2
 
 
 class Uses(NamedTuple):
@@ -70,16 +78,10 @@ class Uses(NamedTuple):
     thread: IntArray
     group: IntArray
     peer: IntArray
-    is_captured: BoolArray
-    """Whether a CUDA graph launches its kernel."""
     kernels: IntArray
     """Number of kernels launched on the thread before the call, without NCCL's."""
     launched: IntArray
     """Sum of a random number for each of these kernels, by its name (modulo 2**64)."""
-    calls: IntArray
-    """Number of CUDA calls on the thread until the call starts."""
-    calls_after: IntArray
-    """The same until the call ends."""
 
     def take(self, which: BoolArray | IntArray) -> Uses:
         """Return the chosen calls."""
@@ -89,14 +91,17 @@ class Uses(NamedTuple):
 # ---- rules -----------------------------------------------------------------------------------------------------------
 
 
-def find_purpose(uses: Uses) -> int:
-    """Return what the calls of a process on a communicator look like; NO_PURPOSE if they fit no rule."""
+def find_purpose(uses: Uses, graphs: int = NO_LAYERS) -> int:
+    """Return what the calls of a process on a communicator look like; NO_PURPOSE if they fit no rule.
+
+    `graphs`: what the process's CUDA graphs are, if this is its only communicator.
+    """
     uses = uses.take(uses.bytes > LARGEST_SCALARS)
     if uses.bytes.size < FEWEST_CALLS:
         return NO_PURPOSE
     share = np.bincount(uses.kind, uses.bytes, OTHER_KIND + 1) / uses.bytes.sum()
     if share[ALL_REDUCE] >= MOST_OF_ALL:
-        return _judge_all_reduces(uses.take(uses.kind == ALL_REDUCE))
+        return _judge_all_reduces(uses.take(uses.kind == ALL_REDUCE), graphs)
     if share[ALL_GATHER] + share[REDUCE_SCATTER] >= MOST_OF_ALL:
         return _judge_shards(uses.take(uses.kind == REDUCE_SCATTER), uses.take(uses.kind == ALL_GATHER))
     if share[SENT] + share[RECEIVED] >= MOST_OF_ALL:
@@ -104,15 +109,17 @@ def find_purpose(uses: Uses) -> int:
     return NO_PURPOSE
 
 
-def _judge_all_reduces(uses: Uses) -> int:
+def _judge_all_reduces(uses: Uses, graphs: int) -> int:
     if uses.bytes.size < FEWEST_CALLS:
         return NO_PURPOSE
     if uses.bytes[uses.is_average].sum() >= MOST_OF_ALL * uses.bytes.sum():
         return GRADIENTS if uses.bytes.mean() >= MEAN_AVERAGE else NO_PURPOSE
     if uses.is_average.any():
         return NO_PURPOSE
-    if _looks_inside_layers(uses):
-        return ACTIVATIONS
+    if _has_one_size(uses):
+        if graphs == LAYERS or _alternates(uses):
+            return ACTIVATIONS
+        return HIDDEN if graphs == WHOLE else NO_PURPOSE
     large, has_single = _find_list(uses.bytes)
     between, kernels = _find_gaps(uses)
     follow = between.size > 0 and kernels.any() and float((kernels == 0).mean()) >= MOST_OF_ALL
@@ -179,18 +186,16 @@ def _find_gaps(uses: Uses) -> tuple[IntArray, IntArray]:
     return launched, kernels
 
 
-def _looks_inside_layers(uses: Uses) -> bool:
-    """Return whether calls are of one size and between the kernels of layers."""
+def _has_one_size(uses: Uses) -> bool:
     values, counts = np.unique(uses.bytes, return_counts=True)
-    main = values[np.argmax(values * counts)]
-    if counts.max() * main < 0.95 * uses.bytes.sum() or counts.max() < 2 * FEWEST_CALLS:
-        return False
-    uses = uses.take(uses.bytes == main)
-    if uses.is_captured.all():
-        one = bool((uses.thread == uses.thread[0]).all())
-        between = uses.calls[1:] - uses.calls_after[:-1]
-        return one and main <= LARGEST_CAPTURED and bool(((between > 0) & (between <= MOST_BETWEEN)).all())
-    between, kernels = _find_gaps(uses)
+    main = np.argmax(values * counts)
+    return bool(counts[main] >= FEWEST_INSIDE and values[main] * counts[main] >= ONE_SIZE * uses.bytes.sum())
+
+
+def _alternates(uses: Uses) -> bool:
+    """Return whether the kernels between calls alternate, as in layers."""
+    values, codes, counts = np.unique(uses.bytes, return_inverse=True, return_counts=True)
+    between, kernels = _find_gaps(uses.take(codes == np.argmax(values * counts)))
     between = between[kernels > 0]
     if between.size < FEWEST_CALLS or between.size < MOST_OF_ALL * kernels.size:
         return False
@@ -201,65 +206,91 @@ def _looks_inside_layers(uses: Uses) -> bool:
 # ---- calls of a report -----------------------------------------------------------------------------------------------
 
 
-def find_purposes(
-    reader: ReportReader, calls: NcclCalls, table: pd.DataFrame, kernel: NcclKernels, pairs: pd.DataFrame
-) -> pd.DataFrame:
-    """Return `communicator`, `place` (a thread) and `purpose` for each process and communicator of a report.
-
-    `pairs`: indices of kernels and of their calls (rows of the table).
-    """
+def find_purposes(reader: ReportReader, calls: NcclCalls, table: pd.DataFrame) -> pd.DataFrame:
+    """Return `communicator`, `place` (a thread) and `purpose` for each process and communicator of a report."""
     kind = np.array([_KINDS.get(name, OTHER_KIND) for name in calls.names], np.int64)
     average = np.array([*(name == _AVERAGE for name in calls.payload.operations), False], np.bool_)
-    has_kernel = np.zeros(len(table), np.bool_)
-    has_kernel[pairs["call"].to_numpy(np.int64)] = True
     tid = calls.ranges.global_tid[calls.shown]
-    begin, end = (table[name].to_numpy(np.int64) for name in ("begin", "end"))
-    end = np.where(end == NO_END, begin, end)
-    has_graphs = reader.is_in_report(GRAPH) or bool((kernel.graph_node != NULL).any())
-    before, until, after = _count_launches(reader, tid, begin, end)
-    columns = {name: table[name].to_numpy(np.int64) for name in ("group", "peer", "bytes", "operation", "name")}
+    column = {name: table[name].to_numpy(np.int64) for name in table.columns if name != "is_message"}
+    launches = _read_launches(reader)
+    count, launched = launches.count_before(tid, column["begin"])
     uses = Uses(
-        kind=kind[columns["name"]],
-        bytes=np.maximum(columns["bytes"], 0),
-        is_average=average[columns["operation"]],
+        kind=kind[column["name"]],
+        bytes=np.maximum(column["bytes"], 0),
+        is_average=average[column["operation"]],
         thread=tid,
-        group=columns["group"],
-        peer=columns["peer"],
-        is_captured=~has_kernel & has_graphs,
-        kernels=before[0],
-        launched=before[1],
-        calls=until,
-        calls_after=after,
+        group=column["group"],
+        peer=column["peer"],
+        kernels=count,
+        launched=launched,
     )
-    used = np.flatnonzero(table["communicator"].to_numpy(np.int64) >= 0)
-    used = used[np.argsort(begin[used], kind="stable")]
-    keys = [table[name].to_numpy(np.int64)[used] for name in ("communicator", "process")]
-    code, distinct = find_distinct_rows(*keys)
-    place = table["place"].to_numpy(np.int64)
+    used = np.flatnonzero(column["communicator"] >= 0)
+    used = used[np.argsort(column["begin"][used], kind="stable")]
+    code, distinct = find_distinct_rows(column["communicator"][used], column["process"][used])
+    communicators = Counter(process for _, process in distinct)
     rows = []
-    for number, (communicator, _) in enumerate(distinct):
+    for number, (communicator, process) in enumerate(distinct):
         at = used[code == number]
-        rows.append((int(communicator), int(place[at[0]]), find_purpose(uses.take(at))))
+        graphs = _judge_graphs(reader, launches, process) if communicators[process] == 1 else NO_LAYERS
+        rows.append((communicator, int(column["place"][at[0]]), find_purpose(uses.take(at), graphs)))
     return pd.DataFrame(rows, columns=["communicator", "place", "purpose"], dtype=np.int64)
 
 
-def _count_launches(
-    reader: ReportReader, thread: IntArray, begin: IntArray, end: IntArray
-) -> tuple[tuple[IntArray, IntArray], IntArray, IntArray]:
-    """Return `kernels` and `launched`, `calls` and `calls_after` of `Uses` for NCCL's calls, from thread and times."""
-    recorded = reader.once(launch_calls.read_recorded_calls)
-    index, names = reader.names(reader.columns(KERNEL)["shortName"])
+class _Launches(NamedTuple):
+    """n kernels whose launch was recorded: the call (index), its thread and time (ns), and the kernel's start (ns)."""
+
+    call: IntArray
+    thread: IntArray
+    time: IntArray
+    begin: IntArray
+    number: IntArray
+    """A random number for the name."""
+    function: IntArray
+    """Index into FUNCTIONS for NCCL's kernels (or NO_FUNCTION), _OTHER_KERNEL for all others."""
+    in_graph: BoolArray
+
+    def count_before(self, thread: IntArray, time: IntArray) -> tuple[IntArray, IntArray]:
+        """Return `kernels` and `launched` of `Uses` for calls of NCCL on threads."""
+        count, launched = np.zeros(thread.size, np.int64), np.zeros(thread.size, np.int64)
+        for tid in np.unique(thread).tolist():
+            at = np.flatnonzero(thread == tid)
+            own = np.flatnonzero((self.thread == tid) & (self.function == _OTHER_KERNEL))
+            own = own[np.argsort(self.time[own], kind="stable")]
+            count[at] = np.searchsorted(self.time[own], time[at])
+            launched[at] = np.concatenate([[0], np.cumsum(self.number[own])])[count[at]]
+        return count, launched
+
+
+def _read_launches(reader: ReportReader) -> _Launches:
+    columns, recorded = reader.columns(KERNEL), reader.once(launch_calls.read_recorded_calls)
+    index, names = reader.names(columns["shortName"])
     numbers = np.random.default_rng(0).integers(np.iinfo(np.int64).max, size=len(names))
-    counts = np.array([not is_nccl(name) for name in names], np.bool_)
+    functions = np.array([parse_function(name) if is_nccl(name) else _OTHER_KERNEL for name in names], np.int64)
     call = reader.once(locate).take(KERNEL, reader.once(launch_calls.find_launches))
-    own = np.flatnonzero((call >= 0) & counts[index])
-    launches = recorded.global_tid[call[own]], recorded.begin[call[own]], numbers[index[own]]
-    kernels, launched, until, after = (np.zeros(thread.size, np.int64) for _ in range(4))
-    for tid in np.unique(thread).tolist():
-        at, these = np.flatnonzero(thread == tid), np.flatnonzero(launches[0] == tid)
-        these = these[np.argsort(launches[1][these], kind="stable")]
-        kernels[at] = np.searchsorted(launches[1][these], begin[at])
-        launched[at] = np.concatenate([[0], np.cumsum(launches[2][these])])[kernels[at]]
-        times = np.sort(recorded.begin[recorded.global_tid == tid])
-        until[at], after[at] = np.searchsorted(times, begin[at]), np.searchsorted(times, end[at])
-    return (kernels, launched), until, after
+    rows = np.flatnonzero(call >= 0)
+    call, index = call[rows], index[rows]
+    return _Launches(
+        call,
+        recorded.global_tid[call],
+        recorded.begin[call],
+        columns["start"][rows],
+        numbers[index],
+        functions[index],
+        columns["graphNodeId"][rows] != NULL,
+    )
+
+
+def _judge_graphs(reader: ReportReader, launches: _Launches, process: int) -> int:
+    """Return what the CUDA graphs of a process are."""
+    if reader.is_in_report(GRAPH):
+        return WHOLE
+    rows = np.flatnonzero(launches.in_graph & (get_process(launches.thread) == process))
+    rows = rows[np.lexsort((launches.begin[rows], launches.call[rows]))]
+    function, call = launches.function[rows], launches.call[rows]
+    is_nccl_kernel = function != _OTHER_KERNEL
+    if not is_nccl_kernel.any() or (function[is_nccl_kernel] != FUNCTIONS.index("AllReduce")).any():
+        return NO_LAYERS
+    reduces = np.unique(call[is_nccl_kernel], return_counts=True)[1]
+    follows = is_nccl_kernel[1:] & ~is_nccl_kernel[:-1] & (call[1:] == call[:-1])
+    has_layers = reduces.min() >= FEWEST_CALLS and follows.sum() >= MOST_OF_ALL * is_nccl_kernel.sum()
+    return LAYERS if has_layers else NO_LAYERS
