@@ -21,6 +21,7 @@ from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
+    tabulate_communicators,
     tabulate_excess,
     tabulate_mpi_waits,
     tabulate_nccl_waits,
@@ -160,6 +161,7 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         tabulate_mpi_waits(waits),
         tabulate_reasons(waits),
         tabulate_excess(summary),
+        tabulate_communicators(waits),
         tabulate_bandwidth(waits.bandwidth),
         *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
         *([] if waits.links is None else list_link_tables(waits.links)),
