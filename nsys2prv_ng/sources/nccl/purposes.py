@@ -39,13 +39,15 @@ NO_PURPOSE, GRADIENTS, SHARDS, ACTIVATIONS, STAGES, EXPERTS, HIDDEN = range(7)
 NO_LAYERS, LAYERS, WHOLE = range(3)
 """What the CUDA graphs of a process are: without layers between all-reduces, with layers, or traced as a whole."""
 
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SENT, RECEIVED, OTHER_KIND = range(6)
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SENT, RECEIVED, OTHER_KIND, SPREAD = range(7)
+"""SPREAD: broadcasts, with which programs of all kinds spread their first parameters. They do not count."""
 _KINDS = {
     "ncclAllReduce": ALL_REDUCE,
     "ncclAllGather": ALL_GATHER,
     "ncclReduceScatter": REDUCE_SCATTER,
     SEND: SENT,
     RECEIVE: RECEIVED,
+    **dict.fromkeys(("ncclBroadcast", "ncclBcast"), SPREAD),
 }
 _AVERAGE = "Avg"
 
@@ -96,7 +98,7 @@ def find_purpose(uses: Uses, graphs: int = NO_LAYERS) -> int:
 
     `graphs`: what the process's CUDA graphs are, if this is its only communicator.
     """
-    uses = uses.take(uses.bytes > LARGEST_SCALARS)
+    uses = uses.take((uses.bytes > LARGEST_SCALARS) & (uses.kind != SPREAD))
     if uses.bytes.size < FEWEST_CALLS:
         return NO_PURPOSE
     share = np.bincount(uses.kind, uses.bytes, OTHER_KIND + 1) / uses.bytes.sum()
