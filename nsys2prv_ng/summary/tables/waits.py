@@ -206,7 +206,7 @@ def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
     ]
     count = sum(part.count for part in bandwidth)
     caption = f"Bandwidth of {count_noun(count, 'collective')} from the last arrival on, without wait time"
-    name = Column("communicator", optional=True)
+    name = Column("communicator", optional=True, minor=True)
     columns = make_columns("NCCL", name, "ranks", "size", "count", "mean", "algbw", "busbw")
     return Grid(caption=caption, columns=columns, rows=rows, names=2, more="sizes")
 
