@@ -83,12 +83,14 @@ def describe_extra(found: SlowSteps) -> str:
     more = {label: ns for label, ns in extra.items() if ns > 0}
     whole = sum(more.values())
     shares = [
-        f"{format_percent(ns / whole, 1)} {label}"
+        f"{label} {format_percent(ns, whole)}"
         for label, ns in sorted(more.items(), key=lambda item: -item[1])[:_MOST_PARTS]
         if ns >= _LEAST_SHARE * whole
     ]
-    takes = "what it takes longer" if len(found.slow) == 1 else "what they take longer"
-    return f"{takes} is {', '.join(shares)}" if shares else ""
+    if not shares:
+        return ""
+    whose = "its additional time" if len(found.slow) == 1 else "their additional time"
+    return f"{whose}: {', '.join(shares)}"
 
 
 def describe_usual(found: SlowSteps) -> str:

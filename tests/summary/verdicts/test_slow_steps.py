@@ -25,7 +25,7 @@ def test_slow_and_usual_steps_in_words() -> None:
     assert [step.number for step in found.slow] == [6, 9]
     assert (found.excess_ns, found.whole_ns) == ((60 + 50 - 2 * 20) * MS, 250 * MS)
     assert describe_slow(found, "step") == "2 of 9 steps (6, 9) take 50.0-60.0 ms, the median step 20.0 ms"
-    assert describe_extra(found) == "what they take longer is 100.0% host-bound"
+    assert describe_extra(found) == "their additional time: host-bound 100.0%"
     assert describe_usual(found) == (
         "the other 7 steps (19.0-21.0 ms): host-bound 100.0% of GPU time; to judge them alone: --steps 10:12"
     )
