@@ -14,6 +14,7 @@ from nsys2prv_ng.summary.tables.efficiency import (
     tabulate_efficiency,
 )
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.waits import (
@@ -115,6 +116,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
         format_grid(tabulate_causes(summary.gpus), width),
         *_format_waits(summary, width),
+        format_grid(tabulate_link_metrics(summary.link_metrics), width),
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
         format_grid(calls.tabulate_ranges(summary), width),
