@@ -116,7 +116,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
         format_grid(tabulate_causes(summary.gpus), width),
         *_format_waits(summary, width),
-        format_grid(tabulate_link_metrics(summary.link_metrics), width),
+        format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
         format_grid(calls.tabulate_ranges(summary), width),

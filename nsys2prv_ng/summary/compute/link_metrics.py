@@ -1,8 +1,8 @@
 """Measures what the counters of links saw, over all the time that numbers cover and while NCCL transfers data.
 
 NCCL transfers data on a GPU while one of its kernels does (analysis/gpus/waiting.py), on a node while a GPU of the node
-does, and for a switch while any GPU does. If no NCCL kernel there is classified, the time of all its NCCL kernels counts
-instead. A sample counts if this is so for all the time for which it is in force: others mix transfer with other time.
+does, and for a switch while any GPU does. If no NCCL kernel there is classified, all the time of its NCCL kernels
+counts instead. A sample counts if that covers all the time for which it is in force: others mix transfer with the rest.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def list_link_metrics(
         word, colon, _ = sums.event_type.label.partition(":")
         link = _NETWORKS.get(word, NETWORK) if colon else NETWORK
         node = job.tree.model.nodes[task.node]
-        metrics.append(_make(sums, nccl, link=link, node=node, gpu=None, device=labels[sums.row]))
+        name = labels[sums.row].removeprefix(f"{node} ")  # equal names of several nodes have it
+        metrics.append(_make(sums, nccl, link=link, node=node, gpu=None, device=name))
     return metrics
 
 

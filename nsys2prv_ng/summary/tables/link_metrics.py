@@ -14,7 +14,7 @@ from nsys2prv_ng.summary.numbers.link_metrics import (
     TRANSFER,
     LinkMetric,
 )
-from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Number, Rate, Share, make_columns
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Rate, Share, make_columns
 from nsys2prv_ng.text.names import clean_name
 
 NO_PEAK = "Percentages are of the peak of the counter: reports do not contain the speed of links"
@@ -39,17 +39,11 @@ def tabulate_link_metrics(metrics: Sequence[LinkMetric]) -> Grid:
         rows.append(
             [link, Name(counter), Count(len(links)), mean, *extremes, *_show_samples(links), *_show_nccl(links)]
         )
-    titles = [
-        "link",
-        "counter",
-        "links",
-        "mean",
-        Column("lowest", optional=True, minor=True),
-        Column("highest", optional=True),
-    ]
+    titles: list[str | Column] = ["link", "counter", "links", "mean"]
+    titles += [Column("lowest", optional=True, minor=True), Column("highest", optional=True), "samples"]
     return Grid(
-        caption="Counters of links: mean of all links, in all the time and during NCCL",
-        columns=make_columns(*titles, "samples", *_make_nccl_columns()),
+        caption="Link counters: mean over all links, and during NCCL",
+        columns=make_columns(*titles, *_make_nccl_columns()),
         rows=rows,
         names=2,
         more="counters",
