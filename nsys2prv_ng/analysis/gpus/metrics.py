@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.windows import cut_to_windows
@@ -163,7 +164,10 @@ def _mark_covered(
     covered = np.zeros(handle.size, np.bool_)
     if part is not None:
         at = np.flatnonzero(np.array([part.concerns(kind) for kind in sampled.types], np.bool_)[handle])
-        covered[at] = part.covers(sampled.row, begin[at], end[at])
+        begin, end = begin[at], end[at]
+        starts = find_starts(begin, end)  # metrics of one sample mostly have the same times
+        marks = part.covers(sampled.row, begin[starts], end[starts])
+        covered[at] = np.repeat(marks, np.diff(np.append(starts, at.size)))
     return covered
 
 
