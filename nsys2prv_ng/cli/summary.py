@@ -26,8 +26,10 @@ def summary(
         check_folder(talp)
     progress = options.display
     numbers = api.summarize(reports, **vars(options))
+    printed = [] if as_json or numbers.verdict is None else [line.text for line in numbers.verdict.statements]
     for warning in numbers.warnings:
-        progress.warn(warning)
+        if warning not in printed:
+            progress.warn(warning)
     if as_json:
         print_json(numbers)
     else:

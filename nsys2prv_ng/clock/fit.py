@@ -9,7 +9,7 @@ and causality holds without it, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -93,13 +93,7 @@ def make_lines(domains: int, fits: Iterable[ClockFit] = ()) -> Lines:
     return lines
 
 
-LinkErrors = Callable[[IntArray], FloatArray]
-"""Returns the error (ns) of each of some domains, the reference first, that more rows do not make smaller."""
-
-
-def fit_sets(
-    matches: Matches, names: Sequence[str], *, always: bool, link_errors: LinkErrors | None = None
-) -> list[ClockFit]:
+def fit_sets(matches: Matches, names: Sequence[str], *, always: bool) -> list[ClockFit]:
     """Fit corrections of every set of two or more domains, with these names, that operations connect.
 
     `always`: correct even if that does not lower the held-out residual, is below its error, or has no held-out
@@ -110,7 +104,7 @@ def fit_sets(
     fitted = []
     for number in np.unique(set_of_operation[set_of_operation >= 0]):
         operations = _thin(matches, np.flatnonzero(set_of_operation == number))
-        fitted.append(_fit_set(matches, operations, names, always, link_errors))
+        fitted.append(_fit_set(matches, operations, names, always))
     return fitted
 
 
@@ -135,9 +129,7 @@ def _thin(matches: Matches, operations: IntArray) -> IntArray:
     return operations[group.groupby(group).cumcount().to_numpy() % -(-rows // MOST_ROWS) == 0]
 
 
-def _fit_set(
-    matches: Matches, operations: IntArray, names: Sequence[str], always: bool, link_errors: LinkErrors | None
-) -> ClockFit:
+def _fit_set(matches: Matches, operations: IntArray, names: Sequence[str], always: bool) -> ClockFit:
     problem, domains, since = _make_problem(matches, operations, names)
     n = domains.size
     none = np.zeros(n, np.bool_)
@@ -153,10 +145,9 @@ def _fit_set(
     model = _choose_model(held_out, models, always)
     if model == DRIFT and not _is_significant(problem, models[DRIFT]):
         model = OFFSET
-    extra = np.zeros(n) if link_errors is None else link_errors(domains)
-    fit = _describe(problem, domains, since, model, models, held_out, extra)
+    fit = _describe(problem, domains, since, model, models, held_out)
     if not always and model != UTC and _is_within_error(matches, fit, len(names)):
-        return _describe(problem, domains, since, UTC, models, held_out, extra)
+        return _describe(problem, domains, since, UTC, models, held_out)
     return fit
 
 
@@ -278,7 +269,6 @@ def _describe(
     model: str,
     models: dict[str, Solution],
     held_out: dict[str, float],
-    link_error: FloatArray,
 ) -> ClockFit:
     solution, estimate = models[model], models[OFFSET if model == UTC else model]
     drifting = solution.drifting
@@ -287,7 +277,7 @@ def _describe(
     median = np.array([np.median(values) for values in clock_residuals])
 
     # The error includes everything that is not corrected: the estimated offset under plain UTC, and unfitted drift.
-    correction_error = quantile * np.maximum(offset_error, at_ends) + median + link_error
+    correction_error = quantile * np.maximum(offset_error, at_ends) + median
     correction_error[0] = 0.0
     bound = correction_error.copy()
     if model == UTC:

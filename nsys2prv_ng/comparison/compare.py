@@ -12,7 +12,7 @@ from nsys2prv_ng.comparison.model import Kind, Pair, Samples, Side, SideNumbers,
 from nsys2prv_ng.comparison.prediction import find_prediction
 from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.scaling import make_scaling
-from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, bound_median, compare_ranks, find_median
+from nsys2prv_ng.comparison.statistics import FEWEST, LARGE, LEVEL, NOISE, bound_median, compare_ranks, find_median
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
 from nsys2prv_ng.comparison.work_units import find_units
 from nsys2prv_ng.text.formatting import format_time
@@ -106,7 +106,7 @@ def _decide(a: Windows, b: Windows, samples: Samples, *, by_step: bool) -> Verdi
     if by_step and min(len(a.ns), len(b.ns)) >= FEWEST:
         p = compare_ranks(a.ns, b.ns)
         if p >= LEVEL or change is None or before == after:
-            kind = "no difference"
+            kind = "no difference" if change is None or abs(change) < LARGE else "inconclusive"
         elif abs(change) < NOISE:
             kind = "below noise"
         else:

@@ -81,7 +81,8 @@ class Verdict:
     """Whether b is faster than a: within two captures, or over several captures a side.
 
     `kind`: "faster" and "slower" are significant (p < 0.05) and at least 2 %. "below noise" is significant, but less.
-    "no difference" is not significant. "inconclusive": too few steps, or captures, to decide, or no steps.
+    "no difference" is not significant, and less than 5 %. "inconclusive": no steps, too few of them (or captures) to
+    decide, or a larger difference that may be chance.
     """
 
     kind: Kind

@@ -115,6 +115,8 @@ def _explain_doubt(pair: Pair) -> str:
     if pair.verdict.measure == "capture":
         lacking = "either run" if not (pair.a.step_ns or pair.b.step_ns) else "one of the runs"
         return f"no steps were found in {lacking}"
+    if pair.verdict.p is not None:
+        return f"the {pair.verdict.samples} vary so much that this may be chance"
     samples = [len(side.captures if pair.verdict.samples == "captures" else side.step_ns) for side in (pair.a, pair.b)]
     noun = pair.verdict.samples
     return f"{samples[0]} and {samples[1]} {noun} are too few (p < {LEVEL} needs at least {FEWEST} {noun} per run)"

@@ -17,6 +17,8 @@ FEWEST = 4
 """Fewest values a side for a rank test: with 3 and 3 values, the least possible p, 0.1, exceeds LEVEL."""
 NOISE = 0.02
 """Share of a time by which two captures of the same program differ."""
+LARGE = 0.05
+"""Share of a time from which a difference that may be chance is no evidence that the programs are equally fast."""
 _MOST_EXACT = 60
 """Most values of both sides together for an exact distribution."""
 _MOST_COINS = 400

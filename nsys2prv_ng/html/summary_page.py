@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections import contents, efficiency, links, over_time, waits, what_if
+from nsys2prv_ng.html.summary_sections import contents, efficiency, links, over_time, pipeline, waits, what_if
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.verdicts.answer import answer
@@ -12,6 +12,8 @@ from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, jo
 
 _SECTIONS = {
     "efficiency": "efficiency",
+    "waits.pipeline": "pipeline",
+    "waits.links": "links",
     "waits": "waits",
     "what_if": "what-if",
     "critical_path": "critical-path",
@@ -49,6 +51,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         what_if.make_what_if_section(summary.what_if),
         efficiency.make_efficiency_section(summary, pictures),
         waits.make_wait_section(summary),
+        pipeline.make_pipeline_section(summary),
         waits.make_gap_section(summary, pictures),
         contents.make_kernel_section(summary, pictures),
         contents.make_operation_section(summary),

@@ -23,7 +23,7 @@ from nsys2prv_ng.records.runs import load_times
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.replay.numbers import Replayed
 
-MOST = 6_000_000
+MOST = 8_000_000
 """Most operations and calls to replay: each takes about 530 bytes."""
 _LEADS = (2, 1)
 """Numbers of steps of a lead-in, the best first. Without one, predictions for real captures were wrong by up to 40%."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
+from collections import Counter
+
+from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.tables import calls
@@ -17,8 +19,10 @@ from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate
 from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
+from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
+    tabulate_communicators,
     tabulate_excess,
     tabulate_mpi_waits,
     tabulate_nccl_waits,
@@ -26,6 +30,7 @@ from nsys2prv_ng.summary.tables.waits import (
 )
 from nsys2prv_ng.summary.tables.what_if import tabulate_scenarios
 from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
 from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
@@ -33,7 +38,7 @@ from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
-from nsys2prv_ng.text.names import describe_place
+from nsys2prv_ng.text.names import describe_place, quote_name
 from nsys2prv_ng.text.style import PLAIN, Style
 
 _LEAST_SHARE = 0.02
@@ -66,7 +71,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "PIPELINE", "STEPS", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -84,8 +89,8 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     whole = losses.devices * window.numbers.window_ns
     parts = sorted(list_parts(losses), key=lambda part: -part.ns)
     shown = [part for part in parts if part.ns >= _LEAST_SHARE * whole][:_MOST_PARTS]
-    main = find_main_range(losses)
-    notes = {} if main is None else {"host_ns": f"  mostly {describe_place(main.range)}"}
+    place = _find_host_place(summary, losses)
+    notes = {"host_ns": f"  mostly {place}"} if place else {}
     rows = [(part.label, part.ns, notes.get(part.key, "")) for part in shown]
     rest = sum(part.ns for part in parts if part not in shown)
     rows += [("other", rest, "")] if rest >= whole / 2000 else []
@@ -102,6 +107,18 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
         fits = LABEL_WIDTH + names + len("  100.0%") + len(drawn) + len(note) <= width
         lines.append(f"{start}{drawn}{note if fits else ''}")
     return lines
+
+
+def _find_host_place(summary: JobSummary, losses: Losses) -> str:
+    """Return the MPI call, or else the range, that hosts were mostly in while GPUs were idle, in words; "" if none."""
+    calls = Counter[str]()
+    for (_, call), (ns, _) in Case(summary).host_gaps.items():
+        calls[call] += ns
+    for call, ns in calls.most_common(1):
+        if call.startswith("MPI_") and 2 * ns > calls.total():
+            return f"in {quote_name(call)}"
+    main = find_main_range(losses)
+    return "" if main is None else describe_place(main.range)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -146,7 +163,9 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         tabulate_mpi_waits(waits),
         tabulate_reasons(waits),
         tabulate_excess(summary),
+        tabulate_communicators(waits),
         tabulate_bandwidth(waits.bandwidth),
+        *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
         *([] if waits.links is None else list_link_tables(waits.links)),
     ]
     return [*(format_grid(grid, width) for grid in grids), *(wrap(text, width) for text in describe_limits(waits))]

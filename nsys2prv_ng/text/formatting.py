@@ -60,6 +60,14 @@ def format_time(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def format_span(low: float, high: float) -> str:
+    """Return the shortest and the longest of some times (ns): 13.1-136 ms, 249 us to 26.0 ms, 20.0 ms."""
+    first, last = format_time(low), format_time(high)
+    if first == last:
+        return first
+    return f"{first.split()[0]}-{last}" if first.split()[1] == last.split()[1] else f"{first} to {last}"
+
+
 def format_bytes(size: float | None) -> str:
     """Return a size (bytes) with three digits and a decimal unit; a dash for None."""
     if size is None:

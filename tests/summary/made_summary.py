@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nsys2prv_ng.summary.numbers.efficiency import (
@@ -11,6 +12,7 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     HostEfficiency,
     IdleInRange,
     Losses,
+    StepEfficiency,
     StepNumbers,
     WindowEfficiency,
 )
@@ -109,6 +111,21 @@ def make_summary(
         steps=steps,
         **nothing,
     )
+
+
+def set_steps(summary: JobSummary, times_ms: list[int], losses: Losses | None = None, first: int = 1) -> JobSummary:
+    """Return the summary with these steps, each with its length as host-bound time of one GPU, or with `losses`."""
+    assert summary.efficiency is not None
+    window = make_window(losses)
+    found = []
+    for number, length in enumerate(times_ms, first):
+        idle = replace(make_losses(1, host=100), host_ns=length * MS) if losses is None else losses
+        fields = {**vars(window), "window_ns": length * MS, "losses": idle}
+        found.append(StepEfficiency(**fields, number=number, host_ns=length * MS))
+    middle = sorted(times_ms)[len(times_ms) // 2] * MS
+    steps = replace(STEPS, count=len(times_ms), first=first, last=first + len(times_ms) - 1, median_ns=middle)
+    steps = replace(steps, min_ns=min(times_ms) * MS, max_ns=max(times_ms) * MS)
+    return replace(summary, steps=steps, efficiency=replace(summary.efficiency, steps=found))
 
 
 def make_waits(ranks: list[RankWaits], costs: list[LateCost], culprits: list[Culprit], split: int = 100) -> WaitNumbers:

@@ -97,7 +97,10 @@ def make_plan(job: Job, steps: Steps | None) -> WindowPlan:
     known = [capture for capture in captures if capture is not None]
     known += [(run.facts.first, run.facts.last) for run in list_activity_runs(job)]
     known = known or [(job.first, job.last)]
-    whole = job.measured or [(min(low for low, _ in known), max(high for _, high in known))]
+    first, last = min(low for low, _ in known), max(high for _, high in known)
+    # A chosen time may go on where nothing was captured: that would thin out every share.
+    inside = [(max(low, first), min(high, last)) for low, high in job.measured if low < last and high > first]
+    whole = inside or job.measured or [(first, last)]
     work: list[tuple[int, int]] = []
     if steps is not None:
         _, _, begin, end = cut_to_windows(steps.start[:1], steps.stop[-1:], whole)

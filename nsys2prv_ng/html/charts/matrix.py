@@ -1,4 +1,4 @@
-"""Draws a quantity of pairs as a matrix: a row for each sender, a column for each receiver."""
+"""Draws a quantity as a matrix: of pairs, with a row for each sender and a column for each receiver, or of two axes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _LEVELS = 255
 """The number of indexes for values; index 0 means no value."""
 _NOTHING: Colour = (0, 0, 0, 0)
 _CELL, _LEAST, _MOST = 28, 84, 560
-"""Width and height (pixels) of a cell if there are few, and the least and the largest of a matrix."""
+"""Width and height (pixels) of a cell if there are few, and the least and the largest of a matrix. (The least height
+of a matrix with names for its columns is a cell for each row.)"""
 _MOST_LABELS = 24
 
 
@@ -26,19 +27,27 @@ class MatrixFigure(NamedTuple):
 
     image: str
     """A data URL."""
-    size: int
-    """Width and height in pixels."""
+    width: int
+    height: int
+    """In pixels."""
     labels: list[tuple[float, str]]
     """Place (percent from the top) and name of rows."""
     ticks: list[Tick]
-    """Numbers of the columns."""
+    """Numbers or names of the columns."""
     legend: list[Swatch]
 
 
-def make_matrix(names: Sequence[str], values: FloatArray, hue: Hue, write: Callable[[float], str]) -> MatrixFigure:
-    """Return a matrix of values (senders, receivers), of which NaN is not known. Opacity shows the value.
+def make_matrix(
+    names: Sequence[str],
+    values: FloatArray,
+    hue: Hue,
+    write: Callable[[float], str],
+    columns: Sequence[str] | None = None,
+) -> MatrixFigure:
+    """Return a matrix of values (rows, columns), of which NaN is not known. Opacity shows the value.
 
-    `names`: of the rows, which are also the columns. `write`: returns the text of a value.
+    `names`: of the rows. `write`: returns the text of a value. `columns`: short names of the columns; None if they are
+    the rows, which are then numbered.
     """
     top = float(np.nanmax(values, initial=0.0))
     share = np.nan_to_num(values) / top if top > 0 else np.zeros(values.shape)
@@ -47,13 +56,13 @@ def make_matrix(names: Sequence[str], values: FloatArray, hue: Hue, write: Calla
     palette = [_NOTHING, *(fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
     legend = [Swatch(format_colour(fade(hue, n / 4)), write(top * n / 4)) for n in range(5)]
     legend.append(Swatch(format_colour(_NOTHING), NOT_KNOWN.text))
-    count = len(names)
-    every = -(-count // _MOST_LABELS)
-    shown = range(0, count, every)
+    count, across = values.shape
+    shown, shown_across = (range(0, number, -(-number // _MOST_LABELS) or 1) for number in (count, across))
     return MatrixFigure(
         image=encode_png(level.astype(np.uint8), palette),
-        size=min(max(count * _CELL, _LEAST), _MOST),
-        labels=[(100 * (n + 0.5) / count, f"{n}: {names[n]}") for n in shown],
-        ticks=[Tick((n + 0.5) / count, f"{n}") for n in shown],
+        width=min(max(across * _CELL, _LEAST), _MOST),
+        height=min(max(count * _CELL, _LEAST if columns is None else _CELL), _MOST),
+        labels=[(100 * (n + 0.5) / count, f"{n}: {names[n]}" if columns is None else names[n]) for n in shown],
+        ticks=[Tick((n + 0.5) / across, f"{n}" if columns is None else columns[n]) for n in shown_across],
         legend=legend,
     )

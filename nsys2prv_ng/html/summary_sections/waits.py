@@ -20,6 +20,7 @@ from nsys2prv_ng.summary.tables.gpus import tabulate_causes, tabulate_gaps, tabu
 from nsys2prv_ng.summary.tables.waits import (
     list_bandwidth,
     tabulate_bandwidth,
+    tabulate_communicators,
     tabulate_excess,
     tabulate_mpi_waits,
     tabulate_nccl_waits,
@@ -80,7 +81,10 @@ def make_bandwidth_section(summary: JobSummary) -> Section | None:
     if not bandwidth:
         return None
     lead = f"Numbers of {name_time(summary)}. Bandwidth counts from the last arrival on, so it excludes wait time."
-    return Section("bandwidth", "NCCL bandwidth", lead, [_draw_bandwidth(bandwidth)], ["analysis/nccl_calls_2dh"])
+    blocks: list[Block] = [_draw_bandwidth(bandwidth)]
+    communicators = tabulate_communicators(summary.waits) if summary.waits is not None else None
+    blocks += [show_grid(communicators)] if communicators is not None and communicators.rows else []
+    return Section("bandwidth", "NCCL bandwidth", lead, blocks, ["analysis/nccl_calls_2dh"])
 
 
 def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:

@@ -18,13 +18,14 @@ from nsys2prv_ng.sources.nccl import payload
 from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, count_advanced_calls, make_table, read_calls
 from nsys2prv_ng.sources.nccl.channels import write_channels
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
+from nsys2prv_ng.sources.nccl.join_data import NcclJoinData, make_join_data
 from nsys2prv_ng.sources.nccl.kernels import (
     NcclKernels,
     assign_calls,
     parse_function,
     read_kernels,
 )
-from nsys2prv_ng.sources.nccl.messages import NcclJoinData, join, make_join_data
+from nsys2prv_ng.sources.nccl.messages import join
 from nsys2prv_ng.sources.nccl.payload_events import make_call_events, make_kernel_events, write_events
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.shared.reasons import KERNEL_LOST, KERNEL_WITHOUT_LAUNCH, KERNEL_WITHOUT_PAYLOAD, NO_NCCL_CALL
@@ -50,7 +51,7 @@ def read(reader: ReportReader) -> Result:
     write_events(reader.labels, result, place, begin, end, kernel_events)
     if calls.advanced is not None and reader.options.nccl_channels:
         write_channels(reader, result, calls.advanced)
-    result.join_data = make_join_data(reader.labels, calls.names, calls.payload, table, kernels, pairs)
+    result.join_data = make_join_data(reader, calls, table, kernels, pairs)
     communicators = calls.payload.communicators
     result.evidence = collect_evidence(calls.names, communicators, table, kernels, pairs)
     result.evidence.has_whole_graphs = reader.is_in_report(GRAPH)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,23 @@ class JoinInput:
     """Folder with logs of the NCCL Inspector."""
 
 
+class NamedCommunicator(NamedTuple):
+    """A communicator of NCCL, with its names."""
+
+    id: str
+    """NCCL's id, as 16 hexadecimal digits."""
+    number: int
+    label: str
+    """Its number, name and members in words."""
+    name: str
+    """The name in logs; empty without one. It comes from the program, so quote or clean it."""
+    axis: str
+    """What it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known."""
+    ranks: int
+    tasks: tuple[int, ...]
+    """Tasks of the whole tree that use it."""
+
+
 @dataclass
 class JoinResult:
     """What a source makes of all reports together: lines between them, and values that depend on all of them."""
@@ -53,6 +70,8 @@ class JoinResult:
     communicators: list[Communicator] = field(default_factory=list)
     accounts: dict[str, Result] = field(default_factory=dict)
     """Results by their name in the account. Their records are on the common clock, with rows of the trace as places."""
+    nccl_communicators: list[NamedCommunicator] = field(default_factory=list)
+    """NCCL's communicators by number."""
     warnings: list[str] = field(default_factory=list)
     messages: dict[str, MessagePairs] = field(default_factory=dict)
     """Messages with both ends, by the name of the source of their kernels or calls; rows of the whole tree."""

@@ -8,6 +8,7 @@ its last rank: its time is the longest moving part of any of its kernels.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,12 +59,17 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> 
     )
     keys = ["function", "communicator", "ranks", "bytes"]
     sums = rows.groupby(keys, as_index=False, sort=True)[["count", "ns"]].sum()
+    names = {c.id: (c.name or c.axis, c.label) for part in job.joined for c in part.nccl_communicators}
     rated = [
         rate(table.names[row.function], table.communicators[row.communicator], row)
         for row in sums.itertuples(index=False)
     ]
-    known = [bandwidth for bandwidth in rated if bandwidth is not None]
+    known = [_name(bandwidth, *names.get(bandwidth.communicator, ("", ""))) for bandwidth in rated if bandwidth]
     return sorted(known, key=lambda b: (-b.bytes * b.count, b.function, b.communicator, b.bytes))
+
+
+def _name(bandwidth: Bandwidth, name: str, label: str) -> Bandwidth:
+    return replace(bandwidth, communicator_name=name, communicator_label=label)
 
 
 def rate(function: str, communicator: str, row: Any) -> Bandwidth | None:

@@ -27,8 +27,9 @@ from nsys2prv_ng.summary.compute.covered_time import CoveredTime, find_intervals
 from nsys2prv_ng.summary.compute.culprits import Blamed, WaitsForTasks, sum_culprits
 from nsys2prv_ng.summary.compute.links import measure_links
 from nsys2prv_ng.summary.compute.missing_payload import NO_PAYLOAD, find_payload_remedy, mark_without_payload
+from nsys2prv_ng.summary.compute.pipeline import measure_pipeline
 from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
-from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.numbers.waits import Communicator, MpiWaits, RankWaits, WaitNumbers
 
 _MATCHING = source_names.NCCL
 """The source without which NCCL kernels are not matched over ranks."""
@@ -63,6 +64,7 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
     why = sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
     parts = place_parts(job, job.operations.part)
     at = np.unique(shown.at)
+    devices = list_devices(job).rows
     return WaitNumbers(
         operations=int(_mark_collectives(job, waits, shown).sum()) + _count_messages(job, waits, kernels.pieces),
         nccl_collectives=int(_mark_collectives(job, waits, kernels.pieces).sum()),
@@ -75,9 +77,30 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
         culprits=why.culprits,
         costs=why.costs,
         bandwidth=measure_bandwidth(job, waits, parts, kernels.pieces.at),
-        links=measure_links(job, waits, parts, at, list_devices(job).rows),
+        links=measure_links(job, waits, parts, at, devices),
+        pipeline=measure_pipeline(job, waits, devices),
+        communicators=_list_communicators(job),
         payload_remedy=find_payload_remedy(job),
     )
+
+
+def _list_communicators(job: Job) -> list[Communicator]:
+    """Return NCCL's communicators with members that the user chose."""
+    ranks = job.whole.ranks
+    return [
+        Communicator(
+            id=found.id,
+            number=found.number,
+            label=found.label,
+            name=found.name,
+            axis=found.axis,
+            ranks=found.ranks,
+            members=sorted(rank for task in found.tasks if (rank := ranks[task]) is not None),
+        )
+        for joined in job.joined
+        for found in joined.nccl_communicators
+        if (job.new_task[list(found.tasks)] >= 0).any()
+    ]
 
 
 def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: IntArray) -> dict[str, int]:

@@ -7,7 +7,7 @@ its meaning, increase SUMMARY_VERSION.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -18,6 +18,7 @@ from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.summary.numbers.build import build_dataclass
+from nsys2prv_ng.summary.numbers.consistency import Counted, check_counts, check_links
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
@@ -328,7 +329,22 @@ class JobSummary:
         if verdict is not None and not isinstance(verdict, Mapping):
             raise ValueError("not a summary: its verdict is not an object")
         summary = build_dataclass(cls, {**fields, "verdict": None})
+        check_counts(summary._list_counted())
+        if summary.waits is not None and summary.waits.links is not None:
+            check_links(summary.waits.links)
         return summary if verdict is None else replace(summary, verdict=Verdict.from_dict(verdict))
+
+    def _list_counted(self) -> Iterator[Counted]:
+        """Yield all rows with a mean."""
+        yield from self.kernels
+        yield from self.calls
+        yield from self.mpi
+        yield from self.memory_operations
+        yield from (part for copies in self.memory_operations for part in copies.by_memory)
+        yield from (task for repeated in self.ranges for task in repeated.tasks)
+        if self.waits is not None:
+            yield from self.waits.bandwidth
+            yield from [] if self.waits.links is None else self.waits.links.sizes
 
     def __repr__(self) -> str:
         """Return one line: all numbers are a hundred thousand characters."""

@@ -56,7 +56,7 @@ class Statement:
     label: str
     text: str
     evidence: list[str] = field(default_factory=list)
-    """Keys of the JSON of a summary, such as "efficiency"."""
+    """Keys of the JSON of a summary, such as "efficiency", or "waits.links" for a key within another."""
 
 
 @dataclass(frozen=True, kw_only=True)

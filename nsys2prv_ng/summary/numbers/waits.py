@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nsys2prv_ng.summary.numbers.links import LinkNumbers
+from nsys2prv_ng.summary.numbers.pipeline import PipelineNumbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +110,26 @@ class LateCost(Lateness):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Communicator:
+    """A communicator of NCCL, and what its members and calls show of its use."""
+
+    id: str
+    """NCCL's id, as 16 hexadecimal digits."""
+    number: int
+    """Its number in the trace."""
+    label: str
+    """Its number, name and members in words."""
+    name: str
+    """The name that the program gave it, from logs of the NCCL Inspector; empty without one."""
+    axis: str
+    """What it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known."""
+    ranks: int
+    """The number of its ranks."""
+    members: list[int]
+    """Ranks in the job of the members in the reports."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bandwidth:
     """Collectives of one function and size in a communicator; `ns` is the time in which they moved data."""
 
@@ -120,6 +141,10 @@ class Bandwidth:
     ns: int
     algorithm_bytes_per_s: int
     bus_bytes_per_s: int
+    communicator_name: str = ""
+    """The name of the communicator, else what it is for; empty if neither is known."""
+    communicator_label: str = ""
+    """Its number, name and members in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,5 +183,9 @@ class WaitNumbers:
     """Of the task for which the others waited longest, the largest excess first."""
     links: LinkNumbers | None = None
     """Messages by pair; None without any, and in summaries of older versions."""
+    pipeline: PipelineNumbers | None = None
+    """Stages and their bubble; None without a certain pipeline, and in summaries of older versions."""
+    communicators: list[Communicator] = field(default_factory=list)
+    """NCCL's, by number."""
     payload_remedy: str = ""
     """How to export reports with payload; empty if no report lacks it."""

@@ -158,7 +158,7 @@ def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
 def _label(cause: str, range_: str, call: str) -> tuple[Name, Name]:
     """Return the cells of the NVTX range and the call."""
     if cause != idle_causes.HOST:
-        return Name(_LABELS[cause]), Name("")
+        return Name(_LABELS.get(cause, cause)), Name("")
     return Name(range_ or NO_RANGE), Name(call or NO_CALL)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nsys2prv_ng.sources.nccl.axes import format_members
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs, list_stragglers
-from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.numbers.waits import Bandwidth, Communicator, MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, shorten_range_name
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns
 from nsys2prv_ng.text.names import name_task
@@ -151,11 +152,27 @@ def _find_latest(waits: WaitNumbers) -> tuple[int | None, str]:
     return late.rank, late.task
 
 
+# ---- communicators ---------------------------------------------------------------------------------------------------
+
+
+def tabulate_communicators(waits: WaitNumbers) -> Grid:
+    """Return what communicators are for, those of one name and size together; no rows for a single communicator."""
+    groups: dict[tuple[str, int], list[Communicator]] = {}
+    for communicator in waits.communicators if len(waits.communicators) > 1 else ():
+        groups.setdefault((communicator.name or communicator.axis, communicator.ranks), []).append(communicator)
+    rows: list[list[Cell]] = [
+        [Name(name or "-"), Count(len(found)), Count(ranks), format_members(found[0].members, ranks)]
+        for (name, ranks), found in groups.items()
+    ]
+    columns = make_columns("used for", "communicators", "ranks", "first")
+    return Grid(caption="NCCL communicators", columns=columns, rows=rows, more="kinds")
+
+
 # ---- bandwidth -------------------------------------------------------------------------------------------------------
 
 
 class BandwidthRow(NamedTuple):
-    """Collectives of one function, number of ranks and printed size, over all communicators; rates in bytes/s."""
+    """Collectives of one function, number of ranks and printed size, over communicators of a name; rates in bytes/s."""
 
     function: str
     ranks: int
@@ -168,6 +185,8 @@ class BandwidthRow(NamedTuple):
     """Their transfer time, summed."""
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
+    communicator: str
+    """What the communicators are for, or their name; without one, the only communicator, or their number."""
 
 
 def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
@@ -175,6 +194,7 @@ def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
     rows: list[list[Cell]] = [
         [
             Name(row.function),
+            Name(row.communicator),
             Count(row.ranks),
             row.size,
             Count(row.operations),
@@ -186,19 +206,31 @@ def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
     ]
     count = sum(part.count for part in bandwidth)
     caption = f"Bandwidth of {count_noun(count, 'collective')} from the last arrival on, without wait time"
-    columns = make_columns("NCCL", "ranks", "size", "count", "mean", "algbw", "busbw")
-    return Grid(caption=caption, columns=columns, rows=rows, more="sizes")
+    name = Column("communicator", optional=True, minor=True)
+    columns = make_columns("NCCL", name, "ranks", "size", "count", "mean", "algbw", "busbw")
+    return Grid(caption=caption, columns=columns, rows=rows, names=2, more="sizes")
 
 
 def list_bandwidth(bandwidth: Sequence[Bandwidth]) -> list[BandwidthRow]:
     """Return the bandwidth by function, number of ranks and size, most bytes first."""
-    groups: dict[tuple[str, int, str], list[Bandwidth]] = {}
+    groups: dict[tuple[str, int, str, str], list[Bandwidth]] = {}
     for part in bandwidth:
-        groups.setdefault((part.function, part.ranks, format_bytes(part.bytes)), []).append(part)
+        key = part.function, part.ranks, format_bytes(part.bytes), part.communicator_name
+        groups.setdefault(key, []).append(part)
     rows = []
-    for key, parts in groups.items():
+    for (function, ranks, size, name), parts in groups.items():
         count, ns = sum(part.count for part in parts), sum(part.ns for part in parts)
         algorithm = sum(part.algorithm_bytes_per_s * part.ns for part in parts) / ns
         bus = sum(part.bus_bytes_per_s * part.ns for part in parts) / ns
-        rows.append(BandwidthRow(*key, sum(part.bytes * part.count for part in parts), count, ns, algorithm, bus))
+        amount = sum(part.bytes * part.count for part in parts)
+        communicator = name or _name_unnamed(parts)
+        rows.append(BandwidthRow(function, ranks, size, amount, count, ns, algorithm, bus, communicator))
     return sorted(rows, key=lambda row: -row.bytes)
+
+
+def _name_unnamed(parts: Sequence[Bandwidth]) -> str:
+    """Return the only communicator in words, or the number of communicators; empty if they are not known."""
+    labels = {part.communicator_label for part in parts}
+    if "" in labels:
+        return ""
+    return labels.pop() if len(labels) == 1 else f"{len(labels):,} communicators"

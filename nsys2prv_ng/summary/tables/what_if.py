@@ -45,14 +45,13 @@ def _sort(slack: list[Slack]) -> list[Slack]:
 
 
 def name_limit(limit: Limit | None) -> str:
-    """Return what sets the pace in words; "" if that is not known."""
-    if limit is None:
-        return ""
-    what = {"launch": "launch latency"}.get(limit.what, limit.what)
+    """Return what sets the pace in words, and its share; "" if that is not known."""
+    return "" if limit is None else f"{name_pace(limit)} ({format_percent(limit.share, 1)})"
+
+
+def name_pace(limit: Limit) -> str:
+    """Return what sets the pace in words: host of rank 3."""
     if limit.what == "network":
-        owner = "the network"
-    elif limit.rank is None:
-        owner = f"the {what}"
-    else:
-        owner = f"{what} of {name_task(limit.rank, '')}"
-    return f"{owner} ({format_percent(limit.share, 1)})"
+        return "the network"
+    what = {"launch": "launch latency"}.get(limit.what, limit.what)
+    return f"the {what}" if limit.rank is None else f"{what} of {name_task(limit.rank, '')}"

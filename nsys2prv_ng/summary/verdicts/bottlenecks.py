@@ -24,10 +24,18 @@ class Bottleneck(NamedTuple):
 START_UP = Bottleneck(
     "start-up only",
     "Start-up only",
-    "a step in the first quarter of four or more takes a third of the time of all, and at least five times the median",
+    "one step is slow, in the first quarter; it takes a third of the time of all and at least five times the median",
     "count that step as warm-up: choose later steps with --steps, or start the capture later",
     "analysis/iteration_time",
     ("steps",),
+)
+SLOW_STEPS = Bottleneck(
+    "slow steps",
+    "Slow steps",
+    "at most a third of four or more steps take twice the median or more, and they cost a quarter of the time of all",
+    "find what only these steps do: new shapes (pad, bucket, warm up), checkpoints, evaluation, data, library loads",
+    "analysis/iteration_time",
+    ("steps", "efficiency"),
 )
 COMPUTE = Bottleneck(
     "compute-bound",
@@ -41,6 +49,15 @@ COMPUTE_FP32 = COMPUTE._replace(
     title="Compute-bound, in FP32 matrix products",
     rule="compute-bound, and GEMM FP32 is the largest kernel class",
     hint="use tensor cores: BF16 or FP16 autocast, or TF32 (torch.set_float32_matmul_precision('high'))",
+)
+COMPUTE_FUSIBLE = COMPUTE._replace(
+    title="Compute-bound, in kernels that can be fused",
+    rule="compute-bound, mostly in elementwise, copy, reduction, norm, loss and optimizer kernels; no torch.compile",
+    hint="fuse small kernels: torch.compile, fused optimizers (fused=True) and normalisations; avoid casts and copies",
+)
+COMPUTE_16 = COMPUTE._replace(
+    rule="compute-bound, and matrix products with operands of 16 bits or less are the largest kernel class",
+    hint="larger or fewer matrix products (they use 16 bits or less already), FP8, fused or better kernels, less work",
 )
 COMPUTE_OPAQUE = COMPUTE._replace(
     title="Compute-bound, in opaque CUDA graphs",
@@ -87,7 +104,11 @@ PIPELINE = Bottleneck(
     "waits are the largest gain, and most waits for NCCL are in sends and receives",
     "use more micro-batches, balance the stages, or interleave them",
     "analysis/pipeline_bubble",
-    ("waits", "what_if"),
+    ("waits.pipeline", "waits", "what_if"),
+)
+PIPELINE_UNBALANCED = PIPELINE._replace(
+    rule="pipeline bubble, and one stage works longer than the others",
+    hint="balance the stages: give the stage that sets the pace fewer layers; then use more micro-batches",
 )
 IMBALANCE = Bottleneck(
     "imbalance",
@@ -111,6 +132,14 @@ TRANSFER_MPI = TRANSFER._replace(
     preset="basics/mpi",
     evidence=("waits", "mpi", "what_if"),
 )
+TRANSFER_GATHER = TRANSFER._replace(
+    rule="exposed transfer, and AllGather takes most NCCL time, as with sharded parameters",
+    hint="gather less if memory allows (ZeRO-2, reshard_after_forward=False), prefetch; compare busbw with your link",
+)
+TRANSFER_MESSAGES = TRANSFER._replace(
+    rule="exposed transfer, and sends and receives take most NCCL time",
+    hint="overlap sends with compute (more micro-batches, interleaved stages); keep neighbouring stages on one node",
+)
 COPIES = Bottleneck(
     "copies",
     "Copies",
@@ -122,6 +151,10 @@ COPIES = Bottleneck(
 COPIES_PEER = COPIES._replace(
     rule="copies, most of them between GPUs",
     hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
+)
+COPIES_PINNED = COPIES._replace(
+    rule="copies, most of them from or to pinned memory",
+    hint="memory is pinned already: copy less (keep data on the GPU, no offload), or prefetch on a stream of its own",
 )
 HOST = Bottleneck(
     "host-bound",
@@ -175,8 +208,9 @@ NOTHING = Bottleneck(
 )
 
 BOTTLENECKS = (
-    *(START_UP, COMPUTE, COMPUTE_FP32, COMPUTE_OPAQUE, OPAQUE, UNCLASSIFIED, UNCLASSIFIED_PAYLOAD, UNCLASSIFIED_MPI),
-    *(PIPELINE, STRAGGLER, IMBALANCE, TRANSFER, TRANSFER_MPI, COPIES, COPIES_PEER),
+    *(START_UP, SLOW_STEPS, COMPUTE, COMPUTE_FP32, COMPUTE_FUSIBLE, COMPUTE_16, COMPUTE_OPAQUE, OPAQUE),
+    *(UNCLASSIFIED, UNCLASSIFIED_PAYLOAD, UNCLASSIFIED_MPI, PIPELINE, PIPELINE_UNBALANCED, STRAGGLER, IMBALANCE),
+    *(TRANSFER, TRANSFER_GATHER, TRANSFER_MESSAGES, TRANSFER_MPI, COPIES, COPIES_PEER, COPIES_PINNED),
     *(HOST_ALLOCATES, HOST_SYNCHRONISES, LAUNCH, HOST, QUEUED, UNEXPLAINED, NOTHING),
 )
 """All classes, in the order of the rules."""

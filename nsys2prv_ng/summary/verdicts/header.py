@@ -5,7 +5,7 @@ from __future__ import annotations
 from nsys2prv_ng.summary.numbers.efficiency import StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import are_steps, choose_window
-from nsys2prv_ng.text.formatting import count_nouns, format_time
+from nsys2prv_ng.text.formatting import count_nouns, format_span, format_time
 from nsys2prv_ng.text.names import clean_name
 
 
@@ -30,9 +30,7 @@ def _describe_steps(steps: StepNumbers, summary: JobSummary) -> list[str]:
     whole = format_time(steps.window_ns[1] - steps.window_ns[0])
     parts = [f"{name} {numbers} ({whole}{excluded})"]
     if steps.count > 1:
-        low, high = format_time(steps.min_ns), format_time(steps.max_ns)
-        spread = f"{low.split()[0]}-{high}" if low.split()[1] == high.split()[1] else f"{low} to {high}"
-        return [*parts, f"median step {format_time(steps.median_ns)} ({spread})"]
+        return [*parts, f"median step {format_time(steps.median_ns)} ({format_span(steps.min_ns, steps.max_ns)})"]
     return parts
 
 

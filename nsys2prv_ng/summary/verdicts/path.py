@@ -22,6 +22,14 @@ _MOST_LONGER = 1.05
 _LEAST_SHARE = 0.05
 """Least share of the path at which a class is worth a word."""
 _HOST = (types.PATH_HOST, types.PATH_CUDA_CALL, types.PATH_SYSTEM_CALL, types.PATH_LAUNCH)
+_IF = {
+    bottlenecks.COMPUTE.key: "if kernels took no time",
+    bottlenecks.TRANSFER.key: "if transfer were free",
+    bottlenecks.UNCLASSIFIED.key: "if communication took no time",
+    bottlenecks.COPIES.key: "if copies were free",
+    bottlenecks.HOST.key: "if the host never delayed the GPUs",
+    bottlenecks.LAUNCH.key: "if the host never delayed the GPUs",
+}
 _KINDS_OF_CLASS = {
     bottlenecks.COMPUTE.key: (types.PATH_COMPUTE,),
     bottlenecks.TRANSFER.key: (types.PATH_MOVING, types.PATH_MPI),
@@ -30,7 +38,7 @@ _KINDS_OF_CLASS = {
     bottlenecks.HOST.key: _HOST,
     bottlenecks.LAUNCH.key: _HOST,
 }
-"""The time on the critical path that a class of bottlenecks can save at most."""
+"""The time on the critical path that a class of bottlenecks can save at most, and what would save it."""
 
 
 def bound_gain(summary: JobSummary, bottleneck: Bottleneck) -> str:
@@ -42,7 +50,8 @@ def bound_gain(summary: JobSummary, bottleneck: Bottleneck) -> str:
         return ""
     ns = sum(path.classes.get(PATH_KINDS[kind], 0) for kind in kinds)
     share = format_percent(ns, path.window_ns)
-    return f"at most {format_time(ns)} of {format_time(path.window_ns)} ({share}), by the critical path"
+    saves = f"at most {format_time(ns)} of {format_time(path.window_ns)} ({share})"
+    return f"{saves} {_IF[bottleneck.key]} (its time on the critical path)"
 
 
 def describe_path(summary: JobSummary) -> str:

@@ -8,7 +8,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.numbers.wait_reasons import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
-from nsys2prv_ng.summary.verdicts.judge import Case, find_rank, is_worth, list_inherited
+from nsys2prv_ng.summary.verdicts.case import Case, find_rank, is_worth, list_inherited
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, name_task, quote_name
 
@@ -78,15 +78,7 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
     """Return the largest causes of the delay: what the host was in, a late predecessor, another rank's delay."""
     waits, cost = case.summary.waits, straggler.caused_wait_ns
     assert waits is not None
-    causes: list[tuple[int, str]] = []
-    by_range: Counter[str] = Counter()
-    for reason in straggler.reasons:
-        by_range[reason.range] += reason.ns
-    for range_, ns in by_range.items():
-        calls = Counter({each.call: each.ns for each in straggler.reasons if each.range == range_})
-        [(call, most)] = calls.most_common(1)
-        inside = f" ({quote_name(call) if call else USER_CODE})" if 2 * most > ns else ""
-        causes.append((ns, f"in {quote_name(range_)}{inside}" if range_ else f"outside NVTX ranges{inside}"))
+    causes = _list_host_causes(straggler)
     for label in (DEVICE, DEPENDENCY):
         ns = sum(each.ns for each in waits.costs if each.task == rank.task and each.reason == label)
         causes.append((ns, label))
@@ -102,14 +94,31 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
     return texts
 
 
+def _list_host_causes(straggler: Straggler) -> list[tuple[int, str]]:
+    """Return the time (ns) and the words for each range that the host was late in, or for all if none is most of it."""
+    by_range: Counter[str] = Counter()
+    for reason in straggler.reasons:
+        by_range[reason.range] += reason.ns
+    causes: list[tuple[int, str]] = []
+    for range_, ns in by_range.most_common():
+        calls = Counter({each.call: each.ns for each in straggler.reasons if each.range == range_})
+        [(call, most)] = calls.most_common(1)
+        inside = f" ({quote_name(call) if call else USER_CODE})" if 2 * most > ns else ""
+        causes.append((ns, f"in {quote_name(range_)}{inside}" if range_ else f"outside NVTX ranges{inside}"))
+    whole = by_range.total()
+    if len(causes) <= _MOST_REASONS or 2 * causes[0][0] > whole:
+        return causes
+    ns, words = causes[0]
+    return [(whole, f"on the host, spread over {len(causes):,} ranges (most {words}: {format_time(ns)})")]
+
+
 def _describe_gain(case: Case, straggler: Straggler) -> str:
     """Return what this rank as fast as the median would save; "" if no replay has tried it."""
     change = case.rank_change
     if change is None or find_rank(change) != straggler.rank:
         return ""
-    if not is_worth(change):
-        return "; as fast as the median rank, it would save nothing measurable"
-    return f"; as fast as the median rank, it would save about {format_time(change.saving_ns)} a step"
+    saves = f"about {format_time(change.saving_ns)} a step" if is_worth(change) else "nothing measurable"
+    return f"; if it were as fast as the median rank, that would save {saves}"
 
 
 def _describe_hidden(summary: JobSummary, waits: WaitNumbers, least: float) -> str:

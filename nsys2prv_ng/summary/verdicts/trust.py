@@ -7,7 +7,8 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
 from nsys2prv_ng.summary.numbers.verdict import Statement
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
-from nsys2prv_ng.summary.tables.efficiency import choose_window
+from nsys2prv_ng.summary.tables.efficiency import choose_window, list_parts
+from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
 from nsys2prv_ng.summary.verdicts.what_if import describe_replayed
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
@@ -16,6 +17,14 @@ _LEAST_SHARE = 0.05
 _LEAST_GRAPHS = 0.01
 """Least share of GPU time in opaque CUDA graphs that is worth a word."""
 _LEAST_SIMILAR = 0.98
+_FEW_STEPS = 3
+"""With less steps, nothing shows what is usual."""
+_OPERATORS = ("aten::", "autograd::")
+"""Beginnings of the names of ranges that PyTorch opens for each operator, if asked to."""
+_LEAST_HOST = 0.1
+"""Least share of GPU time that is host-bound for that cost to matter."""
+_MANY_RANGES = 1
+"""Ranges per kernel from which the ranges themselves cost the host time that matters."""
 _MOST_SPREAD = 0.5
 """Spread of the steps, (max - min) / median, above which there is no typical step."""
 
@@ -26,7 +35,8 @@ def describe_start_up(summary: JobSummary) -> str:
     if start is None:
         return ""
     inside = [count_noun(start.warmup, "warm-up step")] if start.warmup else []
-    inside += [f"ranks waited {format_time(start.wait_ns)} in total"] if start.wait_ns else []
+    who = "ranks" if summary.ranks > 1 else "GPUs"
+    inside += [f"{who} waited {format_time(start.wait_ns)} in total"] if start.wait_ns else []
     text = f"excluded: {format_time(start.before_ns)} before the steps"
     text += f" ({', '.join(inside)})" if inside else ""
     return text + (f"; {format_time(start.after_ns)} after the last step" if start.after_ns else "")
@@ -41,6 +51,7 @@ def list_doubts(summary: JobSummary) -> list[Statement]:
         *_make("steps", _describe_steps(summary)),
         *_make("efficiency", [describe_opaque_graphs(summary)]),
         *_make("waits", payload or waits),
+        *_make("ranges", [_describe_operator_ranges(summary)]),
         *_make("what_if", [_describe_unsplit(summary), _describe_replayed(summary)]),
     ]
     return [doubt for doubt in doubts if doubt.text]
@@ -62,10 +73,27 @@ def _describe_steps(summary: JobSummary) -> list[str]:
         text = f"no NVTX range marks the steps: {quote_name(steps.delimiter)} delimits them"
         similar = f", and they are only {format_percent(steps.similarity, 1)} alike"
         texts.append(text + (similar if steps.similarity < _LEAST_SIMILAR else ""))
-    if steps.spread > _MOST_SPREAD and steps.count > 1:
+    if 1 < steps.count < _FEW_STEPS:
+        texts.append(f"only {steps.count} steps: how much they vary is hardly known")
+    if steps.spread > _MOST_SPREAD and steps.count > 1 and find_slow_steps(summary) is None:
         times = f"{format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
         texts.append(f"steps differ much ({times}): no step is typical, and savings are means")
     return texts
+
+
+def _describe_operator_ranges(summary: JobSummary) -> str:
+    """Return that ranges of PyTorch's operators slow the host; "" without many of them."""
+    kernels = sum(kernel.count for kernel in summary.kernels)
+    operators = [numbers for numbers in summary.ranges if numbers.name.startswith(_OPERATORS)]
+    ranges = sum(task.count for numbers in summary.ranges for task in numbers.tasks)
+    losses = None if summary.efficiency is None else choose_window(summary.efficiency, summary.steps).numbers.losses
+    if losses is None or losses.host_ns < _LEAST_HOST * sum(part.ns for part in list_parts(losses)):
+        return ""
+    if not operators or not kernels or ranges < _MANY_RANGES * kernels:
+        return ""
+    return (
+        f"NVTX ranges of operators ({ranges / kernels:,.1f} ranges per kernel) slow the host: it is faster without them"
+    )
 
 
 def describe_opaque_graphs(summary: JobSummary) -> str:
@@ -90,7 +118,10 @@ def describe_limits(waits: WaitNumbers) -> list[str]:
         texts.append(f"wait within clock error in {count}, counted as transfer")
     if waits.not_split:
         reasons = sorted(waits.not_split.items(), key=lambda item: -item[1])
-        parts = ", ".join(f"{count:,} because {clean_name(reason)}" for reason, count in reasons)
+        several = len(reasons) > 1
+        parts = ", ".join(
+            f"{count:,} because {clean_name(reason)}" if several else clean_name(reason) for reason, count in reasons
+        )
         count = f"{sum(waits.not_split.values()):,} of {_count_kernels(waits)}"
         texts.append(f"{count} unclassified, wait or transfer: {parts}")
     return texts

@@ -16,7 +16,9 @@ from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.judge import Case, find_rank, list_inherited
+from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited
+from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
+from nsys2prv_ng.summary.verdicts.slow_steps import describe_extra, find_slow_steps
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
@@ -38,14 +40,16 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
     if key == bottlenecks.TRANSFER.key:
         return _find_transfers(case)
     if key in (bottlenecks.STRAGGLER.key, bottlenecks.IMBALANCE.key, bottlenecks.PIPELINE.key):
-        return _find_waits(case, bottleneck)
+        places, text = _find_waits(case, bottleneck)
+        stages = describe_pipeline(case.summary) if key == bottlenecks.PIPELINE.key else ""
+        return places, stages or text
     if key == bottlenecks.COPIES.key:
         copies = {copy.operation: copy.total_ns for copy in case.summary.memory_operations}
         return _describe("copies", copies, sum(copies.values()), "time of copies and sets")
     if key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key):
         return _find_host(case)
-    if key == bottlenecks.START_UP.key:
-        return _find_slow_step(case)
+    if key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
+        return _find_slow_steps(case)
     if key == bottlenecks.UNCLASSIFIED.key:
         return _find_mpi(case) if bottleneck == bottlenecks.UNCLASSIFIED_MPI else _find_unclassified(case.summary)
     return [], ""
@@ -154,23 +158,22 @@ def _find_slowest_change(changes: Sequence[Scenario]) -> tuple[list[Place], str]
     return [], ""
 
 
-def _find_slow_step(case: Case) -> tuple[list[Place], str]:
-    """Return the step that takes as long as many, and what its host did."""
-    steps = case.summary.steps
-    assert steps is not None
-    whole = steps.window_ns[1] - steps.window_ns[0]
-    step = Place(kind="step", name=str(steps.slowest), ns=steps.max_ns)
-    text = f"step {steps.slowest}, {format_percent(steps.max_ns, whole)} of the time of all steps"
+def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
+    """Return the slow steps, what they have more of than the usual ones, and what hosts were in."""
+    found = find_slow_steps(case.summary)
+    assert found is not None
+    places = [Place(kind="step", name=str(step.number), ns=step.window_ns) for step in found.slow]
+    text = describe_extra(found)
+    whole_gap = sum(ns for ns, _ in case.host_gaps.values())  # of all steps, most of which are in the slow ones
     calls = Counter[str]()
     for (_, call), (ns, _) in case.host_gaps.items():
-        if call and not call.startswith(_LAUNCHES):
+        if not call.startswith(_LAUNCHES):
             calls[call] += ns
-    whole_gap = sum(ns for ns, _ in case.host_gaps.values())
     for call, ns in calls.most_common(1):
-        if 2 * ns > whole_gap:  # of all steps, most of whose time is that of this one
-            text += f"; hosts are mostly in {quote_name(call)}"
-            return [step, Place(kind="call", name=call, ns=ns)], text
-    return [step], text
+        if 2 * ns > whole_gap:
+            text += f"; hosts are mostly in {quote_name(call) if call else USER_CODE}"
+            places += [Place(kind="call", name=call, ns=ns)] if call else []
+    return places, text
 
 
 def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:

@@ -63,7 +63,7 @@ def test_calls_and_their_kernels_have_the_metadata(tmp_path: Path, shuffled: boo
         for number in (1, 2):
             time = UTC + 1000 * number + 7 * rank
             pairs: list[tuple[int, object]] = [
-                (truth.COMMUNICATOR, "comm 1 (2 ranks)"),
+                (truth.COMMUNICATOR, "communicator 1 (ranks 0, 1)"),
                 (truth.BYTES, 1024),
                 (truth.SEQUENCE, number),
             ]

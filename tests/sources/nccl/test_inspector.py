@@ -76,13 +76,13 @@ def test_the_example_of_the_readme_is_read(tmp_path: Path) -> None:
 def test_logs_name_communicators_and_tell_their_size(tmp_path: Path) -> None:
     report = write_report(tmp_path)
     logs = write_log(tmp_path / "logs/a.log", record(HASH, 0, 2, [("AllReduce", 16384)], name="DP `Group`\n0"))
-    assert join(report, logs) == ("comm 1 `DP 'Group' 0` (2 ranks)", [])
+    assert join(report, logs) == ("communicator 1, `DP 'Group' 0` (2 ranks)", [])
 
 
 def test_without_a_name_the_label_stays(tmp_path: Path) -> None:
     report = write_report(tmp_path)
     logs = write_log(tmp_path / "logs/a.log", record(HASH, 0, 2, [("AllReduce", 16384)]))
-    assert join(report, logs) == ("comm 1 (2 ranks)", [])
+    assert join(report, logs) == ("communicator 1 (2 ranks)", [])
 
 
 def test_logs_tell_the_ranks_of_processes(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_one_warning(
     label, warnings = join(write_report(tmp_path), logs)
     assert len(warnings) == 1
     assert wanted in warnings[0]
-    assert label.startswith("comm 1 (")
+    assert label.startswith("communicator 1 (")
 
 
 def test_sizes_that_a_log_lacks_are_no_contradiction(tmp_path: Path) -> None:

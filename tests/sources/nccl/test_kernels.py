@@ -87,8 +87,8 @@ def test_a_kernel_has_the_sums_of_its_calls_and_each_other_value_once(tmp_path: 
         ]
     )
     ((_, values),) = payloads(tmp_path, calls, [kernel(0, SEND_RECEIVE)])
-    label = "comm 1 (7 ranks)"
-    peers = [f"rank {rank} of comm 1, task unknown" for rank in (5, 6)]
+    label = "communicator 1 (7 ranks)"
+    peers = [f"rank {rank} of communicator 1, task unknown" for rank in (5, 6)]
     assert values == {
         truth.COMMUNICATOR: label,
         truth.SEND_PEER: peers,

@@ -211,7 +211,7 @@ def test_a_process_of_several_ranks_is_not_taken_for_one(tmp_path: Path) -> None
     trace, messages = translated(write(tmp_path, [calls]), tmp_path / "trace.prv")
     assert messages.dropped == {UNKNOWN_CALLER: 2}
     assert peers(trace, truth.SEND_PEER) == [(0, "rank 0")]
-    assert trace.values[truth.COMMUNICATOR] == {1: "comm 1 (2 ranks)"}
+    assert trace.values[truth.COMMUNICATOR] == {1: "communicator 1 (2 ranks)"}
 
 
 @pytest.mark.slow
@@ -248,10 +248,10 @@ def test_communicators_are_numbered_by_size_tasks_and_first_use(tmp_path: Path) 
     paths = write(tmp_path, calls)
     trace, _ = translated(paths, tmp_path / "trace.prv")
     assert trace.values[truth.COMMUNICATOR] == {
-        1: "comm 1 (4 ranks)",
-        2: "comm 2 (4 ranks)",
-        3: "comm 3 (2 ranks)",
-        4: "comm 4 (2 ranks)",
+        1: "communicator 1 (ranks 0-3)",
+        2: "communicator 2 (ranks 0-3)",
+        3: "communicator 3 (ranks 0, 1)",
+        4: "communicator 4 (ranks 2, 3)",
     }
     in_trace = trace.events[trace.events["type"] == truth.COMMUNICATOR].sort_values("time", kind="stable")
     by_task = {int(task): values["value"].tolist() for task, values in in_trace.groupby("task")}
@@ -260,7 +260,7 @@ def test_communicators_are_numbered_by_size_tasks_and_first_use(tmp_path: Path) 
 
 def test_a_communicator_has_the_size_that_its_calls_tell(tmp_path: Path) -> None:
     trace, _ = translated(write(tmp_path, [[init(1, 3, 8), all_reduce(10, 1)]]), tmp_path / "trace.prv")
-    assert trace.values[truth.COMMUNICATOR] == {1: "comm 1 (8 ranks)"}
+    assert trace.values[truth.COMMUNICATOR] == {1: "communicator 1 (8 ranks)"}
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def launched_in_group_end(report: NcclReport) -> int:
 
 
 def test_every_call_and_kernel_of_the_sample_has_its_payload(ddp: Translated) -> None:
-    begins, ends = ddp.expected("comm 1 (4 ranks)")
+    begins, ends = ddp.expected("communicator 1, data (ranks 0-3)")
     assert sum(len(report.kernels) for report in ddp.reports) == 504
     assert all(kernel.calls for report in ddp.reports for kernel in report.kernels)
     assert ddp.begins == begins, differences(ddp.begins, begins)
@@ -156,9 +156,9 @@ def test_peers_are_not_guessed_where_ranks_are_missing(samples: Path, tmp_path: 
     messages = get_account(summary, "nccl_messages")
     assert (messages.read, messages.written) == (6, 0)
     assert messages.dropped == {"rank of its process in the communicator is unknown": 6}
-    assert trace.values[truth.COMMUNICATOR] == {1: "comm 1 (4 ranks)"}
+    assert trace.values[truth.COMMUNICATOR] == {1: "communicator 1 (4 ranks)"}
     peers = {value for value in trace.values[truth.SEND_PEER].values() if value.endswith("task unknown")}
-    assert peers == {f"rank {rank} of comm 1, task unknown" for rank in (0, 1, 3)}
+    assert peers == {f"rank {rank} of communicator 1, task unknown" for rank in (0, 1, 3)}
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_the_trace_without_nvtx_has_the_same_payloads(ddp: Translated, samples: 
 def test_every_call_and_kernel_of_the_long_run_has_its_payload(long_ddp: Translated) -> None:
     assert [len(report.kernels) for report in long_ddp.reports] == [1206] * 4
     assert [launched_in_group_end(report) for report in long_ddp.reports] == [2] * 4
-    begins, ends = long_ddp.expected("comm 1 (4 ranks)")
+    begins, ends = long_ddp.expected("communicator 1, data (ranks 0-3)")
     assert sum(line[1] == "stream" for line in long_ddp.begins.elements()) == 4824
     assert long_ddp.begins == begins, differences(long_ddp.begins, begins)
     assert long_ddp.ends == ends, differences(long_ddp.ends, ends)
@@ -193,7 +193,7 @@ def test_each_device_of_one_process_has_its_share_of_a_group(shared_reports: Pat
     task = trace.names["TASK"][0]
     # Of the four equal calls of a group each device carries out one; groups are numbered 1, 5, ... by their calls.
     assert {line[:3] for line in in_trace} == {(task, "stream", report.utc + k.begin) for k in report.kernels}
-    expected = {(truth.COMMUNICATOR, "comm 1 (4 ranks)"), (truth.OPERATION, "Sum"), (truth.BYTES, 16777216)}
+    expected = {(truth.COMMUNICATOR, "communicator 1 (4 ranks)"), (truth.OPERATION, "Sum"), (truth.BYTES, 16777216)}
     assert all({*line[3]} >= {*expected, (truth.CALLS, 1)} for line in in_trace)
     host = [dict(line[3]) for line in begins if line[1] == "host"]
     assert sorted(values.get(truth.SEQUENCE, 0) for values in host) == list(range(33))
@@ -211,7 +211,7 @@ def test_ranks_in_one_report_are_told_by_the_calls_that_made_the_communicator(
     expected: Counter[Line] = Counter()
     for call in report.calls:
         if call.payload:
-            pairs = list_pairs([call], "comm 1 (4 ranks)")
+            pairs = list_pairs([call], "communicator 1, data (ranks 0-3)")
             expected[f"rank {rank_of[call.process]}", "host", report.utc + call.begin, pairs] += 1
     begins, _ = truth.collect_lines(trace, summary.start_utc_ns)
     in_trace = Counter({line: count for line, count in begins.items() if line[1] == "host"})

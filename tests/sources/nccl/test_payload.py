@@ -40,7 +40,7 @@ KERNELS = [
 ]
 ALONE = "RANK=0;WORLD_SIZE=1"
 """Environment of the only rank of a job."""
-LABELS = {BIG: "comm 1 (1 rank)", SMALL: "comm 2 (1 rank)"}
+LABELS = {BIG: "communicator 1 (rank 0)", SMALL: "communicator 2 (rank 0)"}
 
 
 def lines_of(path: Path, output: Path) -> tuple[Counter[tuple[object, ...]], dict[str, int]]:
@@ -91,7 +91,7 @@ def test_json_text_may_be_registered(tmp_path: Path) -> None:
     tables = {"NVTX_EVENTS": (columns, rows)}
     path = reports.export(tmp_path / "report.sqlite", ["", "x", "NCCL", "ncclAllReduce", text], tables)
     in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
-    pairs = {truth.COMMUNICATOR: "comm 1 (1 rank)", truth.BYTES: 64, truth.OPERATION: "Min", truth.SEQUENCE: 1}
+    pairs = {truth.COMMUNICATOR: "communicator 1 (1 rank)", truth.BYTES: 64, truth.OPERATION: "Min", truth.SEQUENCE: 1}
     assert in_trace == Counter({("host", 10, tuple(sorted(pairs.items(), key=str))): 1})
     assert dropped == {"call without payload: the export has none": 1}
 

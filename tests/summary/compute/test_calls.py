@@ -29,7 +29,8 @@ Call = tuple[int, int, str, str]
 
 def find_files(pattern: str, shared: Path, unpacked: Unpacked) -> list[Path]:
     folder, _, name = pattern.partition("/")
-    return [unpacked(path) for path in sorted((SAMPLES if folder == "samples" else shared / folder).glob(name))]
+    place = SAMPLES if folder == "samples" else shared / folder
+    return [unpacked(path) for path in sorted(place.glob(name)) or [place / name]]
 
 
 def list_calls(report: Report) -> dict[int, list[Call]]:

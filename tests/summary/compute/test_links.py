@@ -8,6 +8,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -319,6 +320,12 @@ def test_what_is_shown(shared_reports: Path, unpacked: Unpacked) -> None:
     section = make_link_section(replace(found, waits=replace(found.waits, links=links)))
     page = render_page(title="", subtitle="", lines=[], warnings=[], sections=[section])
     assert "<img src=x" not in page and page.count("&lt;img src=x") > 8
-    assert JobSummary.from_dict(json.loads(json.dumps(found.to_dict()))).waits == found.waits
+    saved = json.loads(json.dumps(found.to_dict()))
+    assert JobSummary.from_dict(saved).waits == found.waits
+    for key, listed in (("links", "ends"), ("node_links", "nodes"), ("rates", "ends")):
+        wrong = deepcopy(saved)
+        wrong["waits"]["links"][key][0]["receiver"] = len(wrong["waits"]["links"][listed])
+        with pytest.raises(ValueError, match="not listed"):
+            JobSummary.from_dict(wrong)
     [row] = next(table for table in make_tables(found, found, totals=True) if table.key == "messages").rows
     assert row.name == "NCCL messages of 8.39 MB between nodes" and row.a == row.b == pytest.approx(2.08e6, rel=0.01)

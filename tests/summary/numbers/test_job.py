@@ -41,6 +41,31 @@ def test_keys_of_later_versions_are_ignored(summary: JobSummary) -> None:
     assert JobSummary.from_dict(json.loads(json.dumps(summary.to_dict())) | {"from the future": 1}) == summary
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("kernels", 0, "count"), 0),
+        (("ranges", 0, "tasks", 0, "count"), 0),
+        (("memory_operations", 0, "by_memory", 0, "count"), -1),
+        (("waits", "bandwidth", 0, "count"), 0),
+        (("calls", 0, "count"), 0),
+    ],
+)
+def test_rows_that_count_nothing_are_refused(summary: JobSummary, path: tuple[str | int, ...], value: int) -> None:
+    fields = json.loads(json.dumps(summary.to_dict()))
+    reduce(getitem, path[:-1], fields)[path[-1]] = value
+    with pytest.raises(ValueError, match="counts nothing"):
+        JobSummary.from_dict(fields)
+
+
+@pytest.mark.slow
+def test_an_unknown_cause_of_a_gap_has_its_own_name(summary: JobSummary) -> None:
+    fields = json.loads(json.dumps(summary.to_dict()))
+    fields["gpus"][0]["idle_causes"][0]["cause"] = "from\nthe future"
+    assert "from the future" in format_summary(JobSummary.from_dict(fields), 100, details=True)
+
+
 @pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("key", "value"),

@@ -356,10 +356,10 @@ def test_bandwidth_of_one_size_in_two_communicators() -> None:
         ),
     ]
     assert [tuple(row) for row in list_bandwidth(bandwidth)] == [
-        ("AllReduce", 2, "9.00 MB", 9_000_000, 1, 10, 7.0, 8.0),
-        ("AllReduce", 4, "1.00 MB", 3_000_001, 3, 4000, 150.0, 225.0),
+        ("AllReduce", 2, "9.00 MB", 9_000_000, 1, 10, 7.0, 8.0, ""),
+        ("AllReduce", 4, "1.00 MB", 3_000_001, 3, 4000, 150.0, 225.0, ""),
     ]
-    assert [row[4] for row in tabulate_bandwidth(bandwidth).rows] == [Ns(10), Ns(4000 / 3)]
+    assert [row[5] for row in tabulate_bandwidth(bandwidth).rows] == [Ns(10), Ns(4000 / 3)]
 
 
 # ---- excess ----------------------------------------------------------------------------------------------------------

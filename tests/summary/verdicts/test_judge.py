@@ -8,11 +8,23 @@ import pytest
 
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.job import Cause, GpuNumbers, JobSummary, NcclNumbers
+from nsys2prv_ng.summary.numbers.job import (
+    Cause,
+    GpuNumbers,
+    JobSummary,
+    KernelNumbers,
+    MemoryKindNumbers,
+    MemoryOperationNumbers,
+    NcclNumbers,
+)
 from nsys2prv_ng.summary.numbers.waits import MpiWaits
 from nsys2prv_ng.summary.text import format_summary
-from nsys2prv_ng.summary.verdicts.judge import Case, classify, find_rank
-from tests.summary.made_summary import STEPS, make_losses, make_rank, make_summary, make_waits
+from nsys2prv_ng.summary.verdicts import bottlenecks
+from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
+from nsys2prv_ng.summary.verdicts.case import Case, find_rank
+from nsys2prv_ng.summary.verdicts.judge import classify
+from nsys2prv_ng.summary.verdicts.variants import choose_copies, choose_transfer
+from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits, set_steps
 from tests.summary.verdicts.test_what_if import find, try_change
 
 MS = 10**6
@@ -122,13 +134,79 @@ def test_waits_in_messages_are_a_bubble(in_messages: int, title: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("longest_ms", "count", "title"),
-    [(101, 5, "Start-up only"), (99, 5, "Host-bound"), (101, 3, "Host-bound")],
+    ("times", "title"),
+    [
+        ([20, 101, 20, 20, 20, 20, 20, 20], "Start-up only"),  # of eight steps, the first two are the first quarter
+        ([20, 20, 20, 101, 20, 20, 20, 20], "Slow steps"),
+        ([20, 99, 20, 20, 20, 20, 20, 20], "Slow steps"),  # not five times the median
+        ([20, 101, 20], "Host-bound"),  # too few to tell which are usual
+        ([20, 60, 20, 60, 20, 20], "Slow steps"),
+        ([20, 60, 20, 60, 20, 60], "Host-bound"),  # half of them are slow: none is usual
+        ([20, 39, 20, 20, 20, 20], "Host-bound"),  # not twice the median
+        ([20, 55, 20, 20, 20, 20], "Host-bound"),  # costs 35 of 155
+    ],
 )
-def test_a_step_that_takes_as_long_as_many_others(longest_ms: int, count: int, title: str) -> None:
-    steps = replace(STEPS, max_ns=longest_ms * MS, count=count)  # the median is 20 ms
-    summary = make_summary(make_losses(compute=40, host=60))
-    assert name_class(replace(summary, steps=steps)) == title
+def test_steps_that_take_as_long_as_many_others(times: list[int], title: str) -> None:
+    assert name_class(set_steps(make_summary(make_losses(compute=40, host=60)), times)) == title
+
+
+@pytest.mark.parametrize(
+    ("classes", "hint"),
+    [
+        ({"GEMM FP32": 41, "Elementwise": 40}, bottlenecks.COMPUTE_FP32),
+        ({"GEMM BF16": 41, "Elementwise": 30, "Optimizer": 12}, bottlenecks.COMPUTE_FUSIBLE),
+        ({"GEMM BF16": 43, "Elementwise": 30, "Optimizer": 10}, bottlenecks.COMPUTE_16),
+        ({"Attention": 43, "GEMM FP16": 41}, bottlenecks.COMPUTE),
+        ({"Attention": 84}, bottlenecks.COMPUTE),
+        ({"Opaque CUDA graph": 50, "Elementwise": 34}, bottlenecks.COMPUTE_OPAQUE),
+    ],
+)
+def test_hints_for_kernels_follow_their_classes(classes: dict[str, int], hint: Bottleneck) -> None:
+    summary = make_summary(make_losses(compute=85, by_class=classes))
+    assert classify(Case(summary)) == hint
+    lengths = {"total_ns": 1, "min_ns": 1, "max_ns": 1}
+    kernel = KernelNumbers(name="triton_poi_fused_add_0", kernel_class="Elementwise", count=1, **lengths)
+    compiled = classify(Case(replace(summary, kernels=[kernel])))
+    assert compiled == (bottlenecks.COMPUTE_16 if hint == bottlenecks.COMPUTE_FUSIBLE else hint)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "hint"),
+    [
+        ({("Pageable", "Device"): 5, ("Pinned", "Device"): 4}, bottlenecks.COPIES),
+        ({("Pageable", "Device"): 4, ("Pinned", "Device"): 5}, bottlenecks.COPIES_PINNED),
+        ({("Device", "Pinned"): 5}, bottlenecks.COPIES_PINNED),
+        ({("", ""): 5}, bottlenecks.COPIES),
+    ],
+)
+def test_hints_for_copies_follow_their_memory(kinds: dict[tuple[str, str], int], hint: Bottleneck) -> None:
+    parts = [
+        MemoryKindNumbers(source=source, destination=to, count=1, bytes=1, total_ns=ns, rated_ns=ns)
+        for (source, to), ns in kinds.items()
+    ]
+    whole = sum(kinds.values())
+    copies = MemoryOperationNumbers(
+        operation="Memcpy", count=2, bytes=2, total_ns=whole, rated_ns=whole, by_memory=parts
+    )
+    other = replace(copies, operation="Memset", total_ns=whole - 1, by_memory=[])
+    assert choose_copies(replace(make_summary(MIXED), memory_operations=[other, copies])) == hint
+
+
+@pytest.mark.parametrize(
+    ("times", "hint"),
+    [
+        ({"AllGather": 6, "ReduceScatter": 5}, bottlenecks.TRANSFER_GATHER),
+        ({"AllGather": 5, "ReduceScatter": 5}, bottlenecks.TRANSFER),
+        ({"AllReduce": 5, "Send": 3, "Recv": 3}, bottlenecks.TRANSFER_MESSAGES),
+        ({"AllReduce": 5, "SendRecv": 4}, bottlenecks.TRANSFER),
+    ],
+)
+def test_hints_for_transfer_follow_the_functions(times: dict[str, int], hint: Bottleneck) -> None:
+    nccl = [
+        NcclNumbers(function=name, calls=1, bytes=None, kernels=1, kernel_ns=ns, carried_bytes=0, carried_ns=0)
+        for name, ns in times.items()
+    ]
+    assert choose_transfer(replace(make_summary(MIXED), nccl=nccl)) == hint
 
 
 def test_messages_of_mpi_have_their_own_hint() -> None:
@@ -142,13 +220,6 @@ def test_messages_of_mpi_have_their_own_hint() -> None:
 def test_without_gpus_and_messages_there_is_no_class() -> None:
     assert name_class(make_summary(None)) == ""
     assert name_class(replace(make_summary(None), efficiency=None)) == ""
-
-
-@pytest.mark.parametrize(("slowest", "title"), [(2, "Start-up only"), (4, "Host-bound")])
-def test_a_long_step_in_the_middle_is_no_start_up(slowest: int, title: str) -> None:
-    """Of eight steps from 1 on, the first two are the first quarter."""
-    steps = replace(STEPS, max_ns=101 * MS, count=8, last=8, slowest=slowest)
-    assert name_class(replace(make_summary(make_losses(compute=40, host=60)), steps=steps)) == title
 
 
 @pytest.mark.parametrize(("wait", "transfer", "title"), [(2, 3, "Exposed"), (3, 2, "Wait for a straggler")])

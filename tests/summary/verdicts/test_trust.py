@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from nsys2prv_ng.summary.numbers.job import JobSummary, SkippedReport, StartUp
+from nsys2prv_ng.summary.numbers.job import (
+    JobSummary,
+    KernelNumbers,
+    RangeOfTask,
+    RepeatedRange,
+    SkippedReport,
+    StartUp,
+)
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.trust import describe_limits, describe_start_up, list_doubts
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary
@@ -38,7 +45,7 @@ def test_waits_that_are_not_known() -> None:
         "1,002 of 1,642 calls unclassified, wait or transfer: 1,000 because that, 2 because this"
     ]
     assert describe_limits(replace(NO_WAITS, not_split={"this\x1b": 1})) == [
-        "1 of 1 kernel unclassified, wait or transfer: 1 because this"
+        "1 of 1 kernel unclassified, wait or transfer: this"
     ]
     summary = make_summary(LOSSES, waits=replace(both, below_uncertainty=60))
     assert [evidence for _, evidence in doubt(summary)] == [["waits"]]
@@ -67,6 +74,7 @@ def test_opaque_graphs(share: int, in_steps: bool) -> None:
             {"delimiter": "d", "similarity": 0.9},
             ["no NVTX range marks the steps: `d` delimits them, and they are only 90.0% alike"],
         ),
+        ({"count": 2}, ["only 2 steps: how much they vary is hardly known"]),
         ({"delimiter": "d", "similarity": 0.98}, ["no NVTX range marks the steps: `d` delimits them"]),
         ({"spread": 0.5}, []),
         (
@@ -79,6 +87,28 @@ def test_opaque_graphs(share: int, in_steps: bool) -> None:
 def test_steps(changes: dict[str, object], says: list[str]) -> None:
     summary = replace(make_summary(LOSSES), steps=replace(STEPS, **changes))  # type: ignore[arg-type]
     assert doubt(summary) == [(text, ["steps"]) for text in says]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "says"),
+    [
+        ("aten::add", 30, "2.0"),
+        ("autograd::engine", 10, "1.0"),
+        ("aten::add", 9, None),
+        ("layer", 30, None),
+    ],
+)
+def test_ranges_of_operators_cost_time(name: str, count: int, says: str | None) -> None:
+    """20 kernels, 10 ranges of steps, and ranges of operators."""
+    lengths = {"total_ns": 1, "min_ns": 1, "max_ns": 1}
+    kernel = KernelNumbers(name="k", kernel_class="Other", count=20, **lengths)
+    ranges = [
+        RepeatedRange(domain="", name=text, depth=1, tasks=[RangeOfTask(rank=0, task="rank 0", count=times, **lengths)])
+        for text, times in (("step", 10), (name, count))
+    ]
+    found = doubt(replace(make_summary(LOSSES), kernels=[kernel], ranges=ranges))
+    text = f"NVTX ranges of operators ({says} ranges per kernel) slow the host: it is faster without them"
+    assert found == ([(text, ["ranges"])] if says else [])
 
 
 def test_without_steps_the_time_is_named() -> None:

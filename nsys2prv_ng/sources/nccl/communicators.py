@@ -1,0 +1,155 @@
+"""Finds the communicators of all reports: their numbers, members and names.
+
+All ranks of a communicator use the same 64-bit id. Its ranks may differ from the ranks of the job: the calls that
+create or end it record which task is its rank r. If the reports contain no such call for some ranks, these ranks go to
+the remaining members, in the order of tasks, provided that no member is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsys2prv_ng.objects.places import Thread
+from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.operations.ranks import CommunicatorRanks
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.metadata import PID_MASK
+from nsys2prv_ng.sources.nccl.axes import Usage, format_members, name_axes
+from nsys2prv_ng.sources.nccl.inspector import InspectorLogs
+from nsys2prv_ng.sources.nccl.join_data import NcclJoinData
+from nsys2prv_ng.sources.shared.pairs import parse_rank
+from nsys2prv_ng.sources.shared.source import JoinInput
+from nsys2prv_ng.text.names import quote_name
+
+Reports = Sequence[tuple[JoinInput, NcclJoinData]]
+
+
+@dataclass
+class Communicator(CommunicatorRanks):
+    """A communicator: its number in the trace, the tasks that use it, and the task of each known rank."""
+
+    name: str = ""
+    number: int = 0
+    first: int = 0
+    """Time of its first use (ns)."""
+    recorded: int = 0
+    """Number of ranks that calls record; 0 if none does."""
+    named: str = ""
+    """The name that logs give it."""
+    axis: str = ""
+    """What it is for: a name of `axes.AXES`; empty if that is not known."""
+    label: str = ""
+    """Its number, name and members in words."""
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks; if no call records it, the number of ranks that use the communicator or are named."""
+        return self.size or max(len(self.members), len(self.member_of_rank), self.largest + 1)
+
+
+def find_communicators(reports: Reports, tree: ObjectTree, logs: InspectorLogs | None) -> dict[str, Communicator]:
+    """Return all communicators by id, numbered from 1: the largest first, then by tasks, then by first use.
+
+    What calls do not record of their sizes and ranks may be in logs.
+    """
+    communicators: dict[str, Communicator] = {}
+    for part, data in reports:
+        columns = (data.uses[name].tolist() for name in ("communicator", "place", "rank", "devices", "begin"))
+        for index, place, rank, devices, begin in zip(*columns, strict=True):
+            name = data.communicators[index]
+            used = part.clock.at(begin)
+            communicator = communicators.setdefault(name, Communicator(name=name, first=used))
+            task = int(tree.task_of_row[part.rows[place]])
+            communicator.first = min(communicator.first, used)
+            communicator.members.add(task)
+            if rank != NULL:
+                communicator.member_of_rank[rank] = task
+            if devices != NULL:
+                communicator.member_of_rank |= dict.fromkeys(range(devices), task)
+        for name, size in zip(data.communicators, data.sizes, strict=True):
+            # If its calls were all dropped, it is new here.
+            communicator = communicators.setdefault(name, Communicator(name=name))
+            communicator.size = communicator.recorded = max(communicator.size, size)
+        for name, rank in map(parse_rank, data.rank_names):
+            if name:
+                communicators[name].largest = max(communicators[name].largest, rank)
+    if logs is not None:
+        _add_logged(reports, tree, communicators, logs)
+    complete = _is_complete(reports, tree)
+    ordered = sorted(communicators.values(), key=lambda c: (-c.ranks, sorted(c.members), c.first, c.name))
+    for number, communicator in enumerate(ordered, 1):
+        communicator.number = number
+        communicator.fill_in_order(complete=complete)
+    for communicator, axis in zip(ordered, _name_axes(reports, tree, ordered, complete=complete), strict=True):
+        communicator.axis = axis
+        communicator.label = _label(communicator, tree)
+    return communicators
+
+
+def _name_axes(
+    reports: Reports, tree: ObjectTree, communicators: Sequence[Communicator], *, complete: bool
+) -> list[str]:
+    """Return the name of what each communicator is for; empty where calls and members do not agree on one."""
+    purposes: dict[str, set[int]] = {}
+    routes: dict[str, set[tuple[int | None, int | None]]] = {}
+    of_name = {communicator.name: communicator for communicator in communicators}
+    for part, data in reports:
+        for index, purpose in data.purposes[["communicator", "purpose"]].to_numpy(np.int64).tolist():
+            purposes.setdefault(data.communicators[index], set()).add(purpose)
+        columns = ["communicator", "caller", "peer"]
+        sends = data.messages.loc[~data.messages["receives"].to_numpy(np.bool_), columns].drop_duplicates()
+        for index, caller, peer in sends.to_numpy(np.int64).tolist():
+            communicator = of_name[data.communicators[index]]
+            receiver = communicator.member_of_rank.get(peer)
+            sender = tree.ranks[tree.task_of_row[part.rows[caller]]]
+            route = (sender, None if receiver is None else tree.ranks[receiver])
+            routes.setdefault(communicator.name, set()).add(route)
+    usages = []
+    for communicator in communicators:
+        ranks = {tree.ranks[task] for task in communicator.members}
+        pairs = routes.get(communicator.name, set())
+        known = complete and None not in ranks and not any(None in pair for pair in pairs)
+        usages.append(
+            Usage(
+                frozenset(rank for rank in ranks if rank is not None),
+                frozenset(purposes.get(communicator.name, ())),
+                known and len(ranks) == communicator.ranks,
+                frozenset((a, b) for a, b in pairs if a is not None and b is not None),
+            )
+        )
+    return name_axes(usages)
+
+
+def _label(communicator: Communicator, tree: ObjectTree) -> str:
+    """Return the number of a communicator, its name in logs or else what it is for, and its members."""
+    name = quote_name(communicator.named) if communicator.named else communicator.axis
+    members = format_members((tree.ranks[task] for task in communicator.members), communicator.ranks)
+    return f"communicator {communicator.number}{f', {name}' if name else ''} ({members})"
+
+
+def _add_logged(
+    reports: Reports, tree: ObjectTree, communicators: dict[str, Communicator], logs: InspectorLogs
+) -> None:
+    """Add the names of communicators, and sizes and ranks that no call records, from logs."""
+    for communicator in communicators.values():
+        if communicator.name in logs.communicators:
+            communicator.named = logs.communicators[communicator.name].name
+    for part, data in reports:
+        for index, place in data.uses[["communicator", "place"]].drop_duplicates().to_numpy(np.int64).tolist():
+            communicator = communicators[data.communicators[index]]
+            logged = logs.communicators.get(communicator.name)
+            thread = part.places.all[place]
+            if logged is not None and isinstance(thread, Thread):
+                communicator.size = communicator.size or logged.size
+                rank = logged.find_rank(part.metadata.host, thread.process & PID_MASK)
+                if rank is not None:
+                    communicator.member_of_rank.setdefault(rank, int(tree.task_of_row[part.rows[place]]))
+
+
+def _is_complete(reports: Reports, tree: ObjectTree) -> bool:
+    """Return whether every rank of the job is in the trace, as far as the reports record the size of the job."""
+    sizes = [part.metadata.job_size for part, _ in reports]
+    return sum(rank is not None for rank in tree.ranks) >= max(sizes, default=0)

@@ -1,0 +1,107 @@
+"""Holds what a judge looks at: a summary, the time to judge, its losses, and what changes would save."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import read_changes
+from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.numbers.efficiency import Losses
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.tables.efficiency import NamedWindow, choose_window
+
+LEAST = 0.05
+"""Least share of a step, or of GPU time, that is worth a change."""
+HALF = 0.5
+HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND = "host = ideal", "network = ideal", "waits = 0", "copies = 0"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A summary and what a judge looks at."""
+
+    summary: JobSummary
+
+    @cached_property
+    def window(self) -> NamedWindow | None:
+        """The time that is judged; None if it has no length, or no efficiencies are known."""
+        if self.summary.efficiency is None:
+            return None
+        window = choose_window(self.summary.efficiency, self.summary.steps)
+        return window if window.numbers.window_ns else None
+
+    @cached_property
+    def losses(self) -> Losses | None:
+        """Where GPU time goes; None without GPUs."""
+        return None if self.window is None else self.window.numbers.losses
+
+    @property
+    def gpu_ns(self) -> int:
+        """The time of all GPUs in the window; 0 without GPUs."""
+        if self.window is None or self.losses is None:
+            return 0
+        return self.losses.devices * self.window.numbers.window_ns
+
+    @property
+    def scenarios(self) -> list[Scenario]:
+        """All changes that a replay tried."""
+        return [] if self.summary.what_if is None else self.summary.what_if.scenarios
+
+    @property
+    def mpi(self) -> list[MpiWaits]:
+        """The MPI calls over ranks of each task that has any."""
+        waits = self.summary.waits
+        return [] if waits is None else [rank.mpi for rank in waits.ranks if rank.mpi is not None]
+
+    @cached_property
+    def bounds(self) -> dict[str, Scenario]:
+        """Bounds that a replay predicts, by their change; without those that are below the variation of the steps."""
+        names = (HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND)
+        return {each.change: each for each in self.scenarios if each.change in names and is_worth(each)}
+
+    @cached_property
+    def changes(self) -> list[Scenario]:
+        """Changes that somebody can make and that save something measurable, the best first."""
+        named = [each for each in self.scenarios if each.change.startswith(("range ", "call ", "class ", "kernel "))]
+        return sorted(filter(is_worth, named), key=lambda each: -each.saving_ns)
+
+    @cached_property
+    def rank_change(self) -> Scenario | None:
+        """What the slowest rank as fast as the median would save, whether that is measurable or not."""
+        return next((each for each in self.scenarios if find_rank(each) is not None), None)
+
+    @cached_property
+    def host_gaps(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Idle time (ns) and gaps of GPUs while the host was late, by range and call, the longest time first."""
+        sums: dict[tuple[str, str], tuple[int, int]] = {}
+        for gpu in self.summary.gpus:
+            for cause in gpu.idle_causes or []:
+                if cause.cause == "host":
+                    ns, gaps = sums.get((cause.range, cause.call), (0, 0))
+                    sums[cause.range, cause.call] = ns + cause.ns, gaps + cause.gaps
+        return dict(sorted(sums.items(), key=lambda item: -item[1][0]))
+
+
+def find_rank(scenario: Scenario) -> int | None:
+    """Return the rank that a change makes as fast as the median; None for other changes."""
+    changes = read_changes(scenario.change)
+    ranks = [change.ranks for change in changes if change.target == what.RANK]
+    return ranks[0][0] if len(changes) == 1 and ranks and ranks[0] is not None and len(ranks[0]) == 1 else None
+
+
+def is_worth(scenario: Scenario) -> bool:
+    """Return whether a change saves something measurable."""
+    return scenario.connected and scenario.measurable and scenario.saving_ns > 0
+
+
+def list_inherited(waits: WaitNumbers) -> list[tuple[RankWaits, int]]:
+    """Return each task, and how long others waited for it because it had waited for another one (ns)."""
+    sums = Counter[str]()
+    for culprit in waits.culprits:
+        if culprit.origin_task:
+            sums[culprit.task] += culprit.ns
+    return [(rank, min(sums[rank.task], rank.all_caused_ns)) for rank in waits.ranks]

@@ -1,0 +1,130 @@
+"""Lists the changes that address a bottleneck, and describes what they would save."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import read_changes
+from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.tables.what_if import name_pace
+from nsys2prv_ng.summary.verdicts import bottlenecks
+from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
+from nsys2prv_ng.summary.verdicts.case import (
+    COPY_BOUND,
+    HOST_BOUND,
+    LEAST,
+    NETWORK_BOUND,
+    WAIT_BOUND,
+    Case,
+    find_rank,
+    is_worth,
+)
+from nsys2prv_ng.summary.verdicts.path import bound_gain
+from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps, name_step
+from nsys2prv_ng.text.formatting import format_percent, format_time
+from nsys2prv_ng.text.names import clean_name, quote_name
+
+_MOST_GAINS = 3
+_LEAST_OTHER = 0.5
+"""Least part of the best saving that a change of another kind needs to be listed."""
+_FAR_BELOW = 0.1
+"""A saving that is smaller by this share of a step than the time of its class needs the reason: what limits then."""
+_BOUNDS = {
+    bottlenecks.TRANSFER.key: NETWORK_BOUND,
+    bottlenecks.HOST.key: HOST_BOUND,
+    bottlenecks.LAUNCH.key: HOST_BOUND,
+    bottlenecks.COPIES.key: COPY_BOUND,
+    bottlenecks.IMBALANCE.key: WAIT_BOUND,
+    bottlenecks.PIPELINE.key: WAIT_BOUND,
+}
+"""The bound that a class removes."""
+_KINDS = {
+    bottlenecks.COMPUTE.key: ("class ", "kernel ", "range "),
+    bottlenecks.HOST.key: ("range ", "call "),
+    bottlenecks.LAUNCH.key: ("range ", "call "),
+    bottlenecks.START_UP.key: ("call ", "range "),
+    bottlenecks.STRAGGLER.key: ("range ", "call "),
+}
+"""Kinds of changes that address a class; other classes list the best change of any kind after their bound."""
+_HOW = {0.0: "no time", 0.5: "half as long"}
+"""What a factor makes of a time."""
+_IF_BOUND = {
+    HOST_BOUND: "if the host never delayed the GPUs",
+    NETWORK_BOUND: "if transfer were free",
+    WAIT_BOUND: "if no rank waited for another",
+    COPY_BOUND: "if copies were free",
+}
+
+
+def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
+    """Return the bound of a class, then the changes that address it, then another bound that saves nearly as much."""
+    if bottleneck.key == bottlenecks.SLOW_STEPS.key:
+        return []
+    gains: list[Scenario] = []
+    bound = case.bounds.get(_BOUNDS.get(bottleneck.key, ""))
+    if bottleneck.key == bottlenecks.STRAGGLER.key:
+        rank = case.rank_change
+        bound = rank if rank is not None and is_worth(rank) else case.bounds.get(WAIT_BOUND)
+    if bound is not None:
+        gains.append(bound)
+    kinds = _KINDS.get(bottleneck.key)
+    named = case.changes[:1] if kinds is None else [each for each in case.changes if each.change.startswith(kinds)]
+    if bottleneck.key == bottlenecks.COMPUTE.key:
+        named = sorted(named, key=lambda each: not each.change.startswith("class "))[:1] + named
+    gains += [each for n, each in enumerate(named) if each.share >= LEAST and each not in named[:n]]
+    others = sorted(case.bounds.values(), key=lambda each: -each.saving_ns)
+    least = _LEAST_OTHER * gains[0].saving_ns if gains else 0
+    more = [each for each in others if each not in gains and each.saving_ns >= least and each.share >= LEAST][:1]
+    return gains[: _MOST_GAINS - len(more)] + more
+
+
+def describe_gains(
+    case: Case, bottleneck: Bottleneck, gains: list[Scenario], share: float | None
+) -> tuple[str, list[str]]:
+    """Return what changes save a step, or a bound by the critical path, and the keys of the evidence."""
+    numbers = case.summary.what_if
+    if numbers is None:
+        text = "" if case.losses is None else bound_gain(case.summary, bottleneck)
+        return text, ["critical_path"]
+    if bottleneck.key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
+        return _describe_slow_steps(case), ["steps"]
+    if bottleneck.key == bottlenecks.UNCLASSIFIED.key:
+        return "unknown: no replay can tell what unclassified kernels would do", ["what_if"]
+    if not gains:
+        return "nothing measurable: no change that was tried saves more than the steps vary by", ["what_if"]
+    first, *others = gains
+    each = " a step" if numbers.steps else " in all"
+    saves = f"about {format_time(first.saving_ns)}{each} ({format_percent(first.share, 1)}) {describe_change(first)}"
+    parts = [f"{format_time(other.saving_ns)} {describe_change(other)}" for other in others]
+    if share is not None and first.change in _IF_BOUND and first.share < share - _FAR_BELOW and first.limited_by:
+        saves += f" (then {name_pace(first.limited_by)} sets the pace)"
+    if bottleneck.key == bottlenecks.COMPUTE.key:
+        hosts = [each for each in numbers.scenarios if each.change == HOST_BOUND and each not in gains]
+        parts += [f"at most {format_percent(max(each.share, 0), 1)} from a faster host" for each in hosts]
+    return "; ".join([saves, *parts]), ["what_if"]
+
+
+def _describe_slow_steps(case: Case) -> str:
+    """Return what slow steps cost in all."""
+    found, name = find_slow_steps(case.summary), name_step(case.summary)
+    assert found is not None
+    one = len(found.slow) == 1
+    often, which = ("once", f"{name} {found.slow[0].number:,}") if one else ("in all", "the slow steps")
+    share = format_percent(found.share, 1)
+    return f"about {format_time(found.excess_ns)} {often} ({share} of all steps) if {which} were as fast as the median"
+
+
+def describe_change(scenario: Scenario) -> str:
+    """Return a change as a clause: if `data loading` took no time."""
+    change = scenario.change
+    if change in _IF_BOUND:
+        return _IF_BOUND[change]
+    rank = find_rank(scenario)
+    if rank is not None:
+        return f"if rank {rank} were as fast as the median rank"
+    changes = read_changes(change)
+    how = _HOW.get(changes[0].factor) if len(changes) == 1 else None
+    if how is None or changes[0].target not in what.NAMED or changes[0].ranks is not None:
+        return f"with {quote_name(change)}"
+    name = changes[0].name
+    subjects = {what.CLASS: f"{clean_name(name)} kernels", what.KERNEL: f"kernel {quote_name(name)}"}
+    return f"if {subjects.get(changes[0].target, quote_name(name))} took {how}"

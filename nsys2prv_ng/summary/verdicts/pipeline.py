@@ -1,0 +1,42 @@
+"""Describes the bubble of a pipeline."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.pipeline import PipelineNumbers
+from nsys2prv_ng.summary.tables.pipeline import describe_size, name_ranks
+from nsys2prv_ng.text.formatting import format_percent, format_time
+
+_MOST_STAGES = 3
+"""Most stages whose bubbles are all named; of more stages, the largest and the smallest bubble are."""
+
+
+def describe_pipeline(summary: JobSummary) -> str:
+    """Return the stages, their bubbles and the stage that sets the pace; "" without a certain pipeline."""
+    pipeline = None if summary.waits is None else summary.waits.pipeline
+    if pipeline is None:
+        return ""
+    order = sorted(range(len(pipeline.stages)), key=lambda number: -_share(pipeline, number))
+    shown = sorted(order) if len(order) <= _MOST_STAGES else [order[0], order[-1]]
+    bubbles: list[str] = []
+    for number in shown:
+        stage = pipeline.stages[number]
+        ns = stage.bubble_ns / len(stage.ends) / len(pipeline.step_ns)
+        share = format_percent(_share(pipeline, number), 1)
+        a_step = "" if bubbles else " a step"
+        bubbles.append(f"{format_time(ns)}{a_step} ({share}) on {name_stage(pipeline, number)}")
+    text = f"{describe_size(pipeline)}; the bubble takes {', '.join(bubbles)}"
+    if pipeline.pace is None:
+        return text
+    lead = format_time(pipeline.lead_ns)
+    return f"{text}; {name_stage(pipeline, pipeline.pace)} sets the pace, with {lead} more work a step than any other"
+
+
+def name_stage(pipeline: PipelineNumbers, number: int) -> str:
+    """Return the number of a stage and its ranks."""
+    return f"stage {number} ({name_ranks(pipeline.stages[number])})".replace("`", "'")
+
+
+def _share(pipeline: PipelineNumbers, number: int) -> float:
+    stage = pipeline.stages[number]
+    return stage.bubble_ns / max(pipeline.measure_whole(stage), 1)

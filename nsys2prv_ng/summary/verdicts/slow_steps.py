@@ -1,0 +1,132 @@
+"""Finds the few steps that take much longer than the usual ones, and describes both kinds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.tables.efficiency import list_parts
+from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_percent, format_span, format_time
+from nsys2prv_ng.text.names import clean_name
+
+_FACTOR = 2
+"""A step is slow if it takes at least this many times the median step."""
+_MOST_SLOW = 1 / 3
+"""Most steps, as a share of all, that can be slow: with more there is no usual step."""
+_FEWEST_STEPS = 4
+_LEAST_SHARE = 0.05
+"""Least part of the steps' time that slow steps cost, and least part of GPU time that is worth a word."""
+_MOST_PARTS = 3
+
+
+@dataclass(frozen=True)
+class SlowSteps:
+    """Slow steps and the usual ones, in the order of the steps, and the median of all (ns)."""
+
+    slow: list[StepEfficiency]
+    usual: list[StepEfficiency]
+    median_ns: int
+
+    @property
+    def excess_ns(self) -> int:
+        """How much longer the slow steps take than as many median steps, together."""
+        return sum(step.window_ns - self.median_ns for step in self.slow)
+
+    @property
+    def whole_ns(self) -> int:
+        """The time of all steps."""
+        return sum(step.window_ns for step in [*self.slow, *self.usual])
+
+    @property
+    def share(self) -> float:
+        """The excess as a part of the time of all steps, from 0 to 1."""
+        return self.excess_ns / self.whole_ns
+
+
+def name_step(summary: JobSummary) -> str:
+    """Return what the program calls its steps, or "step" if no range marks them."""
+    steps = summary.steps
+    return "step" if steps is None or steps.delimiter else clean_name(steps.name)
+
+
+def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
+    """Return the slow steps of a job; None if there are none, or so many that no step is usual."""
+    steps, efficiency = summary.steps, summary.efficiency
+    if steps is None or efficiency is None or steps.turns_ns is not None or not steps.median_ns:
+        return None
+    slow = [step for step in efficiency.steps if step.window_ns >= _FACTOR * steps.median_ns]
+    count = len(efficiency.steps)
+    if not slow or count < _FEWEST_STEPS or len(slow) > _MOST_SLOW * count:
+        return None
+    found = SlowSteps(slow, [step for step in efficiency.steps if step not in slow], steps.median_ns)
+    return found if found.share >= _LEAST_SHARE else None
+
+
+def describe_slow(found: SlowSteps, name: str) -> str:
+    """Return how many steps are slow, and how long they take."""
+    which = format_number_ranges([step.number for step in found.slow]).replace(",", ", ")
+    takes = f"{name} {which} takes {_format_times(found.slow)}"
+    if len(found.slow) > 1:
+        count = f"{len(found.slow):,} of {count_noun(len(found.slow) + len(found.usual), 'step')}"
+        takes = f"{count} ({which}) take {_format_times(found.slow)}"
+    return f"{takes}, the median {name} {format_time(found.median_ns)}"
+
+
+def describe_extra(found: SlowSteps) -> str:
+    """Return which parts of GPU time the slow steps have more of than as many usual ones; "" without GPUs."""
+    of_slow, of_usual = _sum_parts(found.slow), _sum_parts(found.usual)
+    factor = len(found.slow) / len(found.usual)
+    extra = {label: ns - factor * of_usual[label] for label, ns in of_slow.items()}
+    more = {label: ns for label, ns in extra.items() if ns > 0}
+    whole = sum(more.values())
+    shares = [
+        f"{format_percent(ns / whole, 1)} {label}"
+        for label, ns in sorted(more.items(), key=lambda item: -item[1])[:_MOST_PARTS]
+        if ns >= _LEAST_SHARE * whole
+    ]
+    takes = "what it takes longer" if len(found.slow) == 1 else "what they take longer"
+    return f"{takes} is {', '.join(shares)}" if shares else ""
+
+
+def describe_usual(found: SlowSteps) -> str:
+    """Return where the GPU time of the usual steps goes, and the option that selects the most of them in a row."""
+    parts = _sum_parts(found.usual)
+    whole = sum(parts.values())
+    shares = [
+        f"{label} {format_percent(ns, whole)}"
+        for label, ns in parts.most_common(_MOST_PARTS)
+        if ns >= _LEAST_SHARE * whole
+    ]
+    first, last = _find_longest_run(found)
+    times = f"the other {count_noun(len(found.usual), 'step')} ({_format_times(found.usual)})"
+    what = f": {', '.join(shares)} of GPU time" if shares else ""
+    return f"{times}{what}; to judge them alone: --steps {first}:{last}"
+
+
+def _sum_parts(steps: Sequence[StepEfficiency]) -> Counter[str]:
+    """Return the parts of the GPU time of some steps (ns) by their labels."""
+    sums = Counter[str]()
+    for step in steps:
+        for part in [] if step.losses is None else list_parts(step.losses):
+            sums[part.label] += part.ns
+    return sums
+
+
+def _find_longest_run(found: SlowSteps) -> tuple[int, int]:
+    """Return the numbers of the first and last of most usual steps in a row."""
+    runs: list[tuple[int, int]] = []
+    for step in found.usual:
+        if runs and runs[-1][1] == step.number - 1:
+            runs[-1] = (runs[-1][0], step.number)
+        else:
+            runs.append((step.number, step.number))
+    return max(runs, key=lambda run: run[1] - run[0])
+
+
+def _format_times(steps: Sequence[StepEfficiency]) -> str:
+    """Return the length of a step, or the lengths of the shortest and the longest of several."""
+    times = [step.window_ns for step in steps]
+    return format_time(times[0]) if len(times) == 1 else format_span(min(times), max(times))

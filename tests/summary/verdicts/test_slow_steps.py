@@ -1,0 +1,73 @@
+"""Slow steps beside usual ones: on made steps, and on a real report against its NVTX ranges."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.summary.verdicts.slow_steps import describe_extra, describe_slow, describe_usual, find_slow_steps
+from tests.conftest import Unpacked
+from tests.summary.made import IN_STEPS, summarize_reports
+from tests.summary.made_summary import MS, STEPS, make_losses, make_summary, set_steps
+
+LOSSES = make_losses(compute=40, host=60)
+
+
+def test_slow_and_usual_steps_in_words() -> None:
+    found = find_slow_steps(set_steps(make_summary(LOSSES), [20, 21, 60, 19, 20, 50, 20, 20, 20], first=4))
+    assert found is not None
+    assert [step.number for step in found.slow] == [6, 9]
+    assert (found.excess_ns, found.whole_ns) == ((60 + 50 - 2 * 20) * MS, 250 * MS)
+    assert describe_slow(found, "step") == "2 of 9 steps (6, 9) take 50.0-60.0 ms, the median step 20.0 ms"
+    assert describe_extra(found) == "what they take longer is 100.0% host-bound"
+    assert describe_usual(found) == (
+        "the other 7 steps (19.0-21.0 ms): host-bound 100.0% of GPU time; to judge them alone: --steps 10:12"
+    )
+
+
+def test_one_slow_step_without_gpus() -> None:
+    summary = set_steps(make_summary(LOSSES), [20, 20, 100, 20])
+    assert summary.efficiency is not None
+    bare = [replace(step, losses=None) for step in summary.efficiency.steps]
+    found = find_slow_steps(replace(summary, efficiency=replace(summary.efficiency, steps=bare)))
+    assert found is not None
+    assert describe_slow(found, "step") == "step 3 takes 100 ms, the median step 20.0 ms"
+    assert describe_extra(found) == ""
+    assert describe_usual(found) == "the other 3 steps (20.0 ms); to judge them alone: --steps 1:2"
+
+
+def test_steps_that_take_turns_are_not_slow() -> None:
+    summary = set_steps(make_summary(LOSSES), [20, 20, 60, 20, 20, 60])
+    assert find_slow_steps(summary) is not None and summary.steps is not None
+    assert find_slow_steps(replace(summary, steps=replace(summary.steps, turns_ns=(20 * MS, 60 * MS)))) is None
+
+
+def test_steps_that_are_not_listed_have_no_slow_ones() -> None:
+    assert find_slow_steps(replace(make_summary(LOSSES), steps=replace(STEPS, max_ns=900 * MS))) is None
+
+
+@pytest.mark.slow
+def test_steps_with_new_shapes(shared_reports: Path, unpacked: Unpacked) -> None:
+    """The steps that first see a sequence length take about 100 ms longer, all of it on the host."""
+    path = unpacked(shared_reports / "whatif/x-uneven.rank0.sqlite")
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        rows = database.execute(
+            """SELECT "end" - start FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId
+            WHERE coalesce(text, value) LIKE 'step%' AND eventType = 59 ORDER BY start"""
+        ).fetchall()
+    times = [ns for (ns,) in rows][1:]  # the first one is warm-up
+    slow = [number for number, ns in enumerate(times, 1) if ns >= 2 * median(times)]
+    assert len(slow) >= 5
+    verdict = answer(summarize_reports([path], IN_STEPS))
+    assert verdict.bottleneck == "slow steps"
+    assert [place.name for place in verdict.where if place.kind == "step"] == [str(number) for number in slow]
+    texts = {line.label: line.text for line in verdict.statements}
+    excess = sum(times[number - 1] - median(times) for number in slow)
+    assert float(texts["GAIN"].split()[1]) * MS == pytest.approx(excess, rel=0.02)
+    assert "host-bound" in texts["WHERE"] and texts["STEPS"].endswith("--steps 17:29")
