@@ -37,16 +37,11 @@ class LinkMetric:
     """Samples that are in force while NCCL transfers data all the time."""
 
     @property
-    def is_rate(self) -> bool:
-        """Whether means are in bytes/s, otherwise in percent."""
-        return self.link not in (NVLINK, PCIE)
-
-    @property
     def mean(self) -> float | None:
         """The mean in its unit."""
-        return self.bytes_per_s if self.is_rate else self.percent
+        return self.bytes_per_s if self.percent is None else self.percent
 
     @property
     def nccl_mean(self) -> float | None:
         """The mean during NCCL, in its unit."""
-        return self.nccl_bytes_per_s if self.is_rate else self.nccl_percent
+        return self.nccl_bytes_per_s if self.nccl_percent is None else self.nccl_percent

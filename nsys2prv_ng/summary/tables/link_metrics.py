@@ -25,20 +25,15 @@ _TITLES = {TRANSFER: "NCCL transfer", KERNELS: "NCCL kernels"}
 
 def tabulate_link_metrics(metrics: Sequence[LinkMetric]) -> Grid:
     """Return the mean of each counter over all its links, and the lowest and highest mean; the highest means first."""
-    by_counter: dict[tuple[str, str, bool, str], list[LinkMetric]] = {}
+    by_counter: dict[tuple[str, str, str], list[LinkMetric]] = {}
     for metric in metrics:
-        by_counter.setdefault((metric.link, metric.metric, metric.is_rate, metric.nccl), []).append(metric)
-    ordered = sorted(
-        by_counter.items(), key=lambda item: (_ORDER.index(item[0][0]), -(_find_mean(item[1]) or 0), item[0])
-    )
+        by_counter.setdefault((metric.link, metric.metric, metric.nccl), []).append(metric)
     rows: list[list[Cell]] = []
-    for (link, counter, is_rate, _), links in ordered:
-        means = _list_means(links)
-        extremes = [_show(pick(means), is_rate) if len(means) > 1 else "" for pick in (min, max)]
-        mean = _show(_find_mean(links), is_rate)
-        rows.append(
-            [link, Name(counter), Count(len(links)), mean, *extremes, *_show_samples(links), *_show_nccl(links)]
-        )
+    for (link, counter, _), links in sorted(by_counter.items(), key=lambda item: (_rank(item[0][0]), _weigh(item[1]))):
+        means, is_rate = [mean for own in links if (mean := own.mean) is not None], _are_rates(links)
+        extremes: list[Cell] = [_show([pick(means)], is_rate) if len(means) > 1 else "" for pick in (min, max)]
+        names = [Name(link), Name(counter), Count(len(links)), _show(means, is_rate)]
+        rows.append([*names, *extremes, _count_samples(links), *_show_nccl(links)])
     titles: list[str | Column] = ["link", "counter", "links", "mean"]
     titles += [Column("lowest", optional=True, minor=True), Column("highest", optional=True), "samples"]
     return Grid(
@@ -47,23 +42,18 @@ def tabulate_link_metrics(metrics: Sequence[LinkMetric]) -> Grid:
         rows=rows,
         names=2,
         more="counters",
-        below=_describe_peak(metrics),
+        below=[] if _are_rates(metrics) else [NO_PEAK],
         tight=True,
     )
 
 
 def tabulate_links_with_metrics(metrics: Sequence[LinkMetric]) -> Grid:
     """Return the means of each counter of each link."""
-    rows: list[list[Cell]] = [
-        [
-            Name(name_link(metric)),
-            Name(metric.metric),
-            _show(metric.mean, metric.is_rate),
-            *_show_samples([metric]),
-            *_show_nccl([metric]),
-        ]
-        for metric in metrics
-    ]
+    rows: list[list[Cell]] = []
+    for metric in metrics:
+        mean = _show([] if metric.mean is None else [metric.mean], _are_rates([metric]))
+        names = [Name(name_link(metric)), Name(metric.metric)]
+        rows.append([*names, mean, _count_samples([metric]), *_show_nccl([metric])])
     columns = make_columns("on", "counter", "mean", "samples", *_make_nccl_columns())
     return Grid(caption="Counters of each link", columns=columns, rows=rows, names=2, more="counters of links")
 
@@ -78,39 +68,38 @@ def _make_nccl_columns() -> list[Column]:
     return [*second, Column("samples then", optional=True)]
 
 
-def _show_samples(links: Sequence[LinkMetric]) -> list[Cell]:
-    return [Count(sum(link.samples for link in links))]
+def _count_samples(links: Sequence[LinkMetric]) -> Count:
+    return Count(sum(link.samples for link in links))
 
 
 def _show_nccl(links: Sequence[LinkMetric]) -> list[Cell]:
     """Return the mean during NCCL in the column of what it covers, and the number of its samples."""
-    first = links[0]
-    if not first.nccl:
+    during = links[0].nccl
+    if not during:
         return ["", "", ""]
     means = [mean for link in links if (mean := link.nccl_mean) is not None]
-    cell = _show(sum(means) / len(means) if means else None, first.is_rate)
-    samples = Count(sum(link.nccl_samples for link in links))
-    return [*(cell if nccl == first.nccl else "" for nccl in _TITLES), samples]
+    cell = _show(means, _are_rates(links))
+    return [*(cell if nccl == during else "" for nccl in _TITLES), Count(sum(link.nccl_samples for link in links))]
 
 
-def _describe_peak(metrics: Sequence[LinkMetric]) -> list[str]:
-    return [NO_PEAK] if any(not metric.is_rate for metric in metrics) else []
+def _are_rates(links: Sequence[LinkMetric]) -> bool:
+    """Return whether means are in bytes/s, otherwise in percent."""
+    return all(link.percent is None for link in links)
 
 
-# ---- means -----------------------------------------------------------------------------------------------------------
+def _rank(link: str) -> int:
+    return _ORDER.index(link) if link in _ORDER else len(_ORDER)
 
 
-def _list_means(links: Sequence[LinkMetric]) -> list[float]:
-    return [mean for link in links if (mean := link.mean) is not None]
+def _weigh(links: Sequence[LinkMetric]) -> float:
+    """Return the negative mean of all links, by which counters are sorted."""
+    means = [mean for link in links if (mean := link.mean) is not None]
+    return -sum(means) / len(means) if means else 0.0
 
 
-def _find_mean(links: Sequence[LinkMetric]) -> float | None:
-    means = _list_means(links)
-    return sum(means) / len(means) if means else None
-
-
-def _show(mean: float | None, is_rate: bool) -> Cell:
-    """Return a cell of a rate (bytes/s) or of a percentage; "-" for a mean of too few samples."""
-    if is_rate or mean is None:
-        return Rate(mean)
-    return Share(mean, 100)
+def _show(means: Sequence[float], is_rate: bool) -> Cell:
+    """Return a cell of the mean of means, a rate (bytes/s) or a percentage; "-" if all have too few samples."""
+    if not means:
+        return Rate(None)
+    mean = sum(means) / len(means)
+    return Rate(mean) if is_rate else Share(mean, 100)
