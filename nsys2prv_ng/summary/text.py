@@ -133,7 +133,6 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
         format_grid(tabulate_causes(summary.gpus), width),
         *_format_waits(summary, width),
-        format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
         format_grid(calls.tabulate_ranges(summary), width),
@@ -142,6 +141,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(calls.tabulate_memory_operations(summary), width, None),
         format_grid(calls.tabulate_nccl(summary), width, None),
         format_grid(calls.tabulate_mpi(summary), width),
+        format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]

@@ -31,9 +31,9 @@ def tabulate_link_metrics(metrics: Sequence[LinkMetric]) -> Grid:
     rows: list[list[Cell]] = []
     for (link, counter, _), links in sorted(by_counter.items(), key=lambda item: (_rank(item[0][0]), _weigh(item[1]))):
         means, is_rate = [mean for own in links if (mean := own.mean) is not None], _are_rates(links)
-        extremes: list[Cell] = [_show([pick(means)], is_rate) if len(means) > 1 else "" for pick in (min, max)]
-        names = [Name(link), Name(counter), Count(len(links)), _show(means, is_rate)]
-        rows.append([*names, *extremes, _count_samples(links), *_show_nccl(links)])
+        extremes = [_show([pick(means)], is_rate) if len(means) > 1 else "" for pick in (min, max)]
+        first: list[Cell] = [Name(link), Name(counter), Count(len(links)), _show(means, is_rate)]
+        rows.append([*first, *extremes, _count_samples(links), *_show_nccl(links)])
     titles: list[str | Column] = ["link", "counter", "links", "mean"]
     titles += [Column("lowest", optional=True, minor=True), Column("highest", optional=True), "samples"]
     return Grid(
