@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.tables.efficiency import (
     tabulate_efficiency,
 )
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
@@ -140,6 +141,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(calls.tabulate_memory_operations(summary), width, None),
         format_grid(calls.tabulate_nccl(summary), width, None),
         format_grid(calls.tabulate_mpi(summary), width),
+        format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]

@@ -33,7 +33,7 @@ TABLES = (
 KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
         memory_operations nccl mpi absent chosen skipped warnings waits critical_path
-        efficiency steps start_up facts gpu_time_ns gpu_metrics calls what_if launched verdict""",
+        efficiency steps start_up facts gpu_time_ns gpu_metrics link_metrics calls what_if launched verdict""",
     "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns
         whole_graph_ns idle_ns gaps longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks slowest_task",
@@ -41,6 +41,8 @@ KEYS = {
     "memory_operations": "operation count bytes total_ns rated_ns by_memory",
     "nccl": "function calls bytes kernels kernel_ns wait_ns carried_bytes carried_ns",
     "gpu_metrics": "node gpu ranks metric unit mean min max samples",
+    "link_metrics": """link node gpu device metric percent bytes_per_s samples nccl nccl_percent nccl_bytes_per_s
+        nccl_samples""",
     "mpi": "call count total_ns max_ns sent_bytes received_bytes rated_ns",
     "calls": "name source count total_ns main_ns",
     "launched": "range count total_ns",
@@ -48,6 +50,7 @@ KEYS = {
 """What programs rely on: a change of these needs another version."""
 RATES = re.compile(
     r"^\.efficiency\b.*\.nccl_as_\w+\.(device|host)\.\w+$|^\.steps\.(spread|drift|similarity)$|^\.gpu_metrics\.(mean|min|max)$"
+    r"|^\.link_metrics\.(nccl_)?percent$"
     r"|^\.(what_if\b.*|verdict)\.share$"
 )
 """The only numbers of the JSON document that are not integers."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.windows import cut_to_windows
@@ -30,59 +31,144 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 
 
-@dataclass
+@dataclass(frozen=True)
 class MetricSums:
     """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force."""
 
     row: int
     event_type: EventType
-    weighted: float = 0.0
+    weighted: float
     """Sum of value x ns for which it is in force."""
-    ns: int = 0
-    low: float = float("inf")
-    high: float = float("-inf")
-    samples: int = 0
+    ns: int
+    low: float
+    high: float
+    samples: int
+    covered_weighted: float
+    """The same for the values in a part of the time."""
+    covered_ns: int
+    covered_samples: int
+
+    def add(self, more: MetricSums) -> MetricSums:
+        """Return the sums over these values and more values of the same metric."""
+        return MetricSums(
+            row=self.row,
+            event_type=self.event_type,
+            weighted=self.weighted + more.weighted,
+            ns=self.ns + more.ns,
+            low=min(self.low, more.low),
+            high=max(self.high, more.high),
+            samples=self.samples + more.samples,
+            covered_weighted=self.covered_weighted + more.covered_weighted,
+            covered_ns=self.covered_ns + more.covered_ns,
+            covered_samples=self.covered_samples + more.covered_samples,
+        )
 
     @property
     def mean(self) -> float:
         return self.weighted / self.ns
 
+    @property
+    def covered_mean(self) -> float | None:
+        """The mean of the values in a part of the time; None if it has none."""
+        return self.covered_weighted / self.covered_ns if self.covered_ns else None
 
-_Sums = dict[tuple[int, str, str], MetricSums]
+
+class PartOfTime(NamedTuple):
+    """A part of the time, in which some metrics have a mean of their own."""
+
+    concerns: Callable[[EventType], bool]
+    """Whether a metric has such a mean."""
+    covers: Callable[[int, IntArray, IntArray], BoolArray]
+    """Mark which of n times on a row (of the trace), from start to end (ns), belong to the part as a whole."""
+
+
+MetricsByRow = dict[tuple[int, str, str], MetricSums]
 """By row, and by name and unit of the metric."""
 
 
-def measure_gpu_metrics(job: Job) -> list[MetricSums]:
+def measure_gpu_metrics(job: Job, part: PartOfTime | None = None) -> list[MetricSums]:
     """Return the metrics whose values are in force for any time, ordered by row, name and unit.
 
     Each worker has the records of one report in memory.
     """
-    found: _Sums = {}
-    for sums in job.engine.map(lambda group: _measure_group(job, group), _group_sampled(job)):
+    found: MetricsByRow = {}
+    for sums in job.engine.map(lambda group: _measure_group(job, group, part), _group_sampled(job)):
         found |= sums
     return [found[key] for key in sorted(found) if found[key].ns]
 
 
-def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
+def _measure_group(job: Job, group: Sequence[_SampledReport], part: PartOfTime | None) -> MetricsByRow:
     """Measure GPUs that share reports."""
-    found: _Sums = {}
+    found: MetricsByRow = {}
     for sampled in _list_samples(job, group):
-        handle, begin, end, value = _list_held(sampled.columns, np.arange(len(sampled.types)))
-        if job.measured:
-            index, _, begin, end = cut_to_windows(begin, end, job.measured)
-            handle, value = handle[index], value[index]
-        weighted = np.bincount(handle, value.astype(np.float64) * (end - begin))
-        values = pd.DataFrame({"handle": handle, "value": value, "ns": end - begin}).groupby("handle")
-        totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("value", "size"))
-        for total in totals.itertuples():
-            kind = sampled.types[total.Index]
-            sums = found.setdefault((sampled.row, kind.label, kind.unit), MetricSums(sampled.row, kind))
-            scale = 10**kind.precision
-            sums.weighted += float(weighted[total.Index]) / scale
-            sums.ns += total.ns
-            sums.low, sums.high = min(sums.low, total.low / scale), max(sums.high, total.high / scale)
-            sums.samples += total.samples
+        add_samples(found, sampled, np.arange(len(sampled.types)), job.measured, part)
     return found
+
+
+def add_samples(
+    found: MetricsByRow,
+    sampled: Samples,
+    pattern_of_handle: IntArray,
+    windows: Sequence[tuple[int, int]],
+    part: PartOfTime | None,
+) -> None:
+    """Add the values of the types with a pattern (not -1) to the sums, those in the windows (ns) if there are any.
+
+    A value belongs to a part of the time if the part covers all the time for which the value is in force.
+    """
+    handle, begin, end, value = _list_held(sampled.columns, pattern_of_handle)
+    covered = _mark_covered(sampled, handle, begin, end, part)
+    if windows:
+        index, _, begin, end = cut_to_windows(begin, end, windows)
+        handle, value, covered = handle[index], value[index], covered[index]
+    covered &= end > begin
+    count = len(sampled.types)
+    weight = value.astype(np.float64) * (end - begin)
+    weighted = np.bincount(handle, weight)
+    covered_handle = handle[covered]
+    covered_weighted = np.bincount(covered_handle, weight[covered], count)
+    covered_samples = np.bincount(covered_handle, minlength=count)
+    covered_ns = np.zeros(count, np.int64)
+    np.add.at(covered_ns, covered_handle, (end - begin)[covered])
+    values = pd.DataFrame({"handle": handle, "value": value, "ns": end - begin}).groupby("handle")
+    totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("value", "size"))
+    for total in totals.itertuples():
+        number, kind = total.Index, sampled.types[total.Index]
+        scale = 10**kind.precision
+        sums = MetricSums(
+            row=sampled.row,
+            event_type=kind,
+            weighted=float(weighted[number]) / scale,
+            ns=total.ns,
+            low=total.low / scale,
+            high=total.high / scale,
+            samples=total.samples,
+            covered_weighted=float(covered_weighted[number]) / scale,
+            covered_ns=int(covered_ns[number]),
+            covered_samples=int(covered_samples[number]),
+        )
+        add_sums(found, {(sampled.row, kind.label, kind.unit): sums})
+
+
+def add_sums(found: MetricsByRow, more: MetricsByRow) -> None:
+    """Add sums over further values to the sums found so far."""
+    for key, sums in more.items():
+        before = found.get(key)
+        found[key] = sums if before is None else before.add(sums)
+
+
+def _mark_covered(
+    sampled: Samples, handle: IntArray, begin: IntArray, end: IntArray, part: PartOfTime | None
+) -> BoolArray:
+    """Mark the values that belong to a part of the time."""
+    covered = np.zeros(handle.size, np.bool_)
+    if part is not None:
+        at = np.flatnonzero(np.array([part.concerns(kind) for kind in sampled.types], np.bool_)[handle])
+        begin, end = begin[at], end[at]
+        starts = find_starts(begin, end)  # metrics of one sample mostly have the same times
+        marks = part.covers(sampled.row, begin[starts], end[starts])
+        covered[at] = np.repeat(marks, np.diff(np.append(starts, at.size)))
+    return covered
 
 
 # ---- values over time ------------------------------------------------------------------------------------------------
@@ -125,7 +211,7 @@ def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[in
         yield from parts
 
 
-def _hold(sampled: _Samples, match: Callable[[str], int]) -> _HeldValues:
+def _hold(sampled: Samples, match: Callable[[str], int]) -> _HeldValues:
     """Return the values of the metrics for which `match` returns the index of a pattern, not -1."""
     names = [kind.member for kind in sampled.types]
     first_match = [match(kind.member) if kind.family == families.GPU_METRICS else -1 for kind in sampled.types]
@@ -140,7 +226,7 @@ def _hold(sampled: _Samples, match: Callable[[str], int]) -> _HeldValues:
 
 
 @compiled
-def _list_held(columns: _SampleColumns, pattern_of_handle: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def _list_held(columns: SampleColumns, pattern_of_handle: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return (handle, begin, end, value) of the values of types with a pattern, ordered by `begin`."""
     time, first, handle, value, lines, begins = columns
     size = 0
@@ -196,8 +282,8 @@ def _group_sampled(job: Job) -> list[list[_SampledReport]]:
     return [group for group in groups if group]
 
 
-class _SampleColumns(NamedTuple):
-    """Columns of a report's records, and the lines among them that are samples of one GPU, by time."""
+class SampleColumns(NamedTuple):
+    """Columns of a report's records, and the lines among them that are samples on one row, by time."""
 
     time: IntArray
     first: IntArray
@@ -208,15 +294,15 @@ class _SampleColumns(NamedTuple):
     """Marks the samples at which no earlier value is in force."""
 
 
-class _Samples(NamedTuple):
-    """The samples of the GPU of a row in a report, and the types of their metrics by handle."""
+class Samples(NamedTuple):
+    """The samples of the GPU, or the part of a node, of a row in a report, and the types of their metrics by handle."""
 
     row: int
     types: Sequence[EventType]
-    columns: _SampleColumns
+    columns: SampleColumns
 
 
-def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Samples]:
+def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples]:
     """Yield the samples of GPUs that share reports, without samples that repeat an earlier report's."""
     series: dict[int, IntArray] = {}
     for report in group:
@@ -228,12 +314,12 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Sample
             is_shared = sum(row in other.rows for other in group) > 1
             if is_shared:
                 lines = lines[add_to_series(series, row, records.time[lines])]
-            begins = _mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
-            columns = _SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
-            yield _Samples(row, job.reports[report.number].labels.types, columns)
+            begins = mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
+            columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
+            yield Samples(row, job.reports[report.number].labels.types, columns)
 
 
-def _mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -> BoolArray:
+def mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -> BoolArray:
     """Mark the samples (n sorted times) at which no earlier value is in force: in a new window, or after a gap."""
     window = np.searchsorted(np.array(lows, np.int64), time, "right")
     begins = np.diff(window, prepend=-1) != 0

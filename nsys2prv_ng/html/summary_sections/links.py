@@ -1,4 +1,4 @@
-"""Makes the section on messages: rates by size, a matrix of rates for nodes and for GPUs, and slow pairs."""
+"""Makes the section on links: message rates by size, matrices of rates, slow pairs, and counters of links."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 from nsys2prv_ng.html.blocks import Block, Matrix, Paragraph, Section
 from nsys2prv_ng.html.charts.matrix import make_matrix
 from nsys2prv_ng.html.colours import HUES
-from nsys2prv_ng.html.tables import show_grid
+from nsys2prv_ng.html.tables import MOST_RANKS, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.links import MPI, NCCL, Link
+from nsys2prv_ng.summary.numbers.link_metrics import NVLINK, PCIE
+from nsys2prv_ng.summary.numbers.links import MPI, NCCL, Link, LinkNumbers
 from nsys2prv_ng.summary.tables.efficiency import name_time
+from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics, tabulate_links_with_metrics
 from nsys2prv_ng.summary.tables.links import (
     NO_COLLECTIVES,
     name_end,
@@ -27,13 +29,35 @@ from nsys2prv_ng.text.names import clean_name
 
 _MOST_ENDS = 2_048
 """Most rows of a matrix."""
+_PRESETS = {NVLINK: "hwcounters/nvlink", PCIE: "hwcounters/pcie"}
+_NETWORK_PRESET = "hwcounters/network_cards"
 
 
 def make_link_section(summary: JobSummary) -> Section | None:
-    """Return the section on messages and all-to-all exchanges; None without any."""
+    """Return the section on messages, all-to-all exchanges and counters of links; None without any."""
     links = None if summary.waits is None else summary.waits.links
-    if links is None:
+    metrics = summary.link_metrics
+    if links is None and not metrics:
         return None
+    blocks: list[Block] = []
+    presets: list[str] = []
+    about = [f"Numbers of {name_time(summary)}."]
+    if links is not None:
+        blocks += _show_messages(summary, links)
+        about.append(
+            f"A message moves data from when both sides run, so its rate excludes wait time. {NO_COLLECTIVES}."
+        )
+        used = {link.library for link in links.links}
+        presets += [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
+    if metrics:
+        grids = tabulate_link_metrics(metrics), tabulate_links_with_metrics(metrics)
+        blocks += [show_grid(grid, MOST_RANKS) for grid in grids]
+        presets += list(dict.fromkeys(_PRESETS.get(metric.link, _NETWORK_PRESET) for metric in metrics))
+    return Section("links", "Links", " ".join(about), blocks, presets)
+
+
+def _show_messages(summary: JobSummary, links: LinkNumbers) -> list[Block]:
+    """Return what is known of messages and all-to-all exchanges."""
     blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in describe_slow_links(summary)]
     blocks += [show_grid(grid) for grid in (tabulate_message_rates(links), tabulate_exchanges(links)) if grid.rows]
     for library in (NCCL, MPI):
@@ -44,13 +68,7 @@ def make_link_section(summary: JobSummary) -> Section | None:
         for between, where in ((False, "within nodes"), (True, "of different nodes")):
             own = [link for link in links.links if link.library == library and link.between_nodes == between]
             blocks += _draw(f"{library} messages between {ends} {where}", names, own, tabulate_links(links, between))
-    lead = (
-        f"Numbers of {name_time(summary)}. A message moves data from when both sides run, so its rate excludes wait"
-        f" time. {NO_COLLECTIVES}."
-    )
-    used = {link.library for link in links.links}
-    presets = [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
-    return Section("links", "Links", lead, blocks, presets)
+    return blocks
 
 
 def _draw(title: str, names: Sequence[str], links: Sequence[Link], numbers: Grid) -> list[Matrix]:

@@ -23,7 +23,7 @@ from nsys2prv_ng.analysis.gpus.activity import (
     list_devices,
     measure_activity,
 )
-from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
+from nsys2prv_ng.analysis.gpus.metrics import MetricSums, measure_gpu_metrics
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size, find_critical_path, load_path_lanes
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
@@ -42,6 +42,7 @@ from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
+from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
 from nsys2prv_ng.summary.compute.waits import compute_waits
@@ -94,6 +95,8 @@ def compute_summary(
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
     kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*parts, strict=True)
     gpus = _sum_gpus(job, devices)
+    nccl_time = find_nccl_time(job, waits, devices)
+    metrics = measure_gpu_metrics(job, None if nccl_time is None else nccl_time.part)
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     ranges = _collect_ranges(job, range_sums, wait_numbers)
@@ -133,7 +136,8 @@ def compute_summary(
         ),
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
-        gpu_metrics=_list_gpu_metrics(job, devices),
+        gpu_metrics=_list_gpu_metrics(job, devices, metrics),
+        link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
         critical_path=None if path is None else sum_critical_path(job, path),
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
@@ -303,7 +307,7 @@ def _make_gpu(
     )
 
 
-def _list_gpu_metrics(job: Job, devices: Devices) -> list[GpuMetricNumbers]:
+def _list_gpu_metrics(job: Job, devices: Devices, metrics: Sequence[MetricSums]) -> list[GpuMetricNumbers]:
     return [
         GpuMetricNumbers(
             node=(device := devices.rows[sums.row]).node,
@@ -316,7 +320,7 @@ def _list_gpu_metrics(job: Job, devices: Devices) -> list[GpuMetricNumbers]:
             max=sums.high,
             samples=sums.samples,
         )
-        for sums in measure_gpu_metrics(job)
+        for sums in metrics
     ]
 
 
