@@ -57,11 +57,13 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
     steps, efficiency = summary.steps, summary.efficiency
     if steps is None or efficiency is None or steps.turns_ns is not None or not steps.median_ns:
         return None
-    slow = [step for step in efficiency.steps if step.window_ns >= _FACTOR * steps.median_ns]
+    least = _FACTOR * steps.median_ns
+    slow = [step for step in efficiency.steps if step.window_ns >= least]
+    usual = [step for step in efficiency.steps if step.window_ns < least]
     count = len(efficiency.steps)
     if not slow or count < _FEWEST_STEPS or len(slow) > _MOST_SLOW * count:
         return None
-    found = SlowSteps(slow, [step for step in efficiency.steps if step not in slow], steps.median_ns)
+    found = SlowSteps(slow, usual, steps.median_ns)
     return found if found.share >= _LEAST_SHARE else None
 
 
