@@ -81,12 +81,12 @@ def describe_gains(
     case: Case, bottleneck: Bottleneck, gains: list[Scenario], share: float | None
 ) -> tuple[str, list[str]]:
     """Return what changes save a step, or a bound by the critical path, and the keys of the evidence."""
+    if bottleneck.key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
+        return _describe_slow_steps(case), ["steps"]
     numbers = case.summary.what_if
     if numbers is None:
         text = "" if case.losses is None else bound_gain(case.summary, bottleneck)
         return text, ["critical_path"]
-    if bottleneck.key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
-        return _describe_slow_steps(case), ["steps"]
     if bottleneck.key == bottlenecks.UNCLASSIFIED.key:
         return "unknown: no replay can tell what unclassified kernels would do", ["what_if"]
     if not gains:

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import list_parts
-from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_percent, format_span, format_time
+from nsys2prv_ng.text.formatting import (
+    count_noun,
+    format_number_ranges,
+    format_percent,
+    format_span,
+    format_time,
+    join_first,
+)
 from nsys2prv_ng.text.names import clean_name
 
 _FACTOR = 2
@@ -19,7 +26,7 @@ _MOST_SLOW = 1 / 3
 _FEWEST_STEPS = 4
 _LEAST_SHARE = 0.05
 """Least part of the steps' time that slow steps cost, and least part of GPU time that is worth a word."""
-_MOST_PARTS = 3
+_MOST_NUMBERS, _MOST_PARTS = 8, 3
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
 
 def describe_slow(found: SlowSteps, name: str) -> str:
     """Return how many steps are slow, and how long they take."""
-    which = format_number_ranges([step.number for step in found.slow]).replace(",", ", ")
+    which = join_first(format_number_ranges([step.number for step in found.slow]).split(","), _MOST_NUMBERS)
     takes = f"{name} {which} takes {_format_times(found.slow)}"
     if len(found.slow) > 1:
         count = f"{len(found.slow):,} of {count_noun(len(found.slow) + len(found.usual), 'step')}"

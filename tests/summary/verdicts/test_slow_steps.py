@@ -31,6 +31,17 @@ def test_slow_and_usual_steps_in_words() -> None:
     )
 
 
+def test_many_slow_steps_are_not_all_listed() -> None:
+    summary = set_steps(make_summary(LOSSES), [20, 50, 20, 20] * 10)
+    found = find_slow_steps(summary)
+    assert found is not None and len(found.slow) == 10
+    slow = "10 of 40 steps (2, 6, 10, 14, 18, 22, 26, 30, ...) take 50.0 ms, the median step 20.0 ms"
+    assert describe_slow(found, "step") == slow
+    lines = {line.label: line.text for line in answer(summary).statements}
+    assert lines["BOTTLENECK"] == f"Slow steps: {slow}"
+    assert lines["GAIN"] == "about 300 ms in all (27.3% of all steps) if the slow steps were as fast as the median"
+
+
 def test_one_slow_step_without_gpus() -> None:
     summary = set_steps(make_summary(LOSSES), [20, 20, 100, 20])
     assert summary.efficiency is not None
