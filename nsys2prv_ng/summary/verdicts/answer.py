@@ -136,10 +136,10 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
 
 
 def _explain(share: float | None, gains: list[Scenario]) -> str:
-    """Return why a part of GPU time is worth more than its share; "" if it is not."""
+    """Return what a part of GPU time is worth, if that is much more than its share; "" if it is not."""
     if share is None or not gains or gains[0].share < _MUCH_MORE * share:
         return ""
-    return ", and what follows waits for them"
+    return f"; with what waits for them, {format_percent(gains[0].share, 1)} of a step"
 
 
 def _describe_no_class(case: Case) -> str:

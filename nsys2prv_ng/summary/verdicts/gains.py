@@ -26,6 +26,8 @@ from nsys2prv_ng.text.names import clean_name, quote_name
 _MOST_GAINS = 3
 _LEAST_OTHER = 0.5
 """Least part of the best saving that a change of another kind needs to be listed."""
+_NEAR = 0.01
+"""The mean step is near the median if they differ by at most this share of it."""
 _FAR_BELOW = 0.1
 """A saving that is smaller by this share of a step than the time of its class needs the reason: what limits then."""
 _BOUNDS = {
@@ -92,8 +94,8 @@ def describe_gains(
     if not gains:
         return "nothing measurable: no change that was tried saves more than the steps vary by", ["what_if"]
     first, *others = gains
-    each = " a step" if numbers.steps else " in all"
-    saves = f"about {format_time(first.saving_ns)}{each} ({format_percent(first.share, 1)}) {describe_change(first)}"
+    saves = f"about {format_time(first.saving_ns)}{_name_step(case)} ({format_percent(first.share, 1)})"
+    saves += f" {describe_change(first)}"
     parts = [f"{format_time(other.saving_ns)} {describe_change(other)}" for other in others]
     if share is not None and first.change in _IF_BOUND and first.share < share - _FAR_BELOW and first.limited_by:
         saves += f" (then {name_pace(first.limited_by)} sets the pace)"
@@ -101,6 +103,15 @@ def describe_gains(
         hosts = [each for each in numbers.scenarios if each.change == HOST_BOUND and each not in gains]
         parts += [f"at most {format_percent(max(each.share, 0), 1)} from a faster host" for each in hosts]
     return "; ".join([saves, *parts]), ["what_if"]
+
+
+def _name_step(case: Case) -> str:
+    """Return what a saving is a part of: the mean step has that name if the median, which the header has, differs."""
+    numbers, steps = case.summary.what_if, case.summary.steps
+    if numbers is None or steps is None or not numbers.steps:
+        return " in all"
+    is_near = abs(numbers.step_ns - steps.median_ns) <= _NEAR * steps.median_ns
+    return " a step" if is_near else " of the mean step"
 
 
 def _describe_slow_steps(case: Case) -> str:

@@ -51,7 +51,7 @@ def bound_gain(summary: JobSummary, bottleneck: Bottleneck) -> str:
     ns = sum(path.classes.get(PATH_KINDS[kind], 0) for kind in kinds)
     share = format_percent(ns, path.window_ns)
     saves = f"at most {format_time(ns)} of {format_time(path.window_ns)} ({share})"
-    return f"{saves} {_IF[bottleneck.key]} (its time on the critical path)"
+    return f"{saves} {_IF[bottleneck.key]} (a bound from the critical path)"
 
 
 def describe_path(summary: JobSummary) -> str:

@@ -114,7 +114,9 @@ def describe_usual(found: SlowSteps) -> str:
     first, last = _find_longest_run(found)
     times = f"the other {count_noun(len(found.usual), 'step')} ({_format_times(found.usual)})"
     what = f": {', '.join(shares)} of GPU time" if shares else ""
-    return f"{times}{what}; to judge them alone: --steps {first}:{last}"
+    count = last - first + 1
+    which = "them" if count == len(found.usual) else f"{count:,} of them"
+    return f"{times}{what}; to judge {which} alone: --steps {first}:{last}"
 
 
 def _sum_parts(steps: Sequence[StepEfficiency]) -> Counter[str]:

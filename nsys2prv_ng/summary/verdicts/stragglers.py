@@ -118,7 +118,7 @@ def _describe_gain(case: Case, straggler: Straggler) -> str:
     if change is None or find_rank(change) != straggler.rank:
         return ""
     saves = f"about {format_time(change.saving_ns)} a step" if is_worth(change) else "nothing measurable"
-    return f"; if it were as fast as the median rank, that would save {saves}"
+    return f"; if it alone were as fast as the median rank, that would save {saves}"
 
 
 def _describe_hidden(summary: JobSummary, waits: WaitNumbers, least: float) -> str:

@@ -67,7 +67,7 @@ def _describe_steps(summary: JobSummary) -> list[str]:
     if steps is None:
         if not summary.gpus or summary.chosen or summary.efficiency is None:
             return []
-        return [f"no steps found: numbers cover {choose_window(summary.efficiency, None).name}"]
+        return [f"no steps found (mark them with NVTX): numbers cover {choose_window(summary.efficiency, None).name}"]
     texts = []
     if steps.delimiter:
         text = f"no NVTX range marks the steps: {quote_name(steps.delimiter)} delimits them"
@@ -91,9 +91,7 @@ def _describe_operator_ranges(summary: JobSummary) -> str:
         return ""
     if not operators or not kernels or ranges < _MANY_RANGES * kernels:
         return ""
-    return (
-        f"NVTX ranges of operators ({ranges / kernels:,.1f} ranges per kernel) slow the host: it is faster without them"
-    )
+    return f"NVTX ranges of operators ({ranges / kernels:,.1f} per kernel) slow the host: capture again without them"
 
 
 def describe_opaque_graphs(summary: JobSummary) -> str:

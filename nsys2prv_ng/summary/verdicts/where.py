@@ -44,8 +44,7 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
         stages = describe_pipeline(case.summary) if key == bottlenecks.PIPELINE.key else ""
         return places, stages or text
     if key == bottlenecks.COPIES.key:
-        copies = {copy.operation: copy.total_ns for copy in case.summary.memory_operations}
-        return _describe("copies", copies, sum(copies.values()), "time of copies and sets")
+        return _find_copies(case.summary)
     if key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key):
         return _find_host(case)
     if key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
@@ -86,12 +85,23 @@ def _find_transfers(case: Case) -> tuple[list[Place], str]:
     first = next(nccl for nccl in summary.nccl if nccl.function == places[0].name)
     steps, ranks = _count_steps(summary), max(summary.ranks, 1)
     if steps:
-        text += f"; {first.kernels / steps / ranks:,.3g} kernels per rank and step"
+        text += f"; {first.kernels / steps / ranks:,.3g} {clean_name(first.function)} kernels per rank and step"
     bandwidth = summary.waits.bandwidth if summary.waits else []
     rated = [each for each in bandwidth if each.ns and each.function.removeprefix("nccl") == first.function]
     if rated:
         largest = max(rated, key=lambda each: each.bytes * each.count)
         text += f"; busbw {format_bytes(largest.bus_bytes_per_s)}/s at {format_bytes(largest.bytes)}"
+    return places, text
+
+
+def _find_copies(summary: JobSummary) -> tuple[list[Place], str]:
+    """Return the kinds of copies with most time, and how much the first of them copies at which rate."""
+    copies = {copy.operation: copy for copy in summary.memory_operations}
+    times = {operation: copy.total_ns for operation, copy in copies.items()}
+    places, text = _describe("copies", times, sum(times.values()), "copy and memset time")
+    first = copies.get(places[0].name) if places else None
+    if first is not None and first.rated_ns:
+        text += f"; {format_bytes(first.bytes)} at {format_bytes(first.bytes / first.rated_ns * 1e9)}/s"
     return places, text
 
 
@@ -171,7 +181,7 @@ def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
             calls[call] += ns
     for call, ns in calls.most_common(1):
         if 2 * ns > whole_gap:
-            text += f"; hosts are mostly in {quote_name(call) if call else USER_CODE}"
+            text += f"; hosts are mostly {f'in {quote_name(call)}' if call else 'outside traced calls'}"
             places += [Place(kind="call", name=call, ns=ns)] if call else []
     return places, text
 

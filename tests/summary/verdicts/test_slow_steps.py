@@ -27,7 +27,7 @@ def test_slow_and_usual_steps_in_words() -> None:
     assert describe_slow(found, "step") == "2 of 9 steps (6, 9) take 50.0-60.0 ms, the median step 20.0 ms"
     assert describe_extra(found) == "their additional time: host-bound 100.0%"
     assert describe_usual(found) == (
-        "the other 7 steps (19.0-21.0 ms): host-bound 100.0% of GPU time; to judge them alone: --steps 10:12"
+        "the other 7 steps (19.0-21.0 ms): host-bound 100.0% of GPU time; to judge 3 of them alone: --steps 10:12"
     )
 
 
@@ -50,7 +50,7 @@ def test_one_slow_step_without_gpus() -> None:
     assert found is not None
     assert describe_slow(found, "step") == "step 3 takes 100 ms, the median step 20.0 ms"
     assert describe_extra(found) == ""
-    assert describe_usual(found) == "the other 3 steps (20.0 ms); to judge them alone: --steps 1:2"
+    assert describe_usual(found) == "the other 3 steps (20.0 ms); to judge 2 of them alone: --steps 1:2"
 
 
 def test_steps_that_take_turns_are_not_slow() -> None:

@@ -107,7 +107,7 @@ def test_ranges_of_operators_cost_time(name: str, count: int, says: str | None) 
         for text, times in (("step", 10), (name, count))
     ]
     found = doubt(replace(make_summary(LOSSES), kernels=[kernel], ranges=ranges))
-    text = f"NVTX ranges of operators ({says} ranges per kernel) slow the host: it is faster without them"
+    text = f"NVTX ranges of operators ({says} per kernel) slow the host: capture again without them"
     assert found == ([(text, ["ranges"])] if says else [])
 
 
@@ -115,7 +115,7 @@ def test_without_steps_the_time_is_named() -> None:
     summary = make_summary(LOSSES, in_steps=False)
     assert doubt(summary) == []  # without GPUs
     on_gpu = replace(summary, gpus=[make_gpu(0, [0], [])])
-    assert doubt(on_gpu) == [("no steps found: numbers cover the capture", ["steps"])]
+    assert doubt(on_gpu) == [("no steps found (mark them with NVTX): numbers cover the capture", ["steps"])]
     assert doubt(replace(on_gpu, chosen=["time"])) == []
 
 
