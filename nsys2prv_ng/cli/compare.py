@@ -85,6 +85,6 @@ def compare(
 def _judge(comparison: Comparison, limit: float, progress: Progress) -> int:
     """Return the exit code. A pair that cannot be judged is not a failure, but a warning reports it."""
     for pair in comparison.pairs:
-        if pair.verdict.kind == "inconclusive":
+        if pair.verdict.kind == "inconclusive" and pair.verdict.p is None:
             progress.warn(f"--fail-over: {pair.b.label} cannot be judged, see the first line of the comparison")
     return SLOWER if any(pair.verdict.is_slower_by(limit) for pair in comparison.pairs) else 0

@@ -115,10 +115,10 @@ def _explain_doubt(pair: Pair) -> str:
     if pair.verdict.measure == "capture":
         lacking = "either run" if not (pair.a.step_ns or pair.b.step_ns) else "one of the runs"
         return f"no steps were found in {lacking}"
-    if pair.verdict.p is not None:
-        return f"the {pair.verdict.samples} vary so much that this may be chance"
     samples = [len(side.captures if pair.verdict.samples == "captures" else side.step_ns) for side in (pair.a, pair.b)]
     noun = pair.verdict.samples
+    if pair.verdict.p is not None:
+        return f"{samples[0]} and {samples[1]} {noun} do not rule out chance"
     return f"{samples[0]} and {samples[1]} {noun} are too few (p < {LEVEL} needs at least {FEWEST} {noun} per run)"
 
 
@@ -176,11 +176,11 @@ def state_parts(pair: Pair, quote: Quote) -> str:
     It is "" without such parts.
     """
     parts = pair.rows[:-1]
-    if pair.verdict.kind == "no difference":
+    if pair.verdict.p is not None and not pair.verdict.is_significant:
         # Some of many parts differ by chance.
         large = [row for row in parts if row.differs and abs(row.difference_ns) >= NOISE * pair.verdict.a_ns]
         clauses = _join_parts(large, pair, quote)
-        return f"{clauses}, although the steps do not differ" if clauses else ""
+        return f"{clauses}, although the steps do not differ significantly" if clauses else ""
     rows = [row for row in parts if is_shown(row, pair) and row.difference_ns * pair.difference_ns > 0]
     if not rows:
         return ""

@@ -22,8 +22,11 @@ from nsys2prv_ng.text.formatting import format_percent, format_window
 from nsys2prv_ng.text.names import quote_name
 
 _MOST_DOUBTS = 2
+_SLOW = (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key)
 _WAIT_SHARE = 0.1
 """Least share of wait time that is worth a word for a host-bound job."""
+_SHIFTING = {"time", "nvtx_range"}
+"""Choices after which times count from the start of the chosen time, not from that of the whole trace."""
 _MUCH_MORE = 1.5
 """A saving that is this many times the share of GPU time needs a word, since the share alone does not explain it."""
 
@@ -64,9 +67,13 @@ def answer(summary: JobSummary) -> Verdict:
         statements.append(Statement(label="PIPELINE", text=describe_pipeline(summary), evidence=["waits.pipeline"]))
     slow = find_slow_steps(summary)
     if slow is not None:
-        statements.append(Statement(label="STEPS", text=describe_usual(slow), evidence=["efficiency"]))
+        are_named = bottleneck is not None and bottleneck.key in _SLOW
+        before = "" if are_named else f"{describe_slow(slow, name_step(summary))}; "
+        statements.append(Statement(label="STEPS", text=before + describe_usual(slow), evidence=["efficiency"]))
     statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
-    statements += doubts[:_MOST_DOUBTS]
+    keys = [doubt.evidence for doubt in doubts]
+    firsts = [doubt for n, doubt in enumerate(doubts) if doubt.evidence not in keys[:n]]
+    statements += (firsts + [doubt for doubt in doubts if doubt not in firsts])[:_MOST_DOUBTS]
     return Verdict(
         bottleneck="" if bottleneck is None else bottleneck.key,
         share=share,
@@ -125,7 +132,7 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
     waits = f"{percent} of GPU time is wait"
     text = words.get(bottleneck.key, waits) if percent else ""
     slow = find_slow_steps(case.summary)
-    if slow is not None and bottleneck.key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
+    if slow is not None and bottleneck.key in _SLOW:
         text = describe_slow(slow, name_step(case.summary))
     if not text:
         text = _describe_rank_time(case, bottleneck)
@@ -139,7 +146,7 @@ def _explain(share: float | None, gains: list[Scenario]) -> str:
     """Return what a part of GPU time is worth, if that is much more than its share; "" if it is not."""
     if share is None or not gains or gains[0].share < _MUCH_MORE * share:
         return ""
-    return f"; with what waits for them, {format_percent(gains[0].share, 1)} of a step"
+    return f"; without them, steps would be {format_percent(gains[0].share, 1)} shorter"
 
 
 def _describe_no_class(case: Case) -> str:
@@ -173,7 +180,7 @@ def _describe_rank_time(case: Case, bottleneck: Bottleneck) -> str:
 def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
     """Return the preset, and the option for a short trace of the time that it should show."""
     summary, efficiency = case.summary, case.summary.efficiency
-    windows = summary.windows_ns
+    windows = [] if _SHIFTING.intersection(summary.chosen) else summary.windows_ns
     if summary.steps is None and not summary.chosen:
         windows = [] if efficiency is None or efficiency.work_ns is None else [efficiency.work_ns]
     if not windows:

@@ -53,7 +53,7 @@ COMPUTE_FP32 = COMPUTE._replace(
 COMPUTE_FUSIBLE = COMPUTE._replace(
     title="Compute-bound, in kernels that can be fused",
     rule="compute-bound, mostly in elementwise, copy, reduction, norm, loss and optimizer kernels; no torch.compile",
-    hint="fuse small kernels: torch.compile, fused optimizers (fused=True) and normalisations; avoid casts and copies",
+    hint="fuse small kernels (a compiler such as torch.compile, fused layers and optimizers); avoid casts and copies",
 )
 COMPUTE_16 = COMPUTE._replace(
     rule="compute-bound, and matrix products with operands of 16 bits or less are the largest kernel class",
@@ -156,6 +156,10 @@ COPIES_PINNED = COPIES._replace(
     rule="copies, most of them from or to pinned memory",
     hint="memory is pinned already: copy less (keep data on the GPU, no offload), or prefetch on a stream of its own",
 )
+COPIES_INSIDE = COPIES._replace(
+    rule="copies, most of them within a GPU, sets or migrations",
+    hint="avoid copies and fills within a GPU (in place, contiguous layouts); prefetch managed memory",
+)
 HOST = Bottleneck(
     "host-bound",
     "Host-bound",
@@ -168,6 +172,13 @@ HOST_ALLOCATES = HOST._replace(
     title="Host-bound, in calls that allocate",
     rule="host-bound, and most of it in calls that allocate or free memory",
     hint="allocate once and reuse: no empty_cache() in the loop, a caching allocator or cudaMallocAsync",
+)
+HOST_MPI = HOST._replace(
+    title="Host-bound, in MPI calls",
+    rule="host-bound, and most of it in MPI calls",
+    hint="give the reports of all ranks, to tell wait from transfer; overlap messages with compute, or send fewer",
+    preset="basics/mpi",
+    evidence=("efficiency", "mpi", "what_if"),
 )
 HOST_SYNCHRONISES = HOST._replace(
     title="Host-bound, in calls that synchronise",
@@ -210,7 +221,7 @@ NOTHING = Bottleneck(
 BOTTLENECKS = (
     *(START_UP, SLOW_STEPS, COMPUTE, COMPUTE_FP32, COMPUTE_FUSIBLE, COMPUTE_16, COMPUTE_OPAQUE, OPAQUE),
     *(UNCLASSIFIED, UNCLASSIFIED_PAYLOAD, UNCLASSIFIED_MPI, PIPELINE, PIPELINE_UNBALANCED, STRAGGLER, IMBALANCE),
-    *(TRANSFER, TRANSFER_GATHER, TRANSFER_MESSAGES, TRANSFER_MPI, COPIES, COPIES_PEER, COPIES_PINNED),
-    *(HOST_ALLOCATES, HOST_SYNCHRONISES, LAUNCH, HOST, QUEUED, UNEXPLAINED, NOTHING),
+    *(TRANSFER, TRANSFER_GATHER, TRANSFER_MESSAGES, TRANSFER_MPI, COPIES, COPIES_PEER, COPIES_PINNED, COPIES_INSIDE),
+    *(HOST_MPI, HOST_ALLOCATES, HOST_SYNCHRONISES, LAUNCH, HOST, QUEUED, UNEXPLAINED, NOTHING),
 )
 """All classes, in the order of the rules."""

@@ -19,6 +19,14 @@ LEAST = 0.05
 HALF = 0.5
 HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND = "host = ideal", "network = ideal", "waits = 0", "copies = 0"
 
+IF_BOUND = {
+    HOST_BOUND: "if the host never delayed the GPUs",
+    NETWORK_BOUND: "if transfer were free",
+    WAIT_BOUND: "if no rank waited for another",
+    COPY_BOUND: "if copies were free",
+}
+"""What each bound assumes, as a clause."""
+
 
 @dataclass(frozen=True)
 class Case:

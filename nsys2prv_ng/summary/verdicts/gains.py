@@ -10,7 +10,9 @@ from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import (
     COPY_BOUND,
+    HALF,
     HOST_BOUND,
+    IF_BOUND,
     LEAST,
     NETWORK_BOUND,
     WAIT_BOUND,
@@ -43,24 +45,19 @@ _KINDS = {
     bottlenecks.COMPUTE.key: ("class ", "kernel ", "range "),
     bottlenecks.HOST.key: ("range ", "call "),
     bottlenecks.LAUNCH.key: ("range ", "call "),
-    bottlenecks.START_UP.key: ("call ", "range "),
     bottlenecks.STRAGGLER.key: ("range ", "call "),
 }
 """Kinds of changes that address a class; other classes list the best change of any kind after their bound."""
+_OTHER = "Other"
+"""Class of kernels whose names no rule matches."""
 _HOW = {0.0: "no time", 0.5: "half as long"}
 """What a factor makes of a time."""
-_IF_BOUND = {
-    HOST_BOUND: "if the host never delayed the GPUs",
-    NETWORK_BOUND: "if transfer were free",
-    WAIT_BOUND: "if no rank waited for another",
-    COPY_BOUND: "if copies were free",
-}
 
 
 def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     """Return the bound of a class, then the changes that address it, then another bound that saves nearly as much."""
-    if bottleneck.key == bottlenecks.SLOW_STEPS.key:
-        return []
+    if bottleneck.key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
+        return []  # what a replay saves in every step is another matter
     gains: list[Scenario] = []
     bound = case.bounds.get(_BOUNDS.get(bottleneck.key, ""))
     if bottleneck.key == bottlenecks.STRAGGLER.key:
@@ -87,7 +84,7 @@ def describe_gains(
         return _describe_slow_steps(case), ["steps"]
     numbers = case.summary.what_if
     if numbers is None:
-        text = "" if case.losses is None else bound_gain(case.summary, bottleneck)
+        text = "" if case.losses is None else bound_gain(case.summary, bottleneck, share)
         return text, ["critical_path"]
     if bottleneck.key == bottlenecks.UNCLASSIFIED.key:
         return "unknown: no replay can tell what unclassified kernels would do", ["what_if"]
@@ -97,8 +94,10 @@ def describe_gains(
     saves = f"about {format_time(first.saving_ns)}{_name_step(case)} ({format_percent(first.share, 1)})"
     saves += f" {describe_change(first)}"
     parts = [f"{format_time(other.saving_ns)} {describe_change(other)}" for other in others]
-    if share is not None and first.change in _IF_BOUND and first.share < share - _FAR_BELOW and first.limited_by:
-        saves += f" (then {name_pace(first.limited_by)} sets the pace)"
+    limit = first.limited_by
+    falls_short = share is not None and first.change in IF_BOUND and first.share < share - _FAR_BELOW
+    if falls_short and limit is not None and limit.share > HALF:
+        saves += f" (then {name_pace(limit)} sets the pace)"
     if bottleneck.key == bottlenecks.COMPUTE.key:
         hosts = [each for each in numbers.scenarios if each.change == HOST_BOUND and each not in gains]
         parts += [f"at most {format_percent(max(each.share, 0), 1)} from a faster host" for each in hosts]
@@ -120,15 +119,15 @@ def _describe_slow_steps(case: Case) -> str:
     assert found is not None
     one = len(found.slow) == 1
     often, which = ("once", f"{name} {found.slow[0].number:,}") if one else ("in all", "the slow steps")
-    share = format_percent(found.share, 1)
-    return f"about {format_time(found.excess_ns)} {often} ({share} of all steps) if {which} were as fast as the median"
+    saves = f"about {format_time(found.excess_ns)} {often} ({format_percent(found.share, 1)} of the steps' time)"
+    return f"{saves} if {which} were as fast as the median"
 
 
 def describe_change(scenario: Scenario) -> str:
     """Return a change as a clause: if `data loading` took no time."""
     change = scenario.change
-    if change in _IF_BOUND:
-        return _IF_BOUND[change]
+    if change in IF_BOUND:
+        return IF_BOUND[change]
     rank = find_rank(scenario)
     if rank is not None:
         return f"if rank {rank} were as fast as the median rank"
@@ -137,5 +136,6 @@ def describe_change(scenario: Scenario) -> str:
     if how is None or changes[0].target not in what.NAMED or changes[0].ranks is not None:
         return f"with {quote_name(change)}"
     name = changes[0].name
-    subjects = {what.CLASS: f"{clean_name(name)} kernels", what.KERNEL: f"kernel {quote_name(name)}"}
+    kernels = "kernels of no known class" if name == _OTHER else f"{clean_name(name)} kernels"
+    subjects = {what.CLASS: kernels, what.KERNEL: f"kernel {quote_name(name)}"}
     return f"if {subjects.get(changes[0].target, quote_name(name))} took {how}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import list_parts
+from nsys2prv_ng.summary.tables.efficiency import PARTS, list_parts
 from nsys2prv_ng.text.formatting import (
     count_noun,
     format_number_ranges,
@@ -64,6 +64,8 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
     steps, efficiency = summary.steps, summary.efficiency
     if steps is None or efficiency is None or steps.turns_ns is not None or not steps.median_ns:
         return None
+    if len(efficiency.steps) < steps.count:  # only the first of very many steps are listed
+        return None
     least = _FACTOR * steps.median_ns
     slow = [step for step in efficiency.steps if step.window_ns >= least]
     usual = [step for step in efficiency.steps if step.window_ns < least]
@@ -100,6 +102,12 @@ def describe_extra(found: SlowSteps) -> str:
         return ""
     whose = "its additional time" if len(found.slow) == 1 else "their additional time"
     return f"{whose}: {', '.join(shares)}"
+
+
+def are_host_bound(found: SlowSteps) -> bool:
+    """Return whether the slow steps have most of the host-bound time of all steps."""
+    of_slow, of_usual = (_sum_parts(steps)[PARTS["host_ns"]] for steps in (found.slow, found.usual))
+    return of_slow > of_usual
 
 
 def describe_usual(found: SlowSteps) -> str:

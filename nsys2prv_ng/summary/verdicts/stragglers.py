@@ -106,10 +106,11 @@ def _list_host_causes(straggler: Straggler) -> list[tuple[int, str]]:
         inside = f" ({quote_name(call) if call else USER_CODE})" if 2 * most > ns else ""
         causes.append((ns, f"in {quote_name(range_)}{inside}" if range_ else f"outside NVTX ranges{inside}"))
     whole = by_range.total()
-    if len(causes) <= _MOST_REASONS or 2 * causes[0][0] > whole:
+    if len(causes) <= _MOST_REASONS or 2 * sum(ns for ns, _ in causes[:_MOST_REASONS]) > whole:
         return causes
     ns, words = causes[0]
-    return [(whole, f"on the host, spread over {len(causes):,} ranges (most {words}: {format_time(ns)})")]
+    ranges = sum(1 for range_ in by_range if range_)
+    return [(whole, f"on the host, spread over {ranges:,} ranges (the largest: {format_time(ns)} {words})")]
 
 
 def _describe_gain(case: Case, straggler: Straggler) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
@@ -18,9 +20,9 @@ _LEAST_GRAPHS = 0.01
 """Least share of GPU time in opaque CUDA graphs that is worth a word."""
 _LEAST_SIMILAR = 0.98
 _FEW_STEPS = 3
-"""With less steps, nothing shows what is usual."""
-_OPERATORS = ("aten::", "autograd::")
-"""Beginnings of the names of ranges that PyTorch opens for each operator, if asked to."""
+"""With fewer steps, nothing shows what is usual."""
+_OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
+"""Names of ranges that PyTorch opens for each operator, if asked to."""
 _LEAST_HOST = 0.1
 """Least share of GPU time that is host-bound for that cost to matter."""
 _MANY_RANGES = 1
@@ -35,7 +37,7 @@ def describe_start_up(summary: JobSummary) -> str:
     if start is None:
         return ""
     inside = [count_noun(start.warmup, "warm-up step")] if start.warmup else []
-    who = "ranks" if summary.ranks > 1 else "GPUs"
+    who = {0: "GPUs", 1: "the rank"}.get(summary.ranks, "ranks")
     inside += [f"{who} waited {format_time(start.wait_ns)} in total"] if start.wait_ns else []
     text = f"excluded: {format_time(start.before_ns)} before the steps"
     text += f" ({', '.join(inside)})" if inside else ""
@@ -73,9 +75,9 @@ def _describe_steps(summary: JobSummary) -> list[str]:
         text = f"no NVTX range marks the steps: {quote_name(steps.delimiter)} delimits them"
         similar = f", and they are only {format_percent(steps.similarity, 1)} alike"
         texts.append(text + (similar if steps.similarity < _LEAST_SIMILAR else ""))
-    if 1 < steps.count < _FEW_STEPS:
-        texts.append(f"only {steps.count} steps: how much they vary is hardly known")
-    if steps.spread > _MOST_SPREAD and steps.count > 1 and find_slow_steps(summary) is None:
+    if steps.count < _FEW_STEPS:
+        texts.append(f"only {count_noun(steps.count, 'step')}: how much steps vary is hardly known")
+    elif steps.spread > _MOST_SPREAD and find_slow_steps(summary) is None:
         times = f"{format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
         texts.append(f"steps differ much ({times}): no step is typical, and savings are means")
     return texts
@@ -84,12 +86,12 @@ def _describe_steps(summary: JobSummary) -> list[str]:
 def _describe_operator_ranges(summary: JobSummary) -> str:
     """Return that ranges of PyTorch's operators slow the host; "" without many of them."""
     kernels = sum(kernel.count for kernel in summary.kernels)
-    operators = [numbers for numbers in summary.ranges if numbers.name.startswith(_OPERATORS)]
-    ranges = sum(task.count for numbers in summary.ranges for task in numbers.tasks)
+    operators = [numbers for numbers in summary.ranges if _OPERATORS.search(numbers.name)]
+    ranges = sum(task.count for numbers in operators for task in numbers.tasks)
     losses = None if summary.efficiency is None else choose_window(summary.efficiency, summary.steps).numbers.losses
     if losses is None or losses.host_ns < _LEAST_HOST * sum(part.ns for part in list_parts(losses)):
         return ""
-    if not operators or not kernels or ranges < _MANY_RANGES * kernels:
+    if not kernels or ranges < _MANY_RANGES * kernels:
         return ""
     return f"NVTX ranges of operators ({ranges / kernels:,.1f} per kernel) slow the host: capture again without them"
 

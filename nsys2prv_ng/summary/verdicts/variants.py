@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.job import JobSummary, KernelNumbers, MemoryKindNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary, KernelNumbers
 from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, WaitNumbers
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import HALF, HOST_BOUND, Case
+from nsys2prv_ng.summary.verdicts.case import HALF, HOST_BOUND, LEAST, Case
 
 _SHORT_GAP_NS = 20_000
 """Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
 _GEMM_FP32, _GEMM_16 = "GEMM FP32", ("GEMM BF16", "GEMM FP16", "GEMM FP8", "GEMM FP4")
 _FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
-_FUSED = "triton_"
-"""Beginning of the names of kernels that torch.compile makes."""
-_PEER, _PINNED = "peer to peer", MEMORY_KINDS[2]
+_FUSED = ("triton_poi_", "triton_red_", "triton_per_")
+"""Beginnings of the names of kernels that torch.compile fuses."""
+_PEER, _PINNED, _MIGRATION = "peer to peer", MEMORY_KINDS[2], "Migration"
+_WITH_HOST = ("host to device", "device to host")
+"""Ends of the names of copies from and to host memory."""
 _GATHERS, _MESSAGES = ("AllGather",), ("SendRecv", "Send", "Recv")
 _ALLOCATES = (
     *("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister"),
@@ -41,27 +44,32 @@ def choose_compute(losses: Losses, kernels: Sequence[KernelNumbers]) -> Bottlene
     classes = {name: ns for name, ns in losses.compute_by_class.items() if name != NOT_SELECTED}
     whole = sum(classes.values())
     first = next(iter(classes), "")
-    if first in (_GEMM_FP32, WHOLE_GRAPH):
-        return bottlenecks.COMPUTE_FP32 if first == _GEMM_FP32 else bottlenecks.COMPUTE_OPAQUE
-    is_fused = any(kernel.name.startswith(_FUSED) for kernel in kernels)
-    if not is_fused and sum(classes.get(name, 0) for name in _FUSIBLE) > HALF * whole:
-        return bottlenecks.COMPUTE_FUSIBLE
+    if classes.get(WHOLE_GRAPH, 0) > HALF * whole:
+        return bottlenecks.COMPUTE_OPAQUE
+    if sum(classes.get(name, 0) for name in _FUSIBLE) > HALF * whole:
+        fused = sum(kernel.total_ns for kernel in kernels if kernel.name.startswith(_FUSED))
+        if fused < LEAST * sum(kernel.total_ns for kernel in kernels) or not fused:
+            return bottlenecks.COMPUTE_FUSIBLE
+    if first == _GEMM_FP32:
+        return bottlenecks.COMPUTE_FP32
     return bottlenecks.COMPUTE_16 if first in _GEMM_16 else bottlenecks.COMPUTE
 
 
 def choose_copies(summary: JobSummary) -> Bottleneck:
-    """Return the variant of copies: by the operation that takes longest, and its memory."""
-    first = max(summary.memory_operations, key=lambda copies: copies.total_ns, default=None)
-    if first is None:
-        return bottlenecks.COPIES
-    if _PEER in first.operation:
-        return bottlenecks.COPIES_PEER
-    pinned = sum(part.total_ns for part in first.by_memory if _is_pinned(part))
-    return bottlenecks.COPIES_PINNED if pinned > HALF * first.total_ns else bottlenecks.COPIES
-
-
-def _is_pinned(part: MemoryKindNumbers) -> bool:
-    return _PINNED in (part.source, part.destination)
+    """Return the variant of copies: between which memory most of their time is."""
+    times = Counter[Bottleneck]()
+    for copies in summary.memory_operations:
+        if _PEER in copies.operation:
+            times[bottlenecks.COPIES_PEER] += copies.total_ns
+        elif not copies.operation.endswith(_WITH_HOST) or copies.operation.startswith(_MIGRATION):
+            times[bottlenecks.COPIES_INSIDE] += copies.total_ns
+        else:
+            pinned = sum(part.total_ns for part in copies.by_memory if _PINNED in (part.source, part.destination))
+            times[bottlenecks.COPIES_PINNED] += pinned
+            times[bottlenecks.COPIES] += copies.total_ns - pinned
+    for variant, ns in times.most_common(1):
+        return variant if ns > HALF * times.total() else bottlenecks.COPIES
+    return bottlenecks.COPIES
 
 
 def choose_transfer(summary: JobSummary) -> Bottleneck:
@@ -91,6 +99,8 @@ def choose_host(case: Case) -> Bottleneck:
     in_mpi = sum(ns for (_, call), (ns, _) in gaps.items() if call.startswith("MPI_"))
     if in_mpi > HALF * whole and _is_unsplit_mpi(case.mpi):
         return bottlenecks.UNCLASSIFIED_MPI
+    if in_mpi > HALF * whole:
+        return bottlenecks.HOST_MPI
     allocates = sum(ns for (_, call), (ns, _) in gaps.items() if call.startswith(_ALLOCATES))
     synchronises = sum(
         ns for (_, call), (ns, _) in gaps.items() if call.startswith(_SYNCHRONISES) or call in _BLOCKING_COPIES

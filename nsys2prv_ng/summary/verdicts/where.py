@@ -18,11 +18,13 @@ from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
-from nsys2prv_ng.summary.verdicts.slow_steps import describe_extra, find_slow_steps
+from nsys2prv_ng.summary.verdicts.slow_steps import are_host_bound, describe_extra, find_slow_steps
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
 _MOST_PLACES = 3
+_MOST_STEPS = 10
+"""Most slow steps that are places."""
 _LEAST_SHARE = 0.1
 """Least share of a place that is worth a word, unless it is the first."""
 _NEARLY_ALL = 0.995
@@ -172,9 +174,12 @@ def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
     """Return the slow steps, what they have more of than the usual ones, and what hosts were in."""
     found = find_slow_steps(case.summary)
     assert found is not None
-    places = [Place(kind="step", name=str(step.number), ns=step.window_ns) for step in found.slow]
+    longest = sorted(found.slow, key=lambda step: -step.window_ns)[:_MOST_STEPS]
+    places = [Place(kind="step", name=str(step.number), ns=step.window_ns) for step in longest]
     text = describe_extra(found)
-    whole_gap = sum(ns for ns, _ in case.host_gaps.values())  # of all steps, most of which are in the slow ones
+    if not text or not are_host_bound(found):
+        return places, text
+    whole_gap = sum(ns for ns, _ in case.host_gaps.values())  # of all steps, most of which is in the slow ones
     calls = Counter[str]()
     for (_, call), (ns, _) in case.host_gaps.items():
         if not call.startswith(_LAUNCHES):

@@ -171,25 +171,33 @@ def test_hints_for_kernels_follow_their_classes(classes: dict[str, int], hint: B
 
 
 @pytest.mark.parametrize(
-    ("kinds", "hint"),
+    ("copies", "hint"),
     [
-        ({("Pageable", "Device"): 5, ("Pinned", "Device"): 4}, bottlenecks.COPIES),
-        ({("Pageable", "Device"): 4, ("Pinned", "Device"): 5}, bottlenecks.COPIES_PINNED),
-        ({("Device", "Pinned"): 5}, bottlenecks.COPIES_PINNED),
-        ({("", ""): 5}, bottlenecks.COPIES),
+        ({("Memcpy host to device", "Pageable"): 5, ("Memcpy device to host", "Pinned"): 4}, bottlenecks.COPIES),
+        ({("Memcpy host to device", "Pageable"): 4, ("Memcpy device to host", "Pinned"): 5}, bottlenecks.COPIES_PINNED),
+        ({("Memcpy host to device", "Pinned"): 4, ("Memcpy device to host", "Pinned"): 3}, bottlenecks.COPIES_PINNED),
+        ({("Memcpy host to device", "Pinned"): 3, ("Memcpy peer to peer", "Device"): 4}, bottlenecks.COPIES_PEER),
+        ({("Memcpy device to device", "Device"): 4, ("Memset", ""): 1}, bottlenecks.COPIES_INSIDE),
+        ({("Migration host to device", ""): 4, ("Memcpy host to device", "Pinned"): 3}, bottlenecks.COPIES_INSIDE),
+        # None of three is most of it.
+        (
+            {
+                ("Memcpy host to device", "Pinned"): 4,
+                ("Memcpy peer to peer", "Device"): 4,
+                ("Memcpy device to device", "Device"): 4,
+            },
+            bottlenecks.COPIES,
+        ),
+        ({}, bottlenecks.COPIES),
     ],
 )
-def test_hints_for_copies_follow_their_memory(kinds: dict[tuple[str, str], int], hint: Bottleneck) -> None:
-    parts = [
-        MemoryKindNumbers(source=source, destination=to, count=1, bytes=1, total_ns=ns, rated_ns=ns)
-        for (source, to), ns in kinds.items()
-    ]
-    whole = sum(kinds.values())
-    copies = MemoryOperationNumbers(
-        operation="Memcpy", count=2, bytes=2, total_ns=whole, rated_ns=whole, by_memory=parts
-    )
-    other = replace(copies, operation="Memset", total_ns=whole - 1, by_memory=[])
-    assert choose_copies(replace(make_summary(MIXED), memory_operations=[other, copies])) == hint
+def test_hints_for_copies_follow_their_memory(copies: dict[tuple[str, str], int], hint: Bottleneck) -> None:
+    numbers = []
+    for (operation, memory), ns in copies.items():
+        sums = {"count": 1, "bytes": 1, "total_ns": ns, "rated_ns": ns}
+        part = MemoryKindNumbers(source=memory, destination="", **sums)
+        numbers.append(MemoryOperationNumbers(operation=operation, by_memory=[part], **sums))
+    assert choose_copies(replace(make_summary(MIXED), memory_operations=numbers)) == hint
 
 
 @pytest.mark.parametrize(

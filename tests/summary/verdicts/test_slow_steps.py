@@ -10,11 +10,13 @@ from statistics import median
 
 import pytest
 
+from nsys2prv_ng.summary.numbers.job import Cause
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_extra, describe_slow, describe_usual, find_slow_steps
 from tests.conftest import Unpacked
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary, set_steps
+from tests.summary.tables.test_rows import make_gpu
 
 LOSSES = make_losses(compute=40, host=60)
 
@@ -39,7 +41,9 @@ def test_many_slow_steps_are_not_all_listed() -> None:
     assert describe_slow(found, "step") == slow
     lines = {line.label: line.text for line in answer(summary).statements}
     assert lines["BOTTLENECK"] == f"Slow steps: {slow}"
-    assert lines["GAIN"] == "about 300 ms in all (27.3% of all steps) if the slow steps were as fast as the median"
+    assert (
+        lines["GAIN"] == "about 300 ms in all (27.3% of the steps' time) if the slow steps were as fast as the median"
+    )
 
 
 def test_one_slow_step_without_gpus() -> None:
@@ -57,6 +61,35 @@ def test_steps_that_take_turns_are_not_slow() -> None:
     summary = set_steps(make_summary(LOSSES), [20, 20, 60, 20, 20, 60])
     assert find_slow_steps(summary) is not None and summary.steps is not None
     assert find_slow_steps(replace(summary, steps=replace(summary.steps, turns_ns=(20 * MS, 60 * MS)))) is None
+
+
+def test_a_cut_list_of_steps_says_nothing() -> None:
+    """Only the first of very many steps are listed: their share of the time of all is not known."""
+    summary = set_steps(make_summary(LOSSES), [20, 60, 20, 20])
+    assert summary.steps is not None and find_slow_steps(summary) is not None
+    assert find_slow_steps(replace(summary, steps=replace(summary.steps, count=5))) is None
+
+
+def test_slow_steps_that_are_not_the_bottleneck_are_named_too() -> None:
+    verdict = answer(set_steps(make_summary(LOSSES), [20] * 10 + [55]))
+    assert verdict.bottleneck != "slow steps"
+    [text] = [line.text for line in verdict.statements if line.label == "STEPS"]
+    assert text.startswith("step 11 takes 55.0 ms, the median step 20.0 ms; the other 10 steps (20.0 ms)")
+
+
+@pytest.mark.parametrize(("slow_ns", "says"), [(160, "; hosts are mostly in `cudaMalloc`"), (140, "")])
+def test_calls_of_the_usual_steps_do_not_explain_slow_ones(slow_ns: int, says: str) -> None:
+    """The calls of hosts are known for all steps together. The usual steps have 150 ns of host-bound time."""
+    cause = Cause(cause="host", range="", call="cudaMalloc", ns=100, gaps=1)
+    summary = set_steps(replace(make_summary(LOSSES), gpus=[make_gpu(0, [], [cause])]), [20, 20, 100, 20])
+    assert summary.efficiency is not None
+    steps = [
+        replace(step, losses=replace(LOSSES, host_ns=slow_ns if step.number == 3 else 50))
+        for step in summary.efficiency.steps
+    ]
+    verdict = answer(replace(summary, efficiency=replace(summary.efficiency, steps=steps)))
+    [text] = [line.text for line in verdict.statements if line.label == "WHERE"]
+    assert ("hosts" in text) == bool(says) and text.endswith(says)
 
 
 def test_steps_that_are_not_listed_have_no_slow_ones() -> None:
@@ -77,7 +110,8 @@ def test_steps_with_new_shapes(shared_reports: Path, unpacked: Unpacked) -> None
     assert len(slow) >= 5
     verdict = answer(summarize_reports([path], IN_STEPS))
     assert verdict.bottleneck == "slow steps"
-    assert [place.name for place in verdict.where if place.kind == "step"] == [str(number) for number in slow]
+    longest = sorted(slow, key=lambda number: -times[number - 1])
+    assert [place.name for place in verdict.where if place.kind == "step"] == [str(number) for number in longest]
     texts = {line.label: line.text for line in verdict.statements}
     excess = sum(times[number - 1] - median(times) for number in slow)
     assert float(texts["GAIN"].split()[1]) * MS == pytest.approx(excess, rel=0.02)

@@ -121,7 +121,7 @@ def test_a_rank_that_is_not_selected() -> None:
         # None of many is most of it.
         (
             [cost_of(0, LAUNCH, S + n * 10 * MS, f"layer {n}") for n in range(6)],
-            "; 6.15 s on the host, spread over 6 ranges (most in `layer 5` (user code): 1.05 s)",
+            "; 6.15 s on the host, spread over 6 ranges (the largest: 1.05 s in `layer 5` (user code))",
         ),
         (
             [cost_of(0, LAUNCH, 63 * S // 10 + 1, "load"), cost_of(0, LAUNCH, 7 * S // 10 - 1, "step")],
