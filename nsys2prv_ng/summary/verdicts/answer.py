@@ -15,7 +15,7 @@ from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, find_slow_steps, name_step
-from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers
+from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
 from nsys2prv_ng.summary.verdicts.where import find_places
 from nsys2prv_ng.text.formatting import format_percent, format_window
@@ -58,13 +58,15 @@ def answer(summary: JobSummary) -> Verdict:
             Statement(label="TRY", text=hint),
             Statement(label="SEE", text=see),
         ]
-    texts = describe_stragglers(case, stragglers)
+    pipeline = describe_pipeline(summary)
+    # The stages of a pipeline wait for each other in turn: a minor straggler among them is a part of the bubble.
+    texts = describe_stragglers(case, [each for each in stragglers if not (pipeline and is_minor(case, each))])
     statements += [Statement(label="STRAGGLER", text=text, evidence=["waits"]) for text in texts]
     statements += [
         Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary)[:1]
     ]
     if bottleneck is None or bottleneck.key != bottlenecks.PIPELINE.key:
-        statements.append(Statement(label="PIPELINE", text=describe_pipeline(summary), evidence=["waits.pipeline"]))
+        statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
     slow = find_slow_steps(summary)
     if slow is not None:
         are_named = bottleneck is not None and bottleneck.key in _SLOW

@@ -61,10 +61,15 @@ def describe_stragglers(case: Case, stragglers: list[Straggler]) -> list[str]:
     return [*texts, *([hidden] if hidden else [])]
 
 
+def is_minor(case: Case, straggler: Straggler) -> bool:
+    """Return whether a straggler costs less than a tenth of the time of all ranks."""
+    return straggler.caused_wait_ns < _MINOR * _measure_ranks(case.summary)
+
+
 def _describe(case: Case, straggler: Straggler, rank: RankWaits, whole: int) -> str:
     """Return how often a rank is last, what it costs the others, why, and what its delay alone would save."""
     cost = straggler.caused_wait_ns
-    minor = ", minor" if cost < _MINOR * whole else ""
+    minor = ", minor" if is_minor(case, straggler) else ""
     counts = [(rank.last, rank.collectives)] + ([(rank.mpi.last, rank.mpi.collectives)] if rank.mpi else [])
     last, collectives = (sum(column) for column in zip(*counts, strict=True))
     often = f"last in {last:,} of {collectives:,} collectives, " if last else ""
