@@ -138,7 +138,7 @@ TRANSFER_GATHER = TRANSFER._replace(
 )
 TRANSFER_MESSAGES = TRANSFER._replace(
     rule="exposed transfer, and sends and receives take most NCCL time",
-    hint="overlap sends with compute (more micro-batches, interleaved stages); keep neighbouring stages on one node",
+    hint="overlap sends with compute (interleaved stages); send fewer bytes; keep tensor parallelism within a node",
 )
 COPIES = Bottleneck(
     "copies",
