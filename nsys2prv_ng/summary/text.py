@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers
@@ -111,9 +109,7 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
 
 def _find_host_place(summary: JobSummary, losses: Losses) -> str:
     """Return the MPI call, or else the range, that hosts were mostly in while GPUs were idle, in words; "" if none."""
-    calls = Counter[str]()
-    for (_, call), (ns, _) in Case(summary).host_gaps.items():
-        calls[call] += ns
+    calls = Case(summary).host_calls
     for call, ns in calls.most_common(1):
         if call.startswith("MPI_") and 2 * ns > calls.total():
             return f"in {quote_name(call)}"

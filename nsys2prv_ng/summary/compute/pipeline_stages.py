@@ -48,7 +48,8 @@ def find_stages(messages: StepMessages, steps: int) -> list[list[int]] | None:
 
     `steps`: the number of steps, which all must have messages.
     """
-    chains = _list_chains(messages)
+    used = _list_pairs(messages)
+    chains = _list_chains(used)
     if chains is None or len({len(chain) for chain in chains}) != 1:
         return None
     first = _find_first(messages, steps)
@@ -59,8 +60,7 @@ def find_stages(messages: StepMessages, steps: int) -> list[list[int]] | None:
             return None
         oriented.append(ways[0])
     forward = {pair for chain in oriented for pair in pairwise(chain)}
-    used = set(zip(messages.sender.tolist(), messages.receiver.tolist(), strict=True))
-    back = {(receiver, sender) for sender, receiver in forward} & used
+    back = {(receiver, sender) for sender, receiver in forward}.intersection(used)
     if back and len(back) < len(forward):
         return None
     if not back and len(oriented[0]) < _FEWEST_FORWARD:
@@ -68,14 +68,16 @@ def find_stages(messages: StepMessages, steps: int) -> list[list[int]] | None:
     return [list(stage) for stage in zip(*sorted(oriented), strict=True)]
 
 
-def _list_chains(messages: StepMessages) -> list[list[int]] | None:
-    """Return the GPUs of each chain from one end to the other; None if not all messages are in chains, or without any.
-
-    The loop is over pairs of GPUs.
-    """
+def _list_pairs(messages: StepMessages) -> list[tuple[int, int]]:
+    """Return the distinct pairs of a sending and a receiving GPU."""
     _, at = encode_rows(messages.sender, messages.receiver)
+    return list(zip(messages.sender[at].tolist(), messages.receiver[at].tolist(), strict=True))
+
+
+def _list_chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]] | None:
+    """Return the GPUs of each chain from one end to the other; None if not all pairs are in chains, or without any."""
     neighbours: dict[int, set[int]] = defaultdict(set)
-    for one, other in zip(messages.sender[at].tolist(), messages.receiver[at].tolist(), strict=True):
+    for one, other in pairs:
         neighbours[one].add(other)
         neighbours[other].add(one)
     if any(len(others) > 2 for others in neighbours.values()):

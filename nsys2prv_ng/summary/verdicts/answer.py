@@ -14,7 +14,7 @@ from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
-from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, find_slow_steps, name_step
+from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, name_step
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
 from nsys2prv_ng.summary.verdicts.where import find_places
@@ -22,7 +22,6 @@ from nsys2prv_ng.text.formatting import format_percent, format_window
 from nsys2prv_ng.text.names import quote_name
 
 _MOST_DOUBTS = 2
-_SLOW = (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key)
 _WAIT_SHARE = 0.1
 """Least share of wait time that is worth a word for a host-bound job."""
 _SHIFTING = {"time", "nvtx_range"}
@@ -67,9 +66,9 @@ def answer(summary: JobSummary) -> Verdict:
     ]
     if bottleneck is None or bottleneck.key != bottlenecks.PIPELINE.key:
         statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
-    slow = find_slow_steps(summary)
+    slow = case.slow_steps
     if slow is not None:
-        are_named = bottleneck is not None and bottleneck.key in _SLOW
+        are_named = bottleneck is not None and bottleneck.key in bottlenecks.SLOW
         before = "" if are_named else f"{describe_slow(slow, name_step(summary))}; "
         statements.append(Statement(label="STEPS", text=before + describe_usual(slow), evidence=["efficiency"]))
     statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
@@ -133,8 +132,8 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
     }
     waits = f"{percent} of GPU time is wait"
     text = words.get(bottleneck.key, waits) if percent else ""
-    slow = find_slow_steps(case.summary)
-    if slow is not None and bottleneck.key in _SLOW:
+    slow = case.slow_steps
+    if slow is not None and bottleneck.key in bottlenecks.SLOW:
         text = describe_slow(slow, name_step(case.summary))
     if not text:
         text = _describe_rank_time(case, bottleneck)

@@ -37,6 +37,8 @@ SLOW_STEPS = Bottleneck(
     "analysis/iteration_time",
     ("steps", "efficiency"),
 )
+SLOW = (START_UP.key, SLOW_STEPS.key)
+"""Classes of which one or a few slow steps are the cause."""
 COMPUTE = Bottleneck(
     "compute-bound",
     "Compute-bound",

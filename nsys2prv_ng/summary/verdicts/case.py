@@ -13,6 +13,7 @@ from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.tables.efficiency import NamedWindow, choose_window
+from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
 
 LEAST = 0.05
 """Least share of a step, or of GPU time, that is worth a change."""
@@ -93,6 +94,19 @@ class Case:
                     sums[cause.range, cause.call] = ns + cause.ns, gaps + cause.gaps
         return dict(sorted(sums.items(), key=lambda item: -item[1][0]))
 
+    @cached_property
+    def host_calls(self) -> Counter[str]:
+        """The same idle time (ns) by call, "" for none."""
+        sums = Counter[str]()
+        for (_, call), (ns, _) in self.host_gaps.items():
+            sums[call] += ns
+        return sums
+
+    @cached_property
+    def slow_steps(self) -> SlowSteps | None:
+        """Steps that take much longer than the usual ones; None without any."""
+        return find_slow_steps(self.summary)
+
 
 def find_rank(scenario: Scenario) -> int | None:
     """Return the rank that a change makes as fast as the median; None for other changes."""
@@ -104,6 +118,11 @@ def find_rank(scenario: Scenario) -> int | None:
 def is_worth(scenario: Scenario) -> bool:
     """Return whether a change saves something measurable."""
     return scenario.connected and scenario.measurable and scenario.saving_ns > 0
+
+
+def sum_nccl_kernels(summary: JobSummary) -> dict[str, int]:
+    """Return the kernel time (ns) of each NCCL function that has kernels."""
+    return {nccl.function: nccl.kernel_ns for nccl in summary.nccl if nccl.kernel_ns}
 
 
 def list_inherited(waits: WaitNumbers) -> list[tuple[RankWaits, int]]:

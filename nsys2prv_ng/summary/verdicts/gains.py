@@ -21,7 +21,7 @@ from nsys2prv_ng.summary.verdicts.case import (
     is_worth,
 )
 from nsys2prv_ng.summary.verdicts.path import bound_gain
-from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps, name_step
+from nsys2prv_ng.summary.verdicts.slow_steps import name_step
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
@@ -56,7 +56,7 @@ _HOW = {0.0: "no time", 0.5: "half as long"}
 
 def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     """Return the bound of a class, then the changes that address it, then another bound that saves nearly as much."""
-    if bottleneck.key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
+    if bottleneck.key in bottlenecks.SLOW:
         return []  # what a replay saves in every step is another matter
     gains: list[Scenario] = []
     bound = case.bounds.get(_BOUNDS.get(bottleneck.key, ""))
@@ -80,7 +80,7 @@ def describe_gains(
     case: Case, bottleneck: Bottleneck, gains: list[Scenario], share: float | None
 ) -> tuple[str, list[str]]:
     """Return what changes save a step, or a bound by the critical path, and the keys of the evidence."""
-    if bottleneck.key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
+    if bottleneck.key in bottlenecks.SLOW:
         return _describe_slow_steps(case), ["steps"]
     numbers = case.summary.what_if
     if numbers is None:
@@ -115,7 +115,7 @@ def _name_step(case: Case) -> str:
 
 def _describe_slow_steps(case: Case) -> str:
     """Return what slow steps cost in all."""
-    found, name = find_slow_steps(case.summary), name_step(case.summary)
+    found, name = case.slow_steps, name_step(case.summary)
     assert found is not None
     one = len(found.slow) == 1
     often, which = ("once", f"{name} {found.slow[0].number:,}") if one else ("in all", "the slow steps")

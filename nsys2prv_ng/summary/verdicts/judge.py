@@ -21,7 +21,7 @@ from nsys2prv_ng.summary.verdicts.case import (
     is_worth,
     list_inherited,
 )
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
+from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps
 from nsys2prv_ng.summary.verdicts.variants import (
     choose_compute,
     choose_copies,
@@ -51,7 +51,7 @@ def classify(case: Case) -> Bottleneck | None:
     losses = case.losses
     if losses is None or not case.gpu_ns:
         return _classify_hosts(case)
-    slow = find_slow_steps(case.summary)
+    slow = case.slow_steps
     if slow is not None and slow.share >= _SLOW_SHARE:
         return bottlenecks.START_UP if _is_start_up(case.summary, slow) else bottlenecks.SLOW_STEPS
     if losses.compute_ns >= _COMPUTES * case.gpu_ns:

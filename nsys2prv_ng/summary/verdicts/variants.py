@@ -13,7 +13,7 @@ from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, WaitNumbers
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import HALF, HOST_BOUND, LEAST, Case
+from nsys2prv_ng.summary.verdicts.case import HALF, HOST_BOUND, LEAST, Case, sum_nccl_kernels
 
 _SHORT_GAP_NS = 20_000
 """Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
@@ -74,7 +74,7 @@ def choose_copies(summary: JobSummary) -> Bottleneck:
 
 def choose_transfer(summary: JobSummary) -> Bottleneck:
     """Return the variant of exposed transfer: by the NCCL function that takes most time, or MPI."""
-    functions = {nccl.function: nccl.kernel_ns for nccl in summary.nccl if nccl.kernel_ns}
+    functions = sum_nccl_kernels(summary)
     if not functions:
         return bottlenecks.TRANSFER_MPI if summary.mpi else bottlenecks.TRANSFER
     whole = sum(functions.values())
@@ -92,25 +92,19 @@ def choose_pipeline(waits: WaitNumbers) -> Bottleneck:
 
 def choose_host(case: Case) -> Bottleneck:
     """Return the variant of host-bound: by what hosts were in while GPUs were idle."""
-    gaps = case.host_gaps
-    whole = sum(ns for ns, _ in gaps.values())
+    calls, whole = case.host_calls, case.host_calls.total()
     if not whole:
         return bottlenecks.HOST
-    in_mpi = sum(ns for (_, call), (ns, _) in gaps.items() if call.startswith("MPI_"))
-    if in_mpi > HALF * whole and _is_unsplit_mpi(case.mpi):
-        return bottlenecks.UNCLASSIFIED_MPI
-    if in_mpi > HALF * whole:
-        return bottlenecks.HOST_MPI
-    allocates = sum(ns for (_, call), (ns, _) in gaps.items() if call.startswith(_ALLOCATES))
-    synchronises = sum(
-        ns for (_, call), (ns, _) in gaps.items() if call.startswith(_SYNCHRONISES) or call in _BLOCKING_COPIES
-    )
+    if sum(ns for call, ns in calls.items() if call.startswith("MPI_")) > HALF * whole:
+        return bottlenecks.UNCLASSIFIED_MPI if _is_unsplit_mpi(case.mpi) else bottlenecks.HOST_MPI
+    allocates = sum(ns for call, ns in calls.items() if call.startswith(_ALLOCATES))
+    synchronises = sum(ns for call, ns in calls.items() if call.startswith(_SYNCHRONISES) or call in _BLOCKING_COPIES)
     if max(allocates, synchronises) > HALF * whole:
         return bottlenecks.HOST_ALLOCATES if allocates > synchronises else bottlenecks.HOST_SYNCHRONISES
     bound = case.bounds.get(HOST_BOUND)
     whole_gain = 0 if bound is None else bound.saving_ns
     has_main = any(each.change.endswith("= 0") and each.saving_ns > HALF * whole_gain for each in case.changes)
-    mean = whole / max(sum(count for _, count in gaps.values()), 1)
+    mean = whole / max(sum(count for _, count in case.host_gaps.values()), 1)
     return bottlenecks.LAUNCH if mean < _SHORT_GAP_NS and not has_main else bottlenecks.HOST
 
 

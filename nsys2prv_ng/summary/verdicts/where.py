@@ -16,9 +16,9 @@ from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited
+from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited, sum_nccl_kernels
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
-from nsys2prv_ng.summary.verdicts.slow_steps import are_host_bound, describe_extra, find_slow_steps
+from nsys2prv_ng.summary.verdicts.slow_steps import are_host_bound, describe_extra
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
@@ -49,7 +49,7 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
         return _find_copies(case.summary)
     if key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key):
         return _find_host(case)
-    if key in (bottlenecks.START_UP.key, bottlenecks.SLOW_STEPS.key):
+    if key in bottlenecks.SLOW:
         return _find_slow_steps(case)
     if key == bottlenecks.UNCLASSIFIED.key:
         return _find_mpi(case) if bottleneck == bottlenecks.UNCLASSIFIED_MPI else _find_unclassified(case.summary)
@@ -77,7 +77,7 @@ def _find_kernels(case: Case) -> tuple[list[Place], str]:
 def _find_transfers(case: Case) -> tuple[list[Place], str]:
     """Return the NCCL functions with most kernel time, how much overlaps with compute, and the rate of the largest."""
     summary = case.summary
-    functions = {nccl.function: nccl.kernel_ns for nccl in summary.nccl if nccl.kernel_ns}
+    functions = sum_nccl_kernels(summary)
     if not functions:
         return _find_mpi(case)
     places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
@@ -123,7 +123,7 @@ def _find_mpi(case: Case) -> tuple[list[Place], str]:
 
 def _find_unclassified(summary: JobSummary) -> tuple[list[Place], str]:
     reasons = {} if summary.waits is None else summary.waits.not_split
-    functions = {nccl.function: nccl.kernel_ns for nccl in summary.nccl if nccl.kernel_ns}
+    functions = sum_nccl_kernels(summary)
     places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
     if reasons:
         reason = max(reasons, key=lambda reason: reasons[reason])
@@ -136,23 +136,21 @@ def _find_unclassified(summary: JobSummary) -> tuple[list[Place], str]:
 
 def _find_host(case: Case) -> tuple[list[Place], str]:
     """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little."""
-    gaps = case.host_gaps
-    by_range, by_call, of_range = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+    by_range, of_range = Counter[str](), Counter[tuple[str, str]]()
     step = _name_step_range(case.summary)
-    for (range_, call), (ns, _) in gaps.items():
+    for (range_, call), (ns, _) in case.host_gaps.items():
         name = "" if range_ == step else range_
         by_range[name] += ns
-        by_call[call] += ns
         of_range[name, call] += ns
     whole = sum(by_range.values())
     if not whole:
         return _find_slowest_change(case.changes)
-    calls = {call: ns for call, ns in by_call.items() if call}
+    calls = {call: ns for call, ns in case.host_calls.items() if call}
     ranges = {name: ns for name, ns in by_range.items() if name}
     in_calls, in_ranges = (max(times.values(), default=0) for times in (calls, ranges))
     if in_ranges < max(_LEAST_SHARE * whole, in_calls) or 2 * by_range[""] > whole:
-        if not calls or 2 * by_call[""] > whole:
-            calls[""] = by_call[""]
+        if not calls or 2 * case.host_calls[""] > whole:
+            calls[""] = case.host_calls[""]
         return _describe("call", calls, whole, "host-bound idle time")
     places, text = _describe("range", ranges, whole, "host-bound idle time")
     main = [(call, ns) for (name, call), ns in of_range.items() if name == places[0].name]
@@ -172,20 +170,17 @@ def _find_slowest_change(changes: Sequence[Scenario]) -> tuple[list[Place], str]
 
 def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
     """Return the slow steps, what they have more of than the usual ones, and what hosts were in."""
-    found = find_slow_steps(case.summary)
+    found = case.slow_steps
     assert found is not None
     longest = sorted(found.slow, key=lambda step: -step.window_ns)[:_MOST_STEPS]
     places = [Place(kind="step", name=str(step.number), ns=step.window_ns) for step in longest]
     text = describe_extra(found)
     if not text or not are_host_bound(found):
         return places, text
-    whole_gap = sum(ns for ns, _ in case.host_gaps.values())  # of all steps, most of which is in the slow ones
-    calls = Counter[str]()
-    for (_, call), (ns, _) in case.host_gaps.items():
-        if not call.startswith(_LAUNCHES):
-            calls[call] += ns
+    # Calls are those of all steps; most of this time is in the slow ones.
+    calls = Counter({call: ns for call, ns in case.host_calls.items() if not call.startswith(_LAUNCHES)})
     for call, ns in calls.most_common(1):
-        if 2 * ns > whole_gap:
+        if 2 * ns > case.host_calls.total():
             text += f"; hosts are mostly {f'in {quote_name(call)}' if call else 'outside traced calls'}"
             places += [Place(kind="call", name=call, ns=ns)] if call else []
     return places, text
