@@ -123,6 +123,16 @@ def test_a_saving_is_printed_once(shared_reports: Path, unpacked: Unpacked) -> N
     assert changes[0] == "network = ideal" and "range 'collectives' = 0" not in changes
 
 
+def test_overlap_saves_no_more_than_there_is_to_hide_behind(shared_reports: Path, unpacked: Unpacked) -> None:
+    """ex2b-overlap is the twin of ex2b-manual that overlaps, with fewer and larger collectives."""
+    manual, overlap = (judge_set(f"exercises/ex2b-{name}", shared_reports, unpacked) for name in ("manual", "overlap"))
+    assert manual.verdict is not None and manual.steps is not None and overlap.steps is not None
+    [gain] = [statement.text for statement in manual.verdict.statements if statement.label == "GAIN"]
+    share = re.search(r"overlap saves at most ([0-9.]+)%, the rest of the time", gain)
+    assert share is not None
+    assert 10 < 100 * (1 - overlap.steps.median_ns / manual.steps.median_ns) < float(share[1]) < 25
+
+
 def test_a_compiled_program_gains_little_from_a_faster_host(shared_reports: Path, unpacked: Unpacked) -> None:
     """Its critical path is host code for 78 % of the time, and its GPU computes for 95 % of it."""
     verdict = judge_set("whatif/w-compiled", shared_reports, unpacked).verdict
