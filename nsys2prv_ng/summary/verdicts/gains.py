@@ -123,7 +123,7 @@ def describe_gains(
 
 
 def _bound_overlap(bottleneck: Bottleneck, share: float | None) -> list[str]:
-    """Return what overlap saves at most, if that is little: transfer and copies only hide behind the rest of the time."""
+    """Return what overlap saves at most, if that is little: transfer and copies hide behind the rest of the time."""
     if bottleneck.key not in (bottlenecks.TRANSFER.key, bottlenecks.COPIES.key) or share is None:
         return []
     rest = 1 - share
