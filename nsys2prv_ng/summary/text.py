@@ -14,6 +14,7 @@ from nsys2prv_ng.summary.tables.efficiency import (
     tabulate_efficiency,
 )
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
 from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
@@ -140,6 +141,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(calls.tabulate_ranges(summary), width),
         format_grid(calls.tabulate_launched(summary), width),
         format_grid(calls.tabulate_kernels(summary), width),
+        format_grid(tabulate_kernel_activity(summary.activity), width),
         format_grid(calls.tabulate_memory_operations(summary), width, None),
         format_grid(calls.tabulate_nccl(summary), width, None),
         format_grid(calls.tabulate_mpi(summary), width),

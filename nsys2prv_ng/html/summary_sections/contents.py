@@ -12,6 +12,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.efficiency import name_time
+from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
@@ -32,7 +33,11 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     )
     launched = calls.tabulate_launched(summary)
     blocks: list[Block] = [table, *([show_grid(launched)] if launched.rows else [])]
-    return Section("kernels", "Kernels", lead, blocks, ["basics/kernels", "analysis/kernel_classes"])
+    presets = ["basics/kernels", "analysis/kernel_classes"]
+    if summary.activity:
+        blocks.append(show_grid(tabulate_kernel_activity(summary.activity)))
+        presets += ["hwcounters/sm_active", "hwcounters/tensor_active", "hwcounters/dram_bandwidth"]
+    return Section("kernels", "Kernels", lead, blocks, presets)
 
 
 def make_operation_section(summary: JobSummary) -> Section | None:

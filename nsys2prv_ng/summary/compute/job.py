@@ -42,6 +42,7 @@ from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
+from nsys2prv_ng.summary.compute.kernel_activity import find_kernel_time, list_kernel_activity
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
@@ -96,7 +97,8 @@ def compute_summary(
     kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*parts, strict=True)
     gpus = _sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices)
-    metrics = measure_gpu_metrics(job, None if nccl_time is None else nccl_time.part)
+    links = [] if nccl_time is None else [nccl_time.part]
+    metrics = measure_gpu_metrics(job, [*links, find_kernel_time(job, devices)])
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     ranges = _collect_ranges(job, range_sums, wait_numbers)
@@ -137,6 +139,7 @@ def compute_summary(
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices, metrics),
+        activity=list_kernel_activity(metrics),
         link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
         critical_path=None if path is None else sum_critical_path(job, path),
         facts=collect_facts(job),

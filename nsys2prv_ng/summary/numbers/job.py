@@ -22,6 +22,7 @@ from nsys2prv_ng.summary.numbers.consistency import Counted, check_counts, check
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
+from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.numbers.talp import write_talp
@@ -300,6 +301,9 @@ class JobSummary:
     """By GPU, then by metric and unit; empty if nsys sampled none, and in summaries of older versions."""
     link_metrics: list[LinkMetric] = field(default_factory=list)
     """By GPU, then by card and switch; empty if nsys sampled no link, and in summaries of older versions."""
+    activity: list[KernelActivity] = field(default_factory=list)
+    """By kernel class, the longest sampled time first; empty if nsys sampled no GPU, and in summaries of older
+    versions."""
     calls: list[CallNumbers] = field(default_factory=list)
     """CUDA API and OS runtime calls, the longest time first; empty in summaries of older versions."""
     what_if: WhatIfNumbers | None = None
