@@ -42,6 +42,7 @@ from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
+from nsys2prv_ng.summary.compute.flops import collect_flops, sum_operators
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
@@ -93,7 +94,7 @@ def compute_summary(
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
-    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*parts, strict=True)
+    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums, flop_sums = zip(*parts, strict=True)
     gpus = _sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices)
     metrics = measure_gpu_metrics(job, None if nccl_time is None else nccl_time.part)
@@ -143,6 +144,7 @@ def compute_summary(
         gpu_time_ns=find_gpu_time(job),
         calls=_list_calls(calls),
         launched=[LaunchedInRange(**row) for row in _list_rows(totals.add_up(launched_sums, ["range"]), "total_ns")],
+        flops=collect_flops(flop_sums, kernels, count_steps(job)),
         skipped=job.skipped,
         what_if=None
         if experiment is None or not experiment.has_steps
@@ -225,7 +227,7 @@ def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
 
 
 def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> tuple[pd.DataFrame, ...]:
-    """Return the sums over one report: kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls."""
+    """Return the sums over one report: kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls, FLOPs."""
     report, rows = job.reports[index], job.tree.rows[index]
     measures: dict[str, totals.Measure] = {
         "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
@@ -249,6 +251,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
         totals.sum_mpi(report, job.store, counted, job.windows),
         totals.sum_repeated_ranges(report, task_of_place, job.store, counted, job.windows, measures),
         totals.sum_calls(report, task_of_place, job.store, counted),
+        sum_operators(report, task_of_place, job.store, counted, job.windows),
     )
 
 
