@@ -13,6 +13,7 @@ from nsys2prv_ng.summary.tables.efficiency import (
     name_time,
     tabulate_efficiency,
 )
+from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
@@ -69,7 +70,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "PIPELINE", "STEPS", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "PIPELINE", "STEPS", "MFU", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -134,6 +135,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(calls.tabulate_ranges(summary), width),
         format_grid(calls.tabulate_launched(summary), width),
         format_grid(calls.tabulate_kernels(summary), width),
+        [] if summary.flops is None else format_grid(tabulate_flops(summary.flops), width),
         format_grid(calls.tabulate_memory_operations(summary), width, None),
         format_grid(calls.tabulate_nccl(summary), width, None),
         format_grid(calls.tabulate_mpi(summary), width),

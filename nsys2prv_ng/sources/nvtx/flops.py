@@ -1,6 +1,6 @@
 """Counts the floating-point operations (FLOPs) of PyTorch's operators from the shapes in the texts of their ranges.
 
-`emit_nvtx(record_shapes=True)` writes `aten::mm, op_id = 7, sizes = [[64, 512], [512, 256]], input_op_ids = [(3,0), ...]`
+`emit_nvtx(record_shapes=True)` writes `aten::mm, op_id = 7, sizes = [[64, 9], [9, 8]], input_op_ids = [(3,0), (0,-1)]`
 with one size for each argument, `[]` for what is no tensor. Counted are matrix products, scaled dot product attention
 and convolutions, by the formulas of `torch.utils.flop_counter` (a multiplication and an addition are two operations):
 
@@ -67,13 +67,14 @@ def _multiply_batches(a: Shape, b: Shape) -> int:
     return a[0] * _multiply(a[1:], b[1:]) if len(a) == len(b) == 3 and a[0] == b[0] else 0
 
 
-def _attend(query: Shape, key: Shape, value: Shape, of_keys: int, of_values: int) -> int:
-    """Return the FLOPs of some products with the size of keys and some with that of values; shapes are b, h, s, d."""
+def _attend(shapes: Sequence[Shape], with_keys: int, with_values: int) -> int:
+    """Return the FLOPs of products as wide as keys, and as values. `shapes`: b, h, s, d of query, key and value."""
+    query, key, value = shapes
     if not len(query) == len(key) == len(value) == 4:
         return 0
     b, h, s, d = query
     fits = key[:3] == value[:3] and key[0] == b and key[3] == d and key[1] and not h % key[1]
-    return 2 * b * h * s * key[2] * (of_keys * d + of_values * value[3]) if fits else 0
+    return 2 * b * h * s * key[2] * (with_keys * d + with_values * value[3]) if fits else 0
 
 
 def _convolve(source: Shape, weight: Shape, target: Shape) -> int:
@@ -95,11 +96,11 @@ _FORMULAS: dict[str, Callable[[Sequence[Shape]], int]] = {
     "aten::bmm": lambda sizes: _multiply_batches(*sizes[:2]),
     "aten::baddbmm": lambda sizes: _multiply_batches(*sizes[1:3]),
     **{
-        f"aten::_scaled_dot_product_{kind}_attention": lambda sizes: _attend(*sizes[:3], 1, 1)
+        f"aten::_scaled_dot_product_{kind}_attention": lambda sizes: _attend(sizes[:3], 1, 1)
         for kind in ("flash", "efficient", "cudnn")
     },
     **{
-        f"aten::_scaled_dot_product_{kind}_attention_backward": lambda sizes: _attend(*sizes[1:4], 3, 2)
+        f"aten::_scaled_dot_product_{kind}_attention_backward": lambda sizes: _attend(sizes[1:4], 3, 2)
         for kind in ("flash", "efficient", "cudnn")
     },
 }
@@ -113,7 +114,7 @@ def _count(name: str, sizes: str) -> int:
         return 0
     try:
         flops = _FORMULAS[name](shapes)
-    except TypeError:  # too few arguments
+    except (TypeError, ValueError):  # too few arguments
         return 0
     return flops if flops <= _MOST else 0
 
@@ -240,8 +241,8 @@ def _list_makers(
     root = np.arange(every.size)
     for _ in range(int(nesting.depth.max(initial=0))):
         root = np.where(nesting.parent[root] >= 0, nesting.parent[root], root)
-    at = np.searchsorted(every, rows, sorter=np.argsort(every))
-    at = np.argsort(every)[at]
+    order = np.argsort(every)
+    at = order[np.searchsorted(every[order], rows)]
     of_root = np.full(every.size, -1, np.int64)
     of_root[root[at]] = np.arange(rows.size)
     of_root[np.bincount(root[at], minlength=every.size) > 1] = -1

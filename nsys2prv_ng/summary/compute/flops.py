@@ -87,23 +87,23 @@ def is_heavy_class(kernel_class: str) -> bool:
 
 
 class _Labels(NamedTuple):
-    """A text of each of n kernels, by its index in distinct texts."""
+    """A text of each of n kernels: its index in distinct texts."""
 
-    index: IntArray
+    code: IntArray
     texts: list[str]
 
     def take(self, is_wanted: Callable[[str], bool]) -> BoolArray:
         """Return a mask of the kernels with a text that is wanted."""
-        return np.array([is_wanted(text) for text in self.texts], np.bool_)[self.index]
+        return np.array([is_wanted(text) for text in self.texts], np.bool_)[self.code]
 
 
 def _name_kernels(kernels: OpenedEvents, line: IntArray) -> tuple[_Labels, _Labels]:
     """Return the names and the classes of kernels, given by their lines."""
     labels = []
     for event_type in (types.KERNEL, types.KERNEL_CLASS):
-        index, values = find_distinct(kernels.get_values(event_type)[line])
+        code, values = find_distinct(kernels.get_values(event_type)[line])
         names = kernels.get_names(event_type)
-        labels.append(_Labels(index, [names.get(value, "") for value in values.tolist()]))
+        labels.append(_Labels(code, [names.get(value, "") for value in values.tolist()]))
     return labels[0], labels[1]
 
 
@@ -137,7 +137,7 @@ def _choose_types(name: _Labels, kernel_class: _Labels, operator: IntArray, heav
 
     `heavy`: the time (ns) of each kernel that counts for that.
     """
-    code, distinct = find_distinct_rows(name.index, kernel_class.index)
+    code, distinct = find_distinct_rows(name.code, kernel_class.code)
     found = find_number_types([name.texts[n] for n, _ in distinct], [kernel_class.texts[c] for _, c in distinct])
     number_type = np.array([_TYPES.index(text) for text in found], np.int64)[code]
     known = np.flatnonzero(number_type > 0)
@@ -147,9 +147,7 @@ def _choose_types(name: _Labels, kernel_class: _Labels, operator: IntArray, heav
     return chosen
 
 
-def collect_flops(
-    parts: Sequence[pd.DataFrame], kernels: Sequence[KernelNumbers], steps: int
-) -> FlopNumbers | None:
+def collect_flops(parts: Sequence[pd.DataFrame], kernels: Sequence[KernelNumbers], steps: int) -> FlopNumbers | None:
     """Return the FLOPs of a job; None without operators with known shapes. `steps`: number of steps covered, or 0."""
     table = add_up(parts, _KEYS)
     if table.empty:

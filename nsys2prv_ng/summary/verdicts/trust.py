@@ -53,7 +53,7 @@ def list_doubts(summary: JobSummary) -> list[Statement]:
         *_make("steps", _describe_steps(summary)),
         *_make("efficiency", [describe_opaque_graphs(summary)]),
         *_make("waits", payload or waits),
-        *_make("ranges", [_describe_operator_ranges(summary)]),
+        *_make("ranges", [describe_operator_ranges(summary)]),
         *_make("what_if", [_describe_unsplit(summary), _describe_replayed(summary)]),
     ]
     return [doubt for doubt in doubts if doubt.text]
@@ -83,7 +83,7 @@ def _describe_steps(summary: JobSummary) -> list[str]:
     return texts
 
 
-def _describe_operator_ranges(summary: JobSummary) -> str:
+def describe_operator_ranges(summary: JobSummary) -> str:
     """Return that ranges of PyTorch's operators slow the host; "" without many of them."""
     kernels = sum(kernel.count for kernel in summary.kernels)
     operators = [numbers for numbers in summary.ranges if _OPERATORS.search(numbers.name)]
