@@ -549,6 +549,7 @@ def list_nvtx_types(domain: str) -> list[EventType]:
         families.make_nvtx_payload(domain),
         families.make_nvtx_real_payload(domain),
         families.make_nvtx_json_payload(domain),
+        families.make_nvtx_flops(domain),
         *(families.make_nvtx_on_gpu(domain, lane) for lane in range(families.NVTX_GPU_LANES)),
         *(families.make_nvtx_lane(domain, lane) for lane in range(families.NVTX_LANES)),
     ]

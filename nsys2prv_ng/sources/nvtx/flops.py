@@ -37,7 +37,7 @@ _MOST = 2**63 - 1
 _LISTS = re.compile(r"\[(\[[0-9, ]*\](?:, \[[0-9, ]*\])*)\]")
 _SIZE = re.compile(r"(?:[0-9]{1,18}(?:, [0-9]{1,18})*)?")
 _FIELDS = (
-    r"^(?P<name>aten::\w+)(?:, seq = -?[0-9]+)?(?:, op_id = (?P<op>[0-9]{1,18}))?"
+    r"^(?P<name>[^,]+)(?:, seq = -?[0-9]+)?(?:, op_id = (?P<op>[0-9]{1,18}))?"
     r", sizes = (?P<sizes>\[[][0-9, ]*\])(?:, input_op_ids = \[(?P<inputs>[()0-9, -]*)\])?$"
 )
 _CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
@@ -104,7 +104,7 @@ _FORMULAS: dict[str, Callable[[Sequence[Shape]], int]] = {
         for kind in ("flash", "efficient", "cudnn")
     },
 }
-_COUNTED = (*_FORMULAS, *_CONVOLUTIONS, _GRADIENTS)
+_ANY_COUNTED = rf"^(?:{'|'.join((*_FORMULAS, *_CONVOLUTIONS, _GRADIENTS))}),"
 
 
 def _count(name: str, sizes: str) -> int:
@@ -122,7 +122,7 @@ def _count(name: str, sizes: str) -> int:
 def _count_convolution(name: str, sizes: str, target: str) -> int:
     """Return the FLOPs of a convolution with a result of a size, or of one gradient ("": of any size); else 0."""
     shapes, results = parse_sizes(sizes), parse_sizes(f"[[{target}]]")
-    if shapes is None or results is None or len(shapes) < 3:
+    if shapes is None or results is None or len(shapes) < (3 if name == _GRADIENTS else 2):
         return 0
     source, weight, result = (shapes[1], shapes[2], shapes[0]) if name == _GRADIENTS else (*shapes[:2], results[0])
     flops = _convolve(source, weight, result)
@@ -136,27 +136,27 @@ def count_flops(events: NvtxEvents) -> IntArray:
     """Return the FLOPs of each row of the table: of the outermost counted operators on each thread, else 0."""
     flops = np.zeros(events.ends.size, np.int64)
     texts = events.texts.original
-    if "" not in events.domains or not pc.any(pc.match_substring(texts, ", sizes = [")).as_py():
+    chosen = np.flatnonzero(_to_mask(pc.match_substring_regex(texts, _ANY_COUNTED)))
+    if not chosen.size or "" not in events.domains:
         return flops
-    fields = pc.extract_regex(texts, _FIELDS)
-    name = pc.fill_null(fields.field("name"), "")
+    fields = pc.extract_regex(texts.take(pa.array(chosen)), _FIELDS)
+    code_of_text = np.full(len(texts), -1, np.int64)
+    code_of_text[chosen] = np.arange(chosen.size)
     rows = events.select_domain("", PUSH_POP)  # PyTorch's ranges have no domain
-    text = events.texts.index[rows]
-    is_counted = _to_mask(pc.is_in(name, pa.array(_COUNTED)))[text]
-    rows, text = rows[is_counted], text[is_counted]
-    begin, end = events.columns["start"][rows], events.ends[rows]
-    is_outer = measure_depths(events.columns["globalTid"][rows], begin, end) == 1
-    rows, text = rows[is_outer], text[is_outer]
-    flops[rows] = _count_texts(name, fields.field("sizes"))[text]
-    is_convolution = _to_mask(pc.is_in(name, pa.array((*_CONVOLUTIONS, _GRADIENTS))))[text]
+    rows = rows[code_of_text[events.texts.index[rows]] >= 0]
+    is_outer = measure_depths(events.columns["globalTid"][rows], events.columns["start"][rows], events.ends[rows]) == 1
+    rows = rows[is_outer]
+    code = code_of_text[events.texts.index[rows]]
+    flops[rows] = _count_texts(fields)[code]
+    is_convolution = _to_mask(pc.is_in(fields.field("name"), pa.array((*_CONVOLUTIONS, _GRADIENTS))))[code]
     if is_convolution.any():
         rows = rows[is_convolution]
-        flops[rows] = _count_convolutions(events, rows, fields)
+        flops[rows] = _count_convolutions(events, rows, pc.extract_regex(texts, _FIELDS))
     return flops
 
 
 def _to_mask(values: pa.Array) -> BoolArray:
-    return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _encode(values: pa.Array) -> tuple[IntArray, list[str]]:
@@ -165,15 +165,11 @@ def _encode(values: pa.Array) -> tuple[IntArray, list[str]]:
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
 
 
-def _count_texts(name: pa.Array, sizes: pa.Array) -> IntArray:
+def _count_texts(fields: pa.StructArray) -> IntArray:
     """Return the FLOPs of each text. Operators repeat with few sizes: each combination is parsed once."""
-    flops = np.zeros(len(name), np.int64)
-    at = np.flatnonzero(_to_mask(pc.is_in(name, pa.array(list(_FORMULAS)))))
-    (names, by_name), (lists, by_list) = (_encode(column.take(pa.array(at))) for column in (name, sizes))
+    (names, by_name), (lists, by_list) = (_encode(fields.field(key)) for key in ("name", "sizes"))
     codes, distinct = find_distinct_rows(names, lists)
-    counts = [_count(by_name[one], by_list[other]) for one, other in distinct]
-    flops[at] = np.array(counts, np.int64)[codes] if counts else 0
-    return flops
+    return np.array([_count(by_name[name], by_list[sizes]) for name, sizes in distinct], np.int64)[codes]
 
 
 # ---- convolutions --------------------------------------------------------------------------------------------------
@@ -232,7 +228,7 @@ def _list_makers(
     convolution, unless it has several: then the index is -1.
     """
     every = events.select_domain("", PUSH_POP)
-    is_part = _to_mask(pc.fill_null(pc.match_substring_regex(fields.field("name"), _PARTS_OF_CONVOLUTION), False))
+    is_part = _to_mask(pc.match_substring_regex(fields.field("name"), _PARTS_OF_CONVOLUTION))
     every = every[is_part[events.texts.index[every]]]
     tid, begin, end = events.columns["globalTid"], events.columns["start"], events.ends
     every = every[np.lexsort((-end[every], begin[every], tid[every]))]
