@@ -45,6 +45,8 @@ _LEAST_SHARE = 0.02
 _MOST_PARTS = 6
 _BAR = 40
 """Most columns of a bar."""
+_HOST_IN_MPI = "host in MPI"
+"""Label of host-bound time, if most of it is in MPI calls: the host is late because it waits or transfers data."""
 LEADS = f"{TABLES}   {FILES}"
 
 
@@ -88,9 +90,10 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     whole = losses.devices * window.numbers.window_ns
     parts = sorted(list_parts(losses), key=lambda part: -part.ns)
     shown = [part for part in parts if part.ns >= _LEAST_SHARE * whole][:_MOST_PARTS]
-    place = _find_host_place(summary, losses)
+    place, is_mpi = _find_host_place(summary, losses)
     notes = {"host_ns": f"  mostly {place}"} if place else {}
-    rows = [(part.label, part.ns, notes.get(part.key, "")) for part in shown]
+    labels = {"host_ns": _HOST_IN_MPI} if is_mpi else {}
+    rows = [(labels.get(part.key, part.label), part.ns, notes.get(part.key, "")) for part in shown]
     rest = sum(part.ns for part in parts if part not in shown)
     rows += [("other", rest, "")] if rest >= whole / 2000 else []
     if not rows:
@@ -108,14 +111,17 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _find_host_place(summary: JobSummary, losses: Losses) -> str:
-    """Return the MPI call, or else the range, that hosts were mostly in while GPUs were idle, in words; "" if none."""
+def _find_host_place(summary: JobSummary, losses: Losses) -> tuple[str, bool]:
+    """Return the MPI call, or else the range, that hosts were mostly in while GPUs were idle, and whether it is a call.
+
+    The words are "" if there is neither.
+    """
     calls = Case(summary).host_calls
     for call, ns in calls.most_common(1):
         if call.startswith("MPI_") and 2 * ns > calls.total():
-            return f"in {quote_name(call)}"
+            return f"in {quote_name(call)}", True
     main = find_main_range(losses)
-    return "" if main is None else describe_place(main.range)
+    return ("" if main is None else describe_place(main.range)), False
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

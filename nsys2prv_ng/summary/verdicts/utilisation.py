@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.verdicts.trust import describe_operator_ranges
+from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges
 from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent
 
 
@@ -19,6 +19,6 @@ def describe_mfu(summary: JobSummary) -> str:
     text = "" if numbers.is_given else "at least "
     text += f"{format_percent(numbers.mfu, 1)}: {format_flops(numbers.flops_per_step)} a step"
     text += f" on {count_noun(numbers.gpus, 'GPU')} of {peak}/s ({dense})"
-    if describe_operator_ranges(summary):
+    if count_operator_ranges(summary):
         text += "; of this run, which NVTX ranges of operators slow"
     return text
