@@ -523,6 +523,7 @@ NVTX = {
     54: "NVTX D payload",
     55: "NVTX D payload (real)",
     56: "NVTX D payload (JSON)",
+    57: "NVTX D operator FLOPs [FLOP]",
     **{20 + lane: f"NVTX D range on GPU, lane {lane + 1}" for lane in range(16)},
     **{60 + lane: f"NVTX D start/end range, lane {lane + 1}" for lane in range(40)},
 }
