@@ -100,7 +100,7 @@ def describe_gains(
     numbers = case.summary.what_if
     if numbers is None:
         bounds = [] if case.losses is None else [bound_gain(case.summary, bottleneck, share)]
-        return "; ".join(filter(None, [*bounds, *_bound_overlap(case, bottleneck, share)])), ["critical_path"]
+        return "; ".join(filter(None, [*bounds, *_bound_overlap(bottleneck, share)])), ["critical_path"]
     if bottleneck in _UNKNOWN or bottleneck.key == bottlenecks.UNCLASSIFIED.key:
         return f"unknown: {_UNKNOWN.get(bottleneck, _UNCLASSIFIED)}", ["what_if"]
     if not gains:
@@ -115,19 +115,19 @@ def describe_gains(
     ]
     falls_short = share is not None and first.change in IF_BOUND and first.share < share - _FAR_BELOW
     saves += _describe_limit(case, first) if falls_short else _limit_compute(case, bottleneck, first)
-    parts += _bound_overlap(case, bottleneck, share)
+    parts += _bound_overlap(bottleneck, share)
     if bottleneck.key == bottlenecks.COMPUTE.key:
         hosts = [each for each in numbers.scenarios if each.change == HOST_BOUND and each not in gains]
         parts += [f"at most {format_percent(max(each.share, 0), 1)} from a faster host" for each in hosts]
     return "; ".join([saves, *parts]), ["what_if"]
 
 
-def _bound_overlap(case: Case, bottleneck: Bottleneck, share: float | None) -> list[str]:
-    """Return that overlap hides little of transfer or copies, if there is little compute to hide it behind."""
-    if bottleneck.key not in (bottlenecks.TRANSFER.key, bottlenecks.COPIES.key) or case.losses is None or not share:
+def _bound_overlap(bottleneck: Bottleneck, share: float | None) -> list[str]:
+    """Return what overlap saves at most, if that is little: transfer and copies hide behind the rest of the time."""
+    if bottleneck.key not in (bottlenecks.TRANSFER.key, bottlenecks.COPIES.key) or share is None:
         return []
-    hidden = case.losses.compute_ns / case.gpu_ns
-    return [f"overlap hides at most the compute, {format_percent(hidden, 1)}"] if hidden < HALF * share else []
+    rest = 1 - share
+    return [f"overlap saves at most {format_percent(rest, 1)}, the rest of the time"] if rest < HALF * share else []
 
 
 def _describe_limit(case: Case, scenario: Scenario) -> str:

@@ -44,10 +44,10 @@ def test_waits_that_are_not_known() -> None:
         "wait within clock error in 60 of 700 kernels and calls, counted as transfer"
     ]
     assert describe_limits(replace(mpi, not_split={"this": 2, "that": 1_000})) == [
-        "1,002 of 1,642 calls unclassified, wait or transfer: 1,000 because that, 2 because this"
+        "1,002 of 1,642 calls may wait or transfer data, 1,000 because that, 2 because this"
     ]
     assert describe_limits(replace(NO_WAITS, not_split={"this\x1b": 1})) == [
-        "1 of 1 kernel unclassified, wait or transfer: this"
+        "1 of 1 kernel may wait or transfer data, because this"
     ]
     summary = make_summary(LOSSES, waits=replace(both, below_uncertainty=60))
     assert [evidence for _, evidence in doubt(summary)] == [["waits"]]
