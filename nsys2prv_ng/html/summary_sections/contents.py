@@ -12,6 +12,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.efficiency import name_time
+from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
@@ -37,6 +38,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     if summary.activity:
         blocks.append(show_grid(tabulate_kernel_activity(summary.activity)))
         presets += ["hwcounters/sm_active", "hwcounters/tensor_active", "hwcounters/dram_bandwidth"]
+    blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops))]
     return Section("kernels", "Kernels", lead, blocks, presets)
 
 

@@ -42,10 +42,12 @@ from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
+from nsys2prv_ng.summary.compute.flops import collect_flops, sum_operators
 from nsys2prv_ng.summary.compute.kernel_activity import find_kernel_time, list_kernel_activity
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
+from nsys2prv_ng.summary.compute.utilisation import add_mfu
 from nsys2prv_ng.summary.compute.waits import compute_waits
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.job import (
@@ -74,10 +76,14 @@ def compute_summary(
     lanes: Lanes | None = None,
     path: CriticalPath | None = None,
     progress: Progress | None = None,
+    *,
+    flops_per_step: float | None = None,
+    peak_tflops: float | None = None,
 ) -> JobSummary:
     """Return the numbers of a job. Each worker loads the records of one report at once.
 
-    `waits`, `late`, `lanes` and `path`: the results for this job, if the caller already has them.
+    `waits`, `late`, `lanes` and `path`: the results for this job, if the caller already has them. `flops_per_step` and
+    `peak_tflops`: what the user knows for the MFU, as `add_mfu` takes it.
     """
     waits = find_waits(job) if waits is None else waits
     late = find_reasons(job, waits) if late is None else late
@@ -94,7 +100,9 @@ def compute_summary(
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
-    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*parts, strict=True)
+    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums, flop_sums = zip(
+        *parts, strict=True
+    )
     gpus = _sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices)
     links = [] if nccl_time is None else [nccl_time.part]
@@ -116,7 +124,7 @@ def compute_summary(
         "NCCL": not nccl,
         "MPI": not mpi,
     }
-    return JobSummary(
+    summary = JobSummary(
         reports=len(job.reports),
         nodes=len(job.tree.model.nodes),
         ranks=len({rank for rank in job.tree.ranks if rank is not None}),
@@ -146,6 +154,7 @@ def compute_summary(
         gpu_time_ns=find_gpu_time(job),
         calls=_list_calls(calls),
         launched=[LaunchedInRange(**row) for row in _list_rows(totals.add_up(launched_sums, ["range"]), "total_ns")],
+        flops=collect_flops(flop_sums, kernels, count_steps(job)),
         skipped=job.skipped,
         what_if=None
         if experiment is None or not experiment.has_steps
@@ -157,6 +166,7 @@ def compute_summary(
             *([*check_size(job), *unplayed][:1] if job.finds_waits else ()),
         ],
     )
+    return add_mfu(summary, flops_per_step, peak_tflops)
 
 
 def _measure_start_up(job: Job, waits: Waits) -> StartUp | None:
@@ -228,7 +238,7 @@ def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
 
 
 def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> tuple[pd.DataFrame, ...]:
-    """Return the sums over one report: kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls."""
+    """Return the sums of a report: kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls, FLOPs."""
     report, rows = job.reports[index], job.tree.rows[index]
     measures: dict[str, totals.Measure] = {
         "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
@@ -252,6 +262,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
         totals.sum_mpi(report, job.store, counted, job.windows),
         totals.sum_repeated_ranges(report, task_of_place, job.store, counted, job.windows, measures),
         totals.sum_calls(report, task_of_place, job.store, counted),
+        sum_operators(report, task_of_place, job.store, counted, job.windows),
     )
 
 

@@ -21,6 +21,7 @@ from nsys2prv_ng.summary.numbers.build import build_dataclass
 from nsys2prv_ng.summary.numbers.consistency import Counted, check_counts, check_links
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.numbers.facts import JobFacts
+from nsys2prv_ng.summary.numbers.flops import FlopNumbers, MfuNumbers
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
@@ -312,6 +313,10 @@ class JobSummary:
     """Kernels by the range that launched them, the longest time first; empty in summaries of older versions."""
     verdict: Verdict | None = None
     """None in summaries of older versions."""
+    flops: FlopNumbers | None = None
+    """None without NVTX ranges of operators with shapes, and in summaries of older versions."""
+    mfu: MfuNumbers | None = None
+    """None if FLOPs neither follow from shapes nor were given, and in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:

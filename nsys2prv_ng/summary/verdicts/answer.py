@@ -17,6 +17,7 @@ from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
+from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
 from nsys2prv_ng.summary.verdicts.where import find_places
 from nsys2prv_ng.text.formatting import format_percent, format_window
 from nsys2prv_ng.text.names import quote_name
@@ -73,6 +74,7 @@ def answer(summary: JobSummary) -> Verdict:
         are_named = bottleneck is not None and bottleneck.key in bottlenecks.SLOW
         before = "" if are_named else f"{describe_slow(slow, name_step(summary))}; "
         statements.append(Statement(label="STEPS", text=before + describe_usual(slow), evidence=["efficiency"]))
+    statements.append(Statement(label="MFU", text=describe_mfu(summary), evidence=["mfu"]))
     statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
     keys = [doubt.evidence for doubt in doubts]
     firsts = [doubt for n, doubt in enumerate(doubts) if doubt.evidence not in keys[:n]]
