@@ -20,6 +20,7 @@ from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
+from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
     tabulate_communicators,
@@ -140,6 +141,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
         format_grid(calls.tabulate_ranges(summary), width),
+        format_grid(tabulate_range_tree(summary.range_tree), width, None),
         format_grid(calls.tabulate_launched(summary), width),
         format_grid(calls.tabulate_kernels(summary), width),
         format_grid(tabulate_kernel_activity(summary.activity), width),

@@ -46,6 +46,7 @@ from nsys2prv_ng.summary.compute.flops import collect_flops, sum_operators
 from nsys2prv_ng.summary.compute.kernel_activity import find_kernel_time, list_kernel_activity
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.path import sum_critical_path
+from nsys2prv_ng.summary.compute.range_tree import make_range_tree, sum_by_range
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
 from nsys2prv_ng.summary.compute.utilisation import add_mfu
 from nsys2prv_ng.summary.compute.waits import compute_waits
@@ -100,7 +101,7 @@ def compute_summary(
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
-    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums, flop_sums = zip(
+    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums, flop_sums, tree_sums = zip(
         *parts, strict=True
     )
     gpus = _sum_gpus(job, devices)
@@ -147,6 +148,7 @@ def compute_summary(
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices, metrics),
+        range_tree=make_range_tree(tree_sums),
         activity=list_kernel_activity(metrics),
         link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
         critical_path=None if path is None else sum_critical_path(job, path),
@@ -263,6 +265,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
         totals.sum_repeated_ranges(report, task_of_place, job.store, counted, job.windows, measures),
         totals.sum_calls(report, task_of_place, job.store, counted),
         sum_operators(report, task_of_place, job.store, counted, job.windows),
+        sum_by_range(report, task_of_place, job.store, counted),
     )
 
 

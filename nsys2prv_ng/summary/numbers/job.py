@@ -26,6 +26,7 @@ from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
 from nsys2prv_ng.summary.numbers.path import PathNumbers
+from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.verdict import Verdict
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
@@ -302,6 +303,8 @@ class JobSummary:
     """By GPU, then by metric and unit; empty if nsys sampled none, and in summaries of older versions."""
     link_metrics: list[LinkMetric] = field(default_factory=list)
     """By GPU, then by card and switch; empty if nsys sampled no link, and in summaries of older versions."""
+    range_tree: list[RangeNode] = field(default_factory=list)
+    """GPU time by NVTX range; empty without GPU operations, and in summaries of older versions."""
     activity: list[KernelActivity] = field(default_factory=list)
     """By kernel class, the longest sampled time first; empty if nsys sampled no GPU, and in summaries of older
     versions."""
