@@ -42,9 +42,11 @@ from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
+from nsys2prv_ng.summary.compute.kernel_cells import KernelTimes, measure_kernels
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
+from nsys2prv_ng.summary.compute.slow_modes import find_slow_modes
 from nsys2prv_ng.summary.compute.waits import compute_waits
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.job import (
@@ -93,7 +95,8 @@ def compute_summary(
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
-    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*parts, strict=True)
+    sums, kernel_times = zip(*parts, strict=True)
+    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*sums, strict=True)
     gpus = _sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices)
     metrics = measure_gpu_metrics(job, None if nccl_time is None else nccl_time.part)
@@ -144,6 +147,7 @@ def compute_summary(
         calls=_list_calls(calls),
         launched=[LaunchedInRange(**row) for row in _list_rows(totals.add_up(launched_sums, ["range"]), "total_ns")],
         skipped=job.skipped,
+        slow_modes=find_slow_modes(job, kernel_times),
         what_if=None
         if experiment is None or not experiment.has_steps
         else analyse(experiment, with_slack=False, progress=progress),
@@ -224,8 +228,13 @@ def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
     return [row._asdict() for row in ordered.itertuples(index=False)]
 
 
-def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> tuple[pd.DataFrame, ...]:
-    """Return the sums over one report: kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls."""
+def _sum_report(
+    job: Job, index: int, waiting: WaitingInRanges, waits: Waits
+) -> tuple[tuple[pd.DataFrame, ...], KernelTimes]:
+    """Return (sums over one report, times of its kernels by step).
+
+    The sums are of kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls.
+    """
     report, rows = job.reports[index], job.tree.rows[index]
     measures: dict[str, totals.Measure] = {
         "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
@@ -241,7 +250,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
 
     counted = CountedEvents(job, index)
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
-    return (
+    sums = (
         totals.sum_kernels(report, job.store, counted, task=lambda events: task_of_place[events.place]),
         totals.sum_launched(report, job.store, counted),
         totals.sum_memory_operations(report, job.store, counted, job.windows),
@@ -250,6 +259,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
         totals.sum_repeated_ranges(report, task_of_place, job.store, counted, job.windows, measures),
         totals.sum_calls(report, task_of_place, job.store, counted),
     )
+    return sums, measure_kernels(job, index, counted)
 
 
 # ---- GPUs ------------------------------------------------------------------------------------------------------------

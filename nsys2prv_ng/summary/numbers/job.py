@@ -24,6 +24,7 @@ from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
 from nsys2prv_ng.summary.numbers.path import PathNumbers
+from nsys2prv_ng.summary.numbers.slow_modes import SlowModeNumbers
 from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.verdict import Verdict
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
@@ -308,6 +309,8 @@ class JobSummary:
     """Kernels by the range that launched them, the longest time first; empty in summaries of older versions."""
     verdict: Verdict | None = None
     """None in summaries of older versions."""
+    slow_modes: SlowModeNumbers | None = None
+    """None without steps or kernels, and in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:
