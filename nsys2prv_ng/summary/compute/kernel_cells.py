@@ -8,7 +8,8 @@ is a series in one step, or in a block of consecutive steps of a long run.
 
 Kernels are measured by the logarithm of their time: log(time / usual time of their place). The level of a cell is the
 median of it, so that single slow kernels do not count. Kernels that run while an NCCL kernel does share the GPU with
-it. They count for the time of a cell, not for its level. NCCL kernels are in no series: their time is wait.
+it: they count for the time of a cell, and give its level only if all of its kernels are such (`clean` is 0). NCCL
+kernels are in no series: their time is wait.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Cells(NamedTuple):
     steps: IntArray
     """Number of steps in it."""
     clean: IntArray
-    """Number of kernels that give the level."""
+    """Number of kernels that do not run beside NCCL."""
     kernels: IntArray
     """Number and time (ns) of all its kernels."""
     ns: IntArray
@@ -61,6 +62,10 @@ class Cells(NamedTuple):
     """First quartile, median and third quartile of log(time / usual time of the place)."""
     level: FloatArray
     high: FloatArray
+
+    def take(self, which: IntArray | BoolArray) -> Cells:
+        """Return the cells that indices or a mask select."""
+        return Cells._make([column[which] for column in self])
 
 
 class Places(NamedTuple):
@@ -203,37 +208,33 @@ def _find_contents(kernels: Kernels, key: IntArray) -> IntArray:
 
 
 def _compare(kernels: Kernels, content: IntArray, key: IntArray, number: IntArray) -> tuple[FloatArray, Places]:
-    """Return (log(time / usual time of its place) of each kernel, places). The level is NaN beside NCCL."""
-    clean = np.flatnonzero(~kernels.is_beside)
-    own = kernels.take(clean)
-    place, first = encode_rows(own.task, content[clean], own.shape, number[clean])
-    time = np.log(np.maximum(own.ns, 1))
+    """Return (log(time / usual time of its place) of each kernel, places of kernels that are not beside NCCL)."""
+    columns = (kernels.task, content, kernels.shape, number, kernels.is_beside.astype(np.int64))
+    place, first = encode_rows(*columns)
+    time = np.log(np.maximum(kernels.ns, 1))
     usual = find_quartiles(place, time)[1]
-    level = np.full(kernels.ns.size, np.nan)
-    level[clean] = time - usual[place]
-    at = clean[first]
-    return level, Places(own.task[first], content[at], key[own.shape[first]], number[at], usual)
+    clean = first[~kernels.is_beside[first]]
+    places = Places(
+        kernels.task[clean], content[clean], key[kernels.shape[clean]], number[clean], usual[~kernels.is_beside[first]]
+    )
+    return time - usual[place], places
 
 
 def _make_cells(kernels: Kernels, content: IntArray, key: IntArray, level: FloatArray, steps: int) -> Cells:
-    """Return the cells that have a level."""
     block = find_blocks(kernels.step, steps)
     cell, first = encode_rows(kernels.task, content, kernels.shape, block)
-    clean = np.flatnonzero(~np.isnan(level))
-    group, first_clean = encode_rows(cell[clean])
-    known = cell[clean[first_clean]]
-    low, middle, high = find_quartiles(group, level[clean])
-    in_step = np.bincount(cell[find_starts(cell, kernels.step)], minlength=first.size)
-    at = first[known]
+    clean = np.bincount(cell, ~kernels.is_beside, first.size).astype(np.int64)
+    chosen = np.flatnonzero(~kernels.is_beside | (clean[cell] == 0))
+    low, middle, high = find_quartiles(cell[chosen], level[chosen])
     return Cells(
-        task=kernels.task[at],
-        content=content[at],
-        shape=key[kernels.shape[at]],
-        block=block[at],
-        steps=in_step[known],
-        clean=np.bincount(group),
-        kernels=np.bincount(cell)[known],
-        ns=np.bincount(cell, kernels.ns, first.size).astype(np.int64)[known],
+        task=kernels.task[first],
+        content=content[first],
+        shape=key[kernels.shape[first]],
+        block=block[first],
+        steps=np.bincount(cell[find_starts(cell, kernels.step)], minlength=first.size),
+        clean=clean,
+        kernels=np.bincount(cell, minlength=first.size),
+        ns=np.bincount(cell, kernels.ns, first.size).astype(np.int64),
         low=low,
         level=middle,
         high=high,

@@ -7,8 +7,10 @@ level is that of the lower of two clusters if cells have two, otherwise the medi
   and FEWEST of them are in the lower one, at least FEWEST in the higher one.
 - Kernels of a task are slow in the cells above the limit: the middle of the gap between the clusters, or half of LEAST
   above the median. The median of the slow cells must be LEAST above the usual level, at least.
-- A gap separates slow cells from usual ones: from the highest usual cells (90 %) to the lowest slow ones of the task
-  (10 %) it is at least half as wide as the distance of their medians. So the tail of one cluster is no slow mode.
+- A gap separates slow cells from usual ones: from the highest usual cell to the lowest slow one of the task it is at
+  least half as wide as the distance of their medians; one cell of 20 may be in it. So the tail of one cluster, or a
+  drift from slow to fast, is no slow mode.
+- At most a tenth of the cells of other tasks, whose kernels are not slow by these rules, are above the limit.
 - In most slow cells three quarters of the kernels are slow, and in most usual cells three quarters are usual: kernels
   that are fast and slow in every step are no slow mode.
 - At least FEWEST cells are slow. Each slow step has at least FEWEST slow kernels, or the slow steps follow each other
@@ -18,7 +20,9 @@ Kernels that are slow on one task in the same steps are one mode, and so are mod
 with the same kernels. A mode counts if it costs at least LEAST_SHARE of the time of its steps on its GPUs.
 
 The time lost in a cell is its time less what it would take at the usual level of its own task, or of all tasks if that
-task has too few usual cells.
+task has too few usual cells. Other kernels of its tasks that are LEAST slower in the slow steps than in others belong
+to a mode, too: small ones, and those beside NCCL, which are not compared otherwise. If kernels that are compared and
+not slow by the rules above lose more than half as much as the others, all may drift, and the mode does not count.
 """
 
 from __future__ import annotations
@@ -53,6 +57,9 @@ FEWEST, FEWEST_ALONE = 3, 5
 _LOWER_PART = 1 / 3
 _GAP = 0.5
 _MOST_PURE = 0.75
+_STRAYS = 0.05
+_MOST_CHANCE = 0.1
+_MOST_FOLLOW = 0.5
 _ALIKE = 0.75
 """Least part of the slow steps of two series that are slow in both, if they are one mode."""
 _CLIP = 0.7
@@ -86,11 +93,13 @@ def find_slow_modes(job: Job, parts: Sequence[KernelTimes]) -> SlowModeNumbers |
 
 
 class Judged(NamedTuple):
-    """What n cells are. `lost`: time (ns) of slow cells less their usual time; 0 for others."""
+    """What n cells are, and their levels: of cells that are compared, levels of all tasks have the same origin."""
 
     is_compared: BoolArray
     is_slow: BoolArray
+    level: FloatArray
     lost: FloatArray
+    """Time (ns) of slow cells less their usual time; 0 for others."""
 
 
 class _Limits(NamedTuple):
@@ -102,24 +111,40 @@ class _Limits(NamedTuple):
 
 
 def judge(times: KernelTimes) -> Judged:
-    """Return which cells are slow, by the rules above."""
+    """Return which cells are slow, by the rules above. Cells without clean kernels are not compared."""
     cells = times.cells
-    shift = _compare_tasks(cells, times.places)
+    is_clean = cells.clean > 0
     group = encode_rows(cells.content, cells.shape)[0]
-    is_compared = np.bincount(group)[group] >= 2 * FEWEST
-    if not is_compared.any():
-        return Judged(is_compared, is_compared, np.zeros(is_compared.size))
-    level = cells.level + shift
+    is_compared = is_clean & (np.bincount(group, is_clean)[group] >= 2 * FEWEST)
+    level = cells.level + np.where(is_clean, _compare_tasks(cells, times.places), 0)
+    slow, lost = np.zeros(level.size, np.bool_), np.zeros(level.size)
+    at = np.flatnonzero(is_compared)
+    if at.size:
+        slow[at], lost[at] = _find_slow(cells.take(at), level[at])
+    return Judged(is_compared, slow, level, lost)
+
+
+def _find_slow(cells: Cells, level: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Return (whether each cell is slow, time lost in it). All cells are compared."""
+    group = encode_rows(cells.content, cells.shape)[0]
     limits = _find_limits(group, level)
-    above = level - limits.usual[group]
-    candidate = is_compared & (level > limits.limit[group])
+    limit = limits.limit[group]
+    candidate, shift = level > limit, level - cells.level
+    is_pure = np.where(candidate, cells.low + shift > limit, cells.high + shift < limit)
     series = encode_rows(cells.task, cells.shape)[0]
-    is_pure = np.where(candidate, cells.low + shift > limits.limit[group], cells.high + shift < limits.limit[group])
-    slow = candidate & _mark_series(series, candidate, above, (limits.edge - limits.usual)[group], is_pure)
+    above, edge = level - limits.usual[group], (limits.edge - limits.usual)[group]
+    is_good = _mark_series(series, candidate, above, edge, is_pure)
+    others, slow_others = (np.bincount(group, which & ~is_good) for which in (np.ones_like(candidate), candidate))
+    slow = candidate & is_good & (slow_others <= _MOST_CHANCE * others)[group]
     own = encode_rows(cells.task, cells.content, cells.shape)[0]
-    usual = _find_usual(own, level, is_compared & ~candidate, limits.usual[group])
-    lost = np.where(slow, cells.ns * -np.expm1(np.minimum(usual - level, 0)), 0.0)
-    return Judged(is_compared, slow, lost)
+    usual = _find_usual(own, level, ~candidate)
+    usual = np.where(np.isnan(usual), limits.usual[group], usual)
+    return slow, np.where(slow, _measure_lost(cells.ns, level, usual), 0.0)
+
+
+def _measure_lost(ns: IntArray, level: FloatArray, usual: FloatArray) -> FloatArray:
+    """Return the time (ns) that cells would not take at their usual level."""
+    return np.asarray(ns * -np.expm1(np.minimum(usual - level, 0)))
 
 
 def _compare_tasks(cells: Cells, places: Places) -> FloatArray:
@@ -146,19 +171,20 @@ def _find_limits(group: IntArray, level: FloatArray) -> _Limits:
     size = np.diff(np.append(first, order.size))
     usual = find_quartiles(group, level)[1]
     lower = _split(ordered, code, first, size, usual)
-    top, bottom = ordered[first + _at(lower, 0.9)], ordered[first + lower + _at(size - lower, 0.1)]
-    middles = [ordered[first + low + _at(count, 0.5)] for low, count in ((0 * lower, lower), (lower, size - lower))]
+    top = ordered[first + np.maximum(lower - 1 - _count_strays(lower), 0)]
+    bottom = ordered[first + lower + _count_strays(size - lower)]
+    middles = ordered[first + lower // 2], ordered[first + lower + (size - lower) // 2]
     distance = middles[1] - middles[0]
     has_two = (lower > 0) & (distance >= LEAST) & (bottom - top >= _GAP * distance)
     limit = np.where(has_two, (top + bottom) / 2, usual + LEAST / 2)
     below = np.bincount(code, ordered <= limit[code]).astype(np.int64)
-    edge = ordered[first + _at(below, 0.9)]
+    edge = ordered[first + below - 1 - _count_strays(below)]
     return _Limits(np.where(has_two, middles[0], usual), edge, limit)
 
 
-def _at(count: IntArray, part: float) -> IntArray:
-    """Return the index of a quantile among `count` sorted values."""
-    return np.rint(np.maximum(count - 1, 0) * part).astype(np.int64)
+def _count_strays(count: IntArray) -> IntArray:
+    """Return how many of some cells may be in the gap."""
+    return (count * _STRAYS).astype(np.int64)
 
 
 def _split(ordered: FloatArray, code: IntArray, first: IntArray, size: IntArray, usual: FloatArray) -> IntArray:
@@ -195,22 +221,20 @@ def _mark_series(
     gap = (above - edge)[at]
     order = np.lexsort((gap, code))
     starts = find_starts(code[order])
-    lowest = gap[order][starts + _at(np.diff(np.append(starts, at.size)), 0.1)]
-    is_far = (distance >= LEAST) & (lowest >= _GAP * distance)
-    good[series[at[first]]] = is_far
+    lowest = gap[order][starts + _count_strays(np.bincount(code))]
+    good[series[at[first]]] = (distance >= LEAST) & (lowest >= _GAP * distance)
     return good[series]
 
 
-def _find_usual(own: IntArray, level: FloatArray, is_usual: BoolArray, otherwise: FloatArray) -> FloatArray:
-    """Return the usual level for each cell (n): of its own task, if that has enough usual cells."""
-    at = np.flatnonzero(is_usual)
-    usual = otherwise.copy()
+def _find_usual(own: IntArray, level: FloatArray, which: BoolArray, least: int = FEWEST) -> FloatArray:
+    """Return the median level of each cell's series (n), over cells that a mask selects; NaN for less than `least`."""
+    found = np.full(int(own.max(initial=-1)) + 1, np.nan)
+    at = np.flatnonzero(which)
     if at.size:
         code, first = encode_rows(own[at])
-        found = np.full(int(own.max()) + 1, np.nan)
-        found[own[at[first]]] = np.where(np.bincount(code) >= FEWEST, find_quartiles(code, level[at])[1], np.nan)
-        usual = np.where(np.isnan(found[own]), otherwise, found[own])
-    return usual
+        enough = np.bincount(code) >= least
+        found[own[at[first]]] = np.where(enough, find_quartiles(code, level[at])[1], np.nan)
+    return found[own]
 
 
 # ---- modes -----------------------------------------------------------------------------------------------------------
@@ -237,7 +261,27 @@ def group_modes(cells: Cells, judged: Judged) -> list[Mode]:
         of_task.setdefault(key[0], []).append(Mode({key[0]}, [at], blocks, known, float(judged.lost[at].sum())))
     modes = [mode for own in of_task.values() for mode in _unite(own, lambda one, other: True)]
     modes = sorted(modes, key=lambda mode: -mode.lost)[:_MOST_UNITED]
-    return [mode for mode in _unite(modes, partial(_share_shapes, cells)) if _is_certain(cells, mode)]
+    certain = [mode for mode in _unite(modes, partial(_share_shapes, cells)) if _is_certain(cells, mode)]
+    return [mode for mode in certain if _add_followers(cells, judged, mode)]
+
+
+def _add_followers(cells: Cells, judged: Judged, mode: Mode) -> bool:
+    """Add more slow cells of its tasks to a mode, and set the time that they lose.
+
+    They are the kernels, also beside NCCL, whose median in the slow steps is LEAST above that in others. Return whether
+    the mode remains: not if most time is lost in kernels that could have been slow by the rules and are not.
+    """
+    is_free = np.isin(cells.task, list(mode.tasks)) & (judged.lost == 0)
+    inside = is_free & np.isin(cells.block, list(mode.slow))
+    own = encode_rows(cells.task, cells.content, cells.shape, np.sign(cells.clean))[0]
+    usual = _find_usual(own, judged.level, is_free & ~inside, 2)
+    follows = inside & (_find_usual(own, judged.level, inside, 2) - usual >= LEAST)
+    lost = np.where(follows, _measure_lost(cells.ns, judged.level, usual), 0.0)
+    if lost[judged.is_compared].sum() > _MOST_FOLLOW * mode.lost:
+        return False
+    judged.lost[follows] = lost[follows]
+    mode.series += _list_series(cells, follows).values()
+    return True
 
 
 def _list_series(cells: Cells, which: BoolArray) -> dict[tuple[int, int], IntArray]:
