@@ -18,6 +18,7 @@ from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
+from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
     tabulate_communicators,
@@ -69,7 +70,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "PIPELINE", "STEPS", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "SLOW", "PIPELINE", "STEPS", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -134,6 +135,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(calls.tabulate_ranges(summary), width),
         format_grid(calls.tabulate_launched(summary), width),
         format_grid(calls.tabulate_kernels(summary), width),
+        [] if summary.slow_modes is None else format_grid(tabulate_slow_modes(summary.slow_modes), width),
         format_grid(calls.tabulate_memory_operations(summary), width, None),
         format_grid(calls.tabulate_nccl(summary), width, None),
         format_grid(calls.tabulate_mpi(summary), width),

@@ -12,6 +12,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.efficiency import name_time
+from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
@@ -30,8 +31,9 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
         f"Numbers of {name_time(summary)}. A histogram counts kernels, from the shortest to the longest duration, on a"
         " logarithmic axis."
     )
-    launched = calls.tabulate_launched(summary)
-    blocks: list[Block] = [table, *([show_grid(launched)] if launched.rows else [])]
+    more = [calls.tabulate_launched(summary)]
+    more += [] if summary.slow_modes is None else [tabulate_slow_modes(summary.slow_modes)]
+    blocks: list[Block] = [table, *(show_grid(grid) for grid in more if grid.rows)]
     return Section("kernels", "Kernels", lead, blocks, ["basics/kernels", "analysis/kernel_classes"])
 
 

@@ -345,6 +345,8 @@ class JobSummary:
         yield from self.memory_operations
         yield from (part for copies in self.memory_operations for part in copies.by_memory)
         yield from (task for repeated in self.ranges for task in repeated.tasks)
+        if self.slow_modes is not None:
+            yield from (kernel for mode in self.slow_modes.modes for kernel in mode.kernels)
         if self.waits is not None:
             yield from self.waits.bandwidth
             yield from [] if self.waits.links is None else self.waits.links.sizes
