@@ -98,7 +98,7 @@ class Judged(NamedTuple):
     is_compared: BoolArray
     is_slow: BoolArray
     level: FloatArray
-    lost: FloatArray
+    lost: IntArray
     """Time (ns) of slow cells less their usual time; 0 for others."""
 
 
@@ -117,14 +117,14 @@ def judge(times: KernelTimes) -> Judged:
     group = encode_rows(cells.content, cells.shape)[0]
     is_compared = is_clean & (np.bincount(group, is_clean)[group] >= 2 * FEWEST)
     level = cells.level + np.where(is_clean, _compare_tasks(cells, times.places), 0)
-    slow, lost = np.zeros(level.size, np.bool_), np.zeros(level.size)
+    slow, lost = np.zeros(level.size, np.bool_), np.zeros(level.size, np.int64)
     at = np.flatnonzero(is_compared)
     if at.size:
         slow[at], lost[at] = _find_slow(cells.take(at), level[at])
     return Judged(is_compared, slow, level, lost)
 
 
-def _find_slow(cells: Cells, level: FloatArray) -> tuple[BoolArray, FloatArray]:
+def _find_slow(cells: Cells, level: FloatArray) -> tuple[BoolArray, IntArray]:
     """Return (whether each cell is slow, time lost in it). All cells are compared."""
     group = encode_rows(cells.content, cells.shape)[0]
     limits = _find_limits(group, level)
@@ -139,12 +139,12 @@ def _find_slow(cells: Cells, level: FloatArray) -> tuple[BoolArray, FloatArray]:
     own = encode_rows(cells.task, cells.content, cells.shape)[0]
     usual = _find_usual(own, level, ~candidate)
     usual = np.where(np.isnan(usual), limits.usual[group], usual)
-    return slow, np.where(slow, _measure_lost(cells.ns, level, usual), 0.0)
+    return slow, np.where(slow, _measure_lost(cells.ns, level, usual), 0)
 
 
-def _measure_lost(ns: IntArray, level: FloatArray, usual: FloatArray) -> FloatArray:
-    """Return the time (ns) that cells would not take at their usual level."""
-    return np.asarray(ns * -np.expm1(np.minimum(usual - level, 0)))
+def _measure_lost(ns: IntArray, level: FloatArray, usual: FloatArray) -> IntArray:
+    """Return the time (ns) that cells would not take at their usual level; 0 if that is not known."""
+    return np.rint(ns * -np.expm1(np.fmin(usual - level, 0))).astype(np.int64)
 
 
 def _compare_tasks(cells: Cells, places: Places) -> FloatArray:
@@ -248,7 +248,7 @@ class Mode:
     series: list[IntArray]
     slow: set[int]
     compared: set[int]
-    lost: float
+    lost: int
     """Time (ns)."""
 
 
@@ -258,7 +258,7 @@ def group_modes(cells: Cells, judged: Judged) -> list[Mode]:
     of_task: dict[int, list[Mode]] = {}
     for key, at in _list_series(cells, judged.is_slow).items():
         blocks, known = (set(cells.block[rows].tolist()) for rows in (at, compared[key]))
-        of_task.setdefault(key[0], []).append(Mode({key[0]}, [at], blocks, known, float(judged.lost[at].sum())))
+        of_task.setdefault(key[0], []).append(Mode({key[0]}, [at], blocks, known, int(judged.lost[at].sum())))
     modes = [mode for own in of_task.values() for mode in _unite(own, lambda one, other: True)]
     modes = sorted(modes, key=lambda mode: -mode.lost)[:_MOST_UNITED]
     certain = [mode for mode in _unite(modes, partial(_share_shapes, cells)) if _is_certain(cells, mode)]
@@ -276,7 +276,7 @@ def _add_followers(cells: Cells, judged: Judged, mode: Mode) -> bool:
     own = encode_rows(cells.task, cells.content, cells.shape, np.sign(cells.clean))[0]
     usual = _find_usual(own, judged.level, is_free & ~inside, 2)
     follows = inside & (_find_usual(own, judged.level, inside, 2) - usual >= LEAST)
-    lost = np.where(follows, _measure_lost(cells.ns, judged.level, usual), 0.0)
+    lost = np.where(follows, _measure_lost(cells.ns, judged.level, usual), 0)
     if lost[judged.is_compared].sum() > _MOST_FOLLOW * mode.lost:
         return False
     judged.lost[follows] = lost[follows]
@@ -358,9 +358,9 @@ def _describe(
     step_ns = len(mode.tasks) * sum(int(lengths[block].sum()) for block in blocks)
     kernels = [_describe_kernel(times, judged.lost, own) for own in _join_shapes(cells, every)]
     kernels.sort(key=lambda kernel: -kernel.lost_ns)
-    own_lost = np.bincount(cells.task[every], judged.lost[every])
+    own_lost = {task: int(judged.lost[every[cells.task[every] == task]].sum()) for task in mode.tasks}
     tasks = [
-        SlowTask(rank=job.tree.ranks[task], task=job.tree.model.tasks[task].name, lost_ns=int(own_lost[task]))
+        SlowTask(rank=job.tree.ranks[task], task=job.tree.model.tasks[task].name, lost_ns=own_lost[task])
         for task in sorted(mode.tasks, key=lambda task: -own_lost[task])
     ]
     slow_ns = int(cells.ns[every].sum())
@@ -373,7 +373,8 @@ def _describe(
         step_share=lost / max(1, step_ns),
         kernel_share=slow_ns / max(1, int(cells.ns[beside].sum())),
         kernels=kernels[:_MOST_KERNELS],
-        more_kernels=max(0, len(kernels) - _MOST_KERNELS),
+        more_kernels=len(kernels[_MOST_KERNELS:]),
+        more_lost_ns=sum(kernel.lost_ns for kernel in kernels[_MOST_KERNELS:]),
     )
 
 
@@ -383,7 +384,7 @@ def _join_shapes(cells: Cells, at: IntArray) -> list[IntArray]:
     return np.split(order, find_starts(cells.shape[order])[1:])
 
 
-def _describe_kernel(times: KernelTimes, lost: FloatArray, at: IntArray) -> SlowKernel:
+def _describe_kernel(times: KernelTimes, lost: IntArray, at: IntArray) -> SlowKernel:
     shape = times.shapes[int(times.cells.shape[at[0]])]
     count, ns, lost_ns = int(times.cells.kernels[at].sum()), int(times.cells.ns[at].sum()), int(lost[at].sum())
     return SlowKernel(

@@ -52,6 +52,8 @@ class SlowMode:
     """The most time lost first, at most 20."""
     more_kernels: int = 0
     """The number of further names and launch shapes."""
+    more_lost_ns: int = 0
+    """What they lose: it and the times of `kernels` add up to `lost_ns`, and so do those of `tasks`."""
 
 
 @dataclass(frozen=True, kw_only=True)
