@@ -13,8 +13,10 @@ level is that of the lower of two clusters if cells have two, otherwise the medi
 - At most a tenth of the cells of other tasks, whose kernels are not slow by these rules, are above the limit.
 - In most slow cells three quarters of the kernels are slow, and in most usual cells three quarters are usual: kernels
   that are fast and slow in every step are no slow mode.
-- At least FEWEST cells are slow. Each slow step has at least FEWEST slow kernels, or the slow steps follow each other
-  and are FEWEST_ALONE or more: single slow kernels in some steps are chance.
+- What a task's kernels take longer than on other tasks holds for three quarters of their places, by the same rule: the
+  shift between tasks is one number for all steps of a series, so that its steps do not confirm each other.
+- At least FEWEST cells are slow. Each slow step has at least FEWEST slow kernels, or slow steps follow each other, are
+  FEWEST_ALONE or more, and others are not slow: single slow kernels in some steps are chance.
 
 Kernels that are slow on one task in the same steps are one mode, and so are modes of several tasks in the same steps
 with the same kernels. A mode counts if it costs at least LEAST_SHARE of the time of its steps on its GPUs.
@@ -116,30 +118,31 @@ def judge(times: KernelTimes) -> Judged:
     is_clean = cells.clean > 0
     group = encode_rows(cells.content, cells.shape)[0]
     is_compared = is_clean & (np.bincount(group, is_clean)[group] >= 2 * FEWEST)
-    level = cells.level + np.where(is_clean, _compare_tasks(cells, times.places), 0)
-    slow, lost = np.zeros(level.size, np.bool_), np.zeros(level.size, np.int64)
+    low, middle, high = (np.where(is_clean, shift, 0) for shift in _compare_tasks(cells, times.places))
+    cells = cells._replace(low=cells.low + low, level=cells.level + middle, high=cells.high + high)
+    slow, lost = np.zeros(is_clean.size, np.bool_), np.zeros(is_clean.size, np.int64)
     at = np.flatnonzero(is_compared)
     if at.size:
-        slow[at], lost[at] = _find_slow(cells.take(at), level[at])
-    return Judged(is_compared, slow, level, lost)
+        slow[at], lost[at] = _find_slow(cells.take(at))
+    return Judged(is_compared, slow, cells.level, lost)
 
 
-def _find_slow(cells: Cells, level: FloatArray) -> tuple[BoolArray, IntArray]:
-    """Return (whether each cell is slow, time lost in it). All cells are compared."""
+def _find_slow(cells: Cells) -> tuple[BoolArray, IntArray]:
+    """Return (whether each cell is slow, time lost in it). All cells are compared, with levels of one origin."""
     group = encode_rows(cells.content, cells.shape)[0]
-    limits = _find_limits(group, level)
+    limits = _find_limits(group, cells.level)
     limit = limits.limit[group]
-    candidate, shift = level > limit, level - cells.level
-    is_pure = np.where(candidate, cells.low + shift > limit, cells.high + shift < limit)
+    candidate = cells.level > limit
+    is_pure = np.where(candidate, cells.low > limit, cells.high < limit)
     series = encode_rows(cells.task, cells.shape)[0]
-    above, edge = level - limits.usual[group], (limits.edge - limits.usual)[group]
+    above, edge = cells.level - limits.usual[group], (limits.edge - limits.usual)[group]
     is_good = _mark_series(series, candidate, above, edge, is_pure)
     others, slow_others = (np.bincount(group, which & ~is_good) for which in (np.ones_like(candidate), candidate))
     slow = candidate & is_good & (slow_others <= _MOST_CHANCE * others)[group]
     own = encode_rows(cells.task, cells.content, cells.shape)[0]
-    usual = _find_usual(own, level, ~candidate)
+    usual = _find_usual(own, cells.level, ~candidate)
     usual = np.where(np.isnan(usual), limits.usual[group], usual)
-    return slow, np.where(slow, _measure_lost(cells.ns, level, usual), 0)
+    return slow, np.where(slow, _measure_lost(cells.ns, cells.level, usual), 0)
 
 
 def _measure_lost(ns: IntArray, level: FloatArray, usual: FloatArray) -> IntArray:
@@ -147,20 +150,20 @@ def _measure_lost(ns: IntArray, level: FloatArray, usual: FloatArray) -> IntArra
     return np.rint(ns * -np.expm1(np.fmin(usual - level, 0))).astype(np.int64)
 
 
-def _compare_tasks(cells: Cells, places: Places) -> FloatArray:
+def _compare_tasks(cells: Cells, places: Places) -> tuple[FloatArray, ...]:
     """Return the shift (n) that makes levels of all tasks comparable: how far the task's usual times are from all.
 
-    It is the median over the places of a series of (usual time on the task - median of this over all tasks).
+    They are the quartiles, over the places of a series, of (usual time on the task - median of this over all tasks).
     """
     place = encode_rows(places.content, places.shape, places.number)[0]
     shift = places.usual - find_quartiles(place, places.usual)[1][place]
     columns = zip((cells.task, cells.content, cells.shape), (places.task, places.content, places.shape), strict=True)
     series = encode_rows(*(np.concatenate(pair) for pair in columns))[0]
     of_cell, of_place = np.split(series, [cells.task.size])
-    found = np.zeros(int(series.max(initial=-1)) + 1)
     code, first = encode_rows(of_place)
-    found[of_place[first]] = find_quartiles(code, shift)[1]
-    return found[of_cell]
+    found = np.zeros((3, int(series.max(initial=-1)) + 1))
+    found[:, of_place[first]] = find_quartiles(code, shift)
+    return tuple(found[:, of_cell])
 
 
 def _find_limits(group: IntArray, level: FloatArray) -> _Limits:
@@ -339,11 +342,12 @@ def _merge(modes: Sequence[Mode]) -> Mode:
 def _is_certain(cells: Cells, mode: Mode) -> bool:
     """Return whether a mode has enough slow kernels in each step, or enough slow steps in a row."""
     at = np.concatenate(mode.series)
+    at = at[np.isin(cells.block[at], sorted(mode.slow))]
     of_block = np.bincount(cells.block[at], cells.clean[at] / cells.steps[at])
     known = sorted(mode.compared)
     places = sorted(known.index(block) for block in mode.slow)
-    in_a_row = len(places) >= FEWEST_ALONE and places[-1] - places[0] + 1 == len(places)
-    return len(places) >= FEWEST and (in_a_row or float(np.median(of_block[sorted(mode.slow)])) >= FEWEST)
+    is_row = len(places) >= FEWEST_ALONE and places[-1] - places[0] + 1 == len(places) < len(known)
+    return len(places) >= FEWEST and (is_row or float(np.median(of_block[sorted(mode.slow)])) >= FEWEST)
 
 
 def _describe(

@@ -113,11 +113,11 @@ def find(times: KernelTimes) -> list[tuple[set[int], list[int], float]]:
 @pytest.mark.parametrize("name", HEALTHY)
 @pytest.mark.parametrize(("ranks", "steps"), [(1, 6), (1, 12), (4, 7), (8, 5)])
 def test_healthy_kernels_have_no_slow_mode(name: str, ranks: int, steps: int) -> None:
-    """Of the jobs that were made this way, 60 for each case, none had one."""
+    """The rate of many more jobs is in docs/reference/summary.md."""
     assert [find(make_times(seed, ranks, steps, **HEALTHY[name])[0]) for seed in range(4)] == [[]] * 4
 
 
-@pytest.mark.parametrize("noise", [{}, {"noise": 0.06, "tail": 0.05}, {"has_contents": True}])
+@pytest.mark.parametrize("noise", [{}, {"noise": 0.05, "tail": 0.02}, {"has_contents": True}])
 @pytest.mark.parametrize(
     ("ranks", "steps", "slow"),
     [
