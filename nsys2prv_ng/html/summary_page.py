@@ -22,6 +22,7 @@ _SECTIONS = {
     "gpus": "gaps",
     "kernels": "kernels",
     "slow_modes": "kernels",
+    "mfu": "kernels",
     "memory_operations": "operations",
     "skipped": "quality",
 }

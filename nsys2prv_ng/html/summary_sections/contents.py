@@ -12,6 +12,8 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.efficiency import name_time
+from nsys2prv_ng.summary.tables.flops import tabulate_flops
+from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
 from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
@@ -31,10 +33,16 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
         f"Numbers of {name_time(summary)}. A histogram counts kernels, from the shortest to the longest duration, on a"
         " logarithmic axis."
     )
-    more = [calls.tabulate_launched(summary)]
-    more += [] if summary.slow_modes is None else [tabulate_slow_modes(summary.slow_modes)]
-    blocks: list[Block] = [table, *(show_grid(grid) for grid in more if grid.rows)]
-    return Section("kernels", "Kernels", lead, blocks, ["basics/kernels", "analysis/kernel_classes"])
+    launched = calls.tabulate_launched(summary)
+    blocks: list[Block] = [table, *([show_grid(launched)] if launched.rows else [])]
+    presets = ["basics/kernels", "analysis/kernel_classes"]
+    if summary.activity:
+        blocks.append(show_grid(tabulate_kernel_activity(summary.activity)))
+        presets += ["hwcounters/sm_active", "hwcounters/tensor_active", "hwcounters/dram_bandwidth"]
+    blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops))]
+    if summary.slow_modes is not None and (slow := tabulate_slow_modes(summary.slow_modes)).rows:
+        blocks.append(show_grid(slow))
+    return Section("kernels", "Kernels", lead, blocks, presets)
 
 
 def make_operation_section(summary: JobSummary) -> Section | None:

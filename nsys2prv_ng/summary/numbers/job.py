@@ -21,7 +21,9 @@ from nsys2prv_ng.summary.numbers.build import build_dataclass
 from nsys2prv_ng.summary.numbers.consistency import Counted, check_counts, check_links
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.numbers.facts import JobFacts
+from nsys2prv_ng.summary.numbers.flops import FlopNumbers, MfuNumbers
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
+from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.numbers.slow_modes import SlowModeNumbers
@@ -301,6 +303,9 @@ class JobSummary:
     """By GPU, then by metric and unit; empty if nsys sampled none, and in summaries of older versions."""
     link_metrics: list[LinkMetric] = field(default_factory=list)
     """By GPU, then by card and switch; empty if nsys sampled no link, and in summaries of older versions."""
+    activity: list[KernelActivity] = field(default_factory=list)
+    """By kernel class, the longest sampled time first; empty if nsys sampled no GPU, and in summaries of older
+    versions."""
     calls: list[CallNumbers] = field(default_factory=list)
     """CUDA API and OS runtime calls, the longest time first; empty in summaries of older versions."""
     what_if: WhatIfNumbers | None = None
@@ -309,6 +314,10 @@ class JobSummary:
     """Kernels by the range that launched them, the longest time first; empty in summaries of older versions."""
     verdict: Verdict | None = None
     """None in summaries of older versions."""
+    flops: FlopNumbers | None = None
+    """None without NVTX ranges of operators with shapes, and in summaries of older versions."""
+    mfu: MfuNumbers | None = None
+    """None if FLOPs neither follow from shapes nor were given, and in summaries of older versions."""
     slow_modes: SlowModeNumbers | None = None
     """None without steps or kernels, and in summaries of older versions."""
 
