@@ -110,3 +110,14 @@ class CountedEvents:
         is_known = np.append(known.is_known, False)[at]
         launched = self.mark_host(place, np.append(known.launched, 0)[at])
         return np.where(is_known, launched, mark_inside(begin, begin, self._job.measured))
+
+    def find_launches(self, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
+        """Return (index of the step that counts, time of the launch) of GPU operations, given by place and start (ns).
+
+        The step is -1 if the operation was launched in none, or if its launch is not recorded.
+        """
+        known = self._operations
+        at = find_rows([known.place, known.begin], [place, begin])
+        launched = np.append(known.launched, 0)[at]
+        step = self.find_step(place, launched)
+        return np.where(np.append(known.is_known, False)[at], step, -1), launched

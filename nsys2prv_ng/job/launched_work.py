@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.job.device_operations import DeviceOperations, Launches, load_device_operations, load_launches
+from nsys2prv_ng.job.names import find_checksum
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.records.store import Store
@@ -53,9 +53,7 @@ def make_work(
     order = np.lexsort((name, begin, launched))
     index, used = find_distinct(name[order])
     chosen = [texts[number] for number in used.tolist()]
-    checksum = [
-        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True) for text in chosen
-    ]
+    checksum = [find_checksum(text) for text in chosen]
     is_graph = np.zeros(used.size, np.bool_)
     is_graph[index[graph[order]]] = True
     marks = [np.array([bool(hint.search(text)) for text in chosen], np.bool_) for hint in (_OPTIMIZER, _ATTENTION)]

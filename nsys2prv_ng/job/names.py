@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 
 import numpy as np
 
@@ -11,6 +12,11 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.text.formatting import shorten_range_name
+
+
+def find_checksum(text: str) -> int:
+    """Return a checksum of 64 bits with a sign: equal texts of different reports have equal ones."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 class Names:

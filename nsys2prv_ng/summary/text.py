@@ -21,6 +21,7 @@ from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
 from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
+from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
     tabulate_communicators,
@@ -74,7 +75,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "PIPELINE", "STEPS", "MFU", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "SLOW", "PIPELINE", "STEPS", "MFU", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -146,6 +147,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(calls.tabulate_kernels(summary), width),
         format_grid(tabulate_kernel_activity(summary.activity), width),
         [] if summary.flops is None else format_grid(tabulate_flops(summary.flops), width),
+        [] if summary.slow_modes is None else format_grid(tabulate_slow_modes(summary.slow_modes), width),
         format_grid(calls.tabulate_memory_operations(summary), width, None),
         format_grid(calls.tabulate_nccl(summary), width, None),
         format_grid(calls.tabulate_mpi(summary), width),

@@ -17,6 +17,7 @@ from nsys2prv_ng.summary.tables.efficiency import name_time
 from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
 from nsys2prv_ng.summary.tables.range_tree import LEAST_SHARE, tabulate_range_tree
+from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
@@ -42,6 +43,8 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
         blocks.append(show_grid(tabulate_kernel_activity(summary.activity)))
         presets += ["hwcounters/sm_active", "hwcounters/tensor_active", "hwcounters/dram_bandwidth"]
     blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops))]
+    if summary.slow_modes is not None and (slow := tabulate_slow_modes(summary.slow_modes)).rows:
+        blocks.append(show_grid(slow))
     return Section("kernels", "Kernels", lead, blocks, presets)
 
 

@@ -44,10 +44,12 @@ from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
 from nsys2prv_ng.summary.compute.flops import collect_flops, sum_operators
 from nsys2prv_ng.summary.compute.kernel_activity import find_kernel_time, list_kernel_activity
+from nsys2prv_ng.summary.compute.kernel_cells import KernelTimes, measure_kernels
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_tree import make_range_tree, sum_by_range
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
+from nsys2prv_ng.summary.compute.slow_modes import find_slow_modes
 from nsys2prv_ng.summary.compute.utilisation import add_mfu
 from nsys2prv_ng.summary.compute.waits import compute_waits
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
@@ -101,8 +103,9 @@ def compute_summary(
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
+    sums, kernel_times = zip(*parts, strict=True)
     kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums, flop_sums, tree_sums = zip(
-        *parts, strict=True
+        *sums, strict=True
     )
     gpus = _sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices)
@@ -158,6 +161,7 @@ def compute_summary(
         launched=[LaunchedInRange(**row) for row in _list_rows(totals.add_up(launched_sums, ["range"]), "total_ns")],
         flops=collect_flops(flop_sums, kernels, count_steps(job)),
         skipped=job.skipped,
+        slow_modes=find_slow_modes(job, kernel_times),
         what_if=None
         if experiment is None or not experiment.has_steps
         else analyse(experiment, with_slack=False, progress=progress),
@@ -239,8 +243,13 @@ def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
     return [row._asdict() for row in ordered.itertuples(index=False)]
 
 
-def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> tuple[pd.DataFrame, ...]:
-    """Return the sums of a report: kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls, FLOPs."""
+def _sum_report(
+    job: Job, index: int, waiting: WaitingInRanges, waits: Waits
+) -> tuple[tuple[pd.DataFrame, ...], KernelTimes]:
+    """Return (sums over one report, times of its kernels by step).
+
+    The sums are of kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls, FLOPs.
+    """
     report, rows = job.reports[index], job.tree.rows[index]
     measures: dict[str, totals.Measure] = {
         "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
@@ -256,7 +265,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
 
     counted = CountedEvents(job, index)
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
-    return (
+    sums = (
         totals.sum_kernels(report, job.store, counted, task=lambda events: task_of_place[events.place]),
         totals.sum_launched(report, job.store, counted),
         totals.sum_memory_operations(report, job.store, counted, job.windows),
@@ -267,6 +276,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
         sum_operators(report, task_of_place, job.store, counted, job.windows),
         sum_by_range(report, task_of_place, job.store, counted),
     )
+    return sums, measure_kernels(job, index, counted)
 
 
 # ---- GPUs ------------------------------------------------------------------------------------------------------------

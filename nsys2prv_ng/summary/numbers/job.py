@@ -27,6 +27,7 @@ from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
+from nsys2prv_ng.summary.numbers.slow_modes import SlowModeNumbers
 from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.verdict import Verdict
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
@@ -320,6 +321,8 @@ class JobSummary:
     """None without NVTX ranges of operators with shapes, and in summaries of older versions."""
     mfu: MfuNumbers | None = None
     """None if FLOPs neither follow from shapes nor were given, and in summaries of older versions."""
+    slow_modes: SlowModeNumbers | None = None
+    """None without steps or kernels, and in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:
@@ -354,6 +357,8 @@ class JobSummary:
         yield from self.memory_operations
         yield from (part for copies in self.memory_operations for part in copies.by_memory)
         yield from (task for repeated in self.ranges for task in repeated.tasks)
+        if self.slow_modes is not None:
+            yield from (kernel for mode in self.slow_modes.modes for kernel in mode.kernels)
         if self.waits is not None:
             yield from self.waits.bandwidth
             yield from [] if self.waits.links is None else self.waits.links.sizes

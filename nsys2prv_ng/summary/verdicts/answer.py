@@ -14,6 +14,7 @@ from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
+from nsys2prv_ng.summary.verdicts.slow_modes import describe_slow_modes
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
@@ -67,6 +68,7 @@ def answer(summary: JobSummary) -> Verdict:
     statements += [
         Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary)[:1]
     ]
+    statements.append(Statement(label="SLOW", text=describe_slow_modes(summary), evidence=["slow_modes"]))
     if bottleneck is None or bottleneck.key != bottlenecks.PIPELINE.key:
         statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
     slow = case.slow_steps
