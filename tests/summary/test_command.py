@@ -34,7 +34,7 @@ KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
         memory_operations nccl mpi absent chosen skipped warnings waits critical_path
         efficiency steps start_up facts gpu_time_ns gpu_metrics link_metrics calls what_if launched verdict
-        flops mfu slow_modes""",
+        flops mfu slow_modes activity range_tree""",
     "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns
         whole_graph_ns idle_ns gaps longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks slowest_task",
@@ -47,11 +47,13 @@ KEYS = {
     "mpi": "call count total_ns max_ns sent_bytes received_bytes rated_ns",
     "calls": "name source count total_ns main_ns",
     "launched": "range count total_ns",
+    "activity": "kernel_class ns samples sm_active sm_issue tensor_active dram_read dram_write",
+    "range_tree": "name depth count host_ns operations gpu_ns own_ns unlisted_ns least_ns most_ns",
 }
 """What programs rely on: a change of these needs another version."""
 RATES = re.compile(
     r"^\.efficiency\b.*\.nccl_as_\w+\.(device|host)\.\w+$|^\.steps\.(spread|drift|similarity)$|^\.gpu_metrics\.(mean|min|max)$"
-    r"|^\.link_metrics\.(nccl_)?percent$"
+    r"|^\.link_metrics\.(nccl_)?percent$|^\.activity\.(sm_active|sm_issue|tensor_active|dram_read|dram_write)$"
     r"|^\.slow_modes\.modes\.(ratio|step_share|kernel_share)$"
     r"|^\.(what_if\b.*|verdict)\.share$"
 )
