@@ -47,7 +47,6 @@ KEYS = {
     "mpi": "call count total_ns max_ns sent_bytes received_bytes rated_ns",
     "calls": "name source count total_ns main_ns",
     "launched": "range count total_ns",
-    "activity": "kernel_class ns samples sm_active sm_issue tensor_active dram_read dram_write",
     "range_tree": "name depth count host_ns operations gpu_ns own_ns unlisted_ns least_ns most_ns",
 }
 """What programs rely on: a change of these needs another version."""
