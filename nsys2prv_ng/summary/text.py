@@ -143,7 +143,6 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         *format_efficiency(summary.efficiency, summary.steps, width),
         format_grid(calls.tabulate_ranges(summary), width),
         format_grid(tabulate_range_tree(summary.range_tree), width, None),
-        format_grid(calls.tabulate_launched(summary), width),
         format_grid(calls.tabulate_kernels(summary), width),
         format_grid(tabulate_kernel_activity(summary.activity), width),
         [] if summary.flops is None else format_grid(tabulate_flops(summary.flops), width),

@@ -36,8 +36,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
         f"Numbers of {name_time(summary)}. A histogram counts kernels, from the shortest to the longest duration, on a"
         " logarithmic axis."
     )
-    launched = calls.tabulate_launched(summary)
-    blocks: list[Block] = [table, *([show_grid(launched)] if launched.rows else [])]
+    blocks: list[Block] = [table]
     presets = ["basics/kernels", "analysis/kernel_classes"]
     if summary.activity:
         blocks.append(show_grid(tabulate_kernel_activity(summary.activity)))

@@ -11,7 +11,6 @@ from nsys2prv_ng.summary.tables.gpus import name_largest
 from nsys2prv_ng.summary.tables.siblings import join_siblings
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Histogram, Name, Ns, Rate, Share, make_columns
-from nsys2prv_ng.text.names import NO_RANGE
 
 _HOST_MEMORY = {MEMORY_KINDS[1], MEMORY_KINDS[2]}
 """Kinds of host memory, pageable and pinned: they make copies slow or fast."""
@@ -73,18 +72,6 @@ def _make_range_row(repeated: RepeatedRange) -> list[Cell]:
         Ns(max(task.max_ns for task in repeated.tasks)),
         Share(repeated.spread_ns, mean if len(repeated.tasks) > 1 else 0),
     ]
-
-
-def tabulate_launched(summary: JobSummary) -> Grid:
-    """Return kernel time by the NVTX range that launched it, the longest first; no rows if no range launched any."""
-    whole = sum(each.total_ns for each in summary.launched)
-    has_ranges = any(each.range for each in summary.launched)
-    rows: list[list[Cell]] = [
-        [Name(each.range or NO_RANGE), Count(each.count), Ns(each.total_ns), Share(each.total_ns, whole)]
-        for each in (summary.launched if has_ranges else [])
-    ]
-    columns = make_columns("launched in", "kernels", "time", "share")
-    return Grid(caption="Kernel time by launching NVTX range, without NCCL", columns=columns, rows=rows)
 
 
 def tabulate_memory_operations(summary: JobSummary) -> Grid:
