@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from tests.report_sets import SetFinder, find_further_cases, list_sets
+from tests.report_sets import COVERING, SetFinder, find_further_cases, list_sets
 
 if TYPE_CHECKING:
     from tests.translated import Translations
@@ -252,12 +252,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+_SET_OF_TEST = SetFinder(list_sets(SAMPLES, REPORTS))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is not in the fast tier, and leave out the sets and cases that are not for every push."""
     _mark_slow(items)
-    further = find_further_cases([item.nodeid for item in items], SetFinder(list_sets(SAMPLES, REPORTS)))
-    further |= _find_cases_above_limit(items, "push_cases")
+    further = find_further_cases([item.nodeid for item in items], _SET_OF_TEST)
+    further |= _find_cases_above_limit(items, "push_cases") | _find_other_sets(items)
     for item in items:
         if item.nodeid in further:
             item.add_marker(pytest.mark.all_sets)
@@ -284,6 +287,18 @@ def _find_cases_above_limit(items: list[pytest.Item], marker: str) -> set[str]:
             if cases[function] > limit.args[0]:
                 above.add(item.nodeid)
     return above
+
+
+def _find_other_sets(items: list[pytest.Item]) -> set[str]:
+    """Return the ids of the cases of other sets than those that the marker `push_sets` of their test names."""
+    others = set()
+    for item in items:
+        chosen = item.get_closest_marker("push_sets")
+        if chosen is not None and (name := _SET_OF_TEST(item.nodeid)) is not None:
+            assert set(chosen.args) <= set(COVERING), item.nodeid
+            if name not in chosen.args:
+                others.add(item.nodeid)
+    return others
 
 
 def _mark_slow(items: list[pytest.Item]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -385,6 +386,7 @@ def test_folder_that_cannot_be_written():
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("name", ["out.prv", "out.prv.gz"])
 def test_write_error_leaves_nothing(tmp_path, name):
     import resource
@@ -480,13 +482,21 @@ sys.meta_path.insert(0, Finder())
 """Sends a signal to this process when it first imports a module."""
 
 
+MODULES = ["nsys2prv_ng.cli.run", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds"]
+MODULES += ["ctypes", "pandas"]
+STARTS = [["-m", "nsys2prv_ng"], ["-c", "from nsys2prv_ng.cli.program import main; main()"]]
+
+
+def list_signals_at_imports():
+    """Every push takes all modules, and each signal with each start."""
+    for number, module in enumerate(MODULES):
+        for n, (name, start) in enumerate(itertools.product(["SIGINT", "SIGTERM"], STARTS)):
+            marks = [pytest.mark.all_sets] if n != number % 4 else []
+            yield pytest.param(module, name, start, marks=marks, id=f"{module}-{name}-start{STARTS.index(start)}")
+
+
 @pytest.mark.fast_cases(8)
-@pytest.mark.parametrize("start", [["-m", "nsys2prv_ng"], ["-c", "from nsys2prv_ng.cli.program import main; main()"]])
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize(
-    "module",
-    ["nsys2prv_ng.cli.run", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds", "ctypes", "pandas"],
-)
+@pytest.mark.parametrize(("module", "name", "start"), list(list_signals_at_imports()))
 def test_a_signal_while_a_module_is_imported(tmp_path, module, name, start):
     """From the first import on, an interrupt is one line."""
     (tmp_path / "sitecustomize.py").write_text(SIGNAL_AT_IMPORT)

@@ -206,6 +206,7 @@ def check_devices(same: Same, times: Sequence[tuple[int, int]], missing: int = 0
         assert device.orchestration == pytest.approx(most_active / efficiency.window_ns, rel=1e-12)
 
 
+@pytest.mark.push_sets("gpu/single-node", "gpu/mpi-one-report")
 def test_times_of_devices_are_those_of_the_summary(same: Same) -> None:
     check_devices(same, same.trace.measure_devices())
 

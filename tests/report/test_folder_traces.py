@@ -54,6 +54,10 @@ def list_pairs() -> Iterator[object]:
             yield pytest.param(*report.values, kind, id=f"{kind}-{report.id}", marks=marks)
 
 
+@pytest.mark.push_sets(
+    *("samples/single-graph", "gpu/um-1", "gpu/autograd-1", "gpu/oneproc-4gpu", "public/mapf_report1"),
+    *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all", "cpu/2024.2.3-omp_clang", "cpu/2024.2.3-nccl_mimic"),
+)
 @pytest.mark.parametrize(("report", "kind"), list(list_pairs()))
 def test_large_reports(
     tmp_path: Path, report: Path, kind: str, whole_traces: Callable[[Path], tuple[bytes, ...]]

@@ -29,10 +29,16 @@ distributed = pytest.importorskip("distributed", reason="needs the extra cluster
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
-    """Address of a cluster of two workers, each a process with a nanny that replaces it."""
+def cluster() -> Iterator[object]:
+    """A cluster of two workers, each a process with a nanny that replaces it."""
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
-        yield cluster.scheduler_address
+        yield cluster
+
+
+@pytest.fixture
+def scheduler(cluster) -> str:
+    """Address of the cluster."""
+    return cluster.scheduler_address
 
 
 def die_once(mark: Path) -> None:
@@ -125,7 +131,8 @@ def test_a_worker_that_is_killed(scheduler, tmp_path):
     assert len(list(tmp_path.glob("died*"))) == 2
 
 
-def test_a_piece_that_kills_every_worker(scheduler, tmp_path):
+def test_a_piece_that_kills_every_worker(cluster, scheduler, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 1)  # instead of 3
     with (
         pytest.raises(TranslationError, match="lack of memory"),
         DaskEngine(scheduler, tmp_path / "parts") as engine,

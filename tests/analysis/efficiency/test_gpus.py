@@ -31,6 +31,7 @@ LONG = list_report_sets({"exercises/ex3a-pp2": SETS["exercises/ex3a-pp2"]})
 
 
 @pytest.mark.slow
+@pytest.mark.push_sets("samples/mpi-4", "samples/single-graph", "gpu/um-1")
 @pytest.mark.parametrize(
     "reports",
     [

@@ -175,7 +175,7 @@ def test_rates_of_a_ring_of_waits(shared_reports: Path, unpacked: Unpacked, name
     ("pair", "hosts"),
     [
         ((0, 2), ["gpunode01", "gpunode01", "gpunode02", "gpunode02"]),
-        ((3, 1), ["one-node"] * 4),
+        pytest.param((3, 1), ["one-node"] * 4, marks=pytest.mark.all_sets),
         ((1, 3), ["n0", "n1", "n2", "n3"]),
     ],
 )
