@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+from tests import shared
 from tests.report_sets import COVERING, SetFinder, find_further_cases, list_sets
 
 if TYPE_CHECKING:
@@ -179,10 +180,24 @@ def pytest_configure(config: pytest.Config) -> None:
     """Take fewer examples but with all sets, unless a profile was chosen; share the cores among the workers."""
     if worker := getattr(config, "workerinput", None):
         _use_own_cores(*_number_worker(worker))
+        shared.FOLDER = Path(worker["shared"])
         _compile_each_kernel_once()
     config.stash[_LEFT_OUT] = Counter()
     if not config.getoption("hypothesis_profile", None) and not config.getoption("all_sets"):
         settings.load_profile("dev" if _is_fast_tier(config) else "push")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give all workers of a run one folder for what they share."""
+    if shared.FOLDER is None:
+        shared.FOLDER = Path(mkdtemp())
+    node.workerinput["shared"] = str(shared.FOLDER)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if shared.FOLDER is not None and not hasattr(config, "workerinput"):
+        shutil.rmtree(shared.FOLDER)
 
 
 def _is_fast_tier(config: pytest.Config) -> bool:

@@ -48,9 +48,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for rank in range(2):
             write_report(folder / own / f"rank{rank}.nsys-rep")  # older than its export
             # Pages choose late times of the reports beside them.
-            sample = (
-                exercises / f"ex1a-slow.rank{rank}.sqlite" if own == "." else samples / f"ddp-2x2.rank{rank}.sqlite"
-            )
+            sample = exercises / f"ex1a-slow.rank{rank}.sqlite" if own == "." else samples / f"mpi-4.rank{rank}.sqlite"
             shutil.copyfile(sample, folder / own / f"rank{rank}.sqlite")
     for own in RUNS:
         (folder / own).mkdir()

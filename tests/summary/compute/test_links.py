@@ -214,10 +214,14 @@ def test_a_slow_pair_is_named(
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param([f"gpu/ddp-2x2.rank{rank}.sqlite" for rank in range(4)], id="ddp-2x2"),
-        pytest.param([f"whatif/m-late.rank{rank}.sqlite" for rank in range(4)], id="m-late"),
+        pytest.param([f"gpu/ddp-2x2.rank{rank}.sqlite" for rank in range(4)], id="ddp-2x2", marks=pytest.mark.all_sets),
+        pytest.param(
+            [f"whatif/m-late.rank{rank}.sqlite" for rank in range(4)], id="m-late", marks=pytest.mark.all_sets
+        ),
         pytest.param([f"cpu/2024.2.3-2node_rank{rank}.sqlite" for rank in range(4)], id="2node"),
-        pytest.param([f"cpu/2024.2.3-ompi_rank{rank}.sqlite" for rank in range(4)], id="ompi"),
+        pytest.param(
+            [f"cpu/2024.2.3-ompi_rank{rank}.sqlite" for rank in range(4)], id="ompi", marks=pytest.mark.all_sets
+        ),
         pytest.param(PIPELINE, id="ex3a-pp2"),
     ],
 )

@@ -97,7 +97,7 @@ def check_sums(found: JobSummary) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE, ("ex1a-fast",)))
+@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE, ("ex1a-fast", "ex3a-pp1")))
 def test_ranks_of_one_node(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = locate(shared_reports, unpacked, name)
     waits, truth = waits_in(summed(*reports)), find_truth(reports)
