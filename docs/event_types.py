@@ -74,6 +74,7 @@ _ON_NVTX = (
     families.make_nvtx_payload("D"),
     families.make_nvtx_real_payload("D"),
     families.make_nvtx_json_payload("D"),
+    families.make_nvtx_flops("D"),
     families.make_nvtx_lane("D", 0),
 )
 _LANES = {20: families.NVTX_GPU_LANES, 60: families.NVTX_LANES}

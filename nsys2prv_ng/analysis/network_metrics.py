@@ -15,7 +15,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.metrics import (
     MetricsByRow,
     MetricSums,
-    PartOfTime,
+    PartsOfTime,
     SampleColumns,
     Samples,
     add_samples,
@@ -34,7 +34,7 @@ def list_network_reports(job: Job) -> list[int]:
     return [n for n, report in enumerate(job.reports) if any(report.runs((source_names.NETWORK_METRICS,)))]
 
 
-def measure_network_metrics(job: Job, is_wanted: Callable[[EventType], bool], part: PartOfTime) -> list[MetricSums]:
+def measure_network_metrics(job: Job, is_wanted: Callable[[EventType], bool], part: PartsOfTime) -> list[MetricSums]:
     """Return the wanted metrics of cards and switches, ordered by row, name and unit.
 
     Each worker has the records of one report in memory.
@@ -43,7 +43,7 @@ def measure_network_metrics(job: Job, is_wanted: Callable[[EventType], bool], pa
     def measure(number: int) -> MetricsByRow:
         found: MetricsByRow = {}
         for sampled, pattern_of_handle in _list_samples(job, number, is_wanted):
-            add_samples(found, sampled, pattern_of_handle, job.measured, part)
+            add_samples(found, sampled, pattern_of_handle, job.measured, [part])
         return found
 
     merged: MetricsByRow = {}

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,9 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     from nsys2prv_ng.api.plans import make_summary_options
 
     with choose_engine(options, make_summary_options(options), _find_scratch()) as read_options:
-        summary, pictures = _summarize(given, read_options, progress, draws=page is not None)
+        summary, pictures = _summarize(
+            given, read_options, progress, options.flops_per_step, options.peak_tflops, draws=page is not None
+        )
     if page is not None and pictures is not None:
         from nsys2prv_ng.html.summary_page import render_summary
 
@@ -103,7 +106,13 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
 
 
 def _summarize(
-    reports: Sequence[Path], read_options: ReadOptions, progress: Progress, *, draws: bool
+    reports: Sequence[Path],
+    read_options: ReadOptions,
+    progress: Progress,
+    flops_per_step: float | None = None,
+    peak_tflops: float | None = None,
+    *,
+    draws: bool,
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job and, if `draws`, the pictures for its page."""
     from nsys2prv_ng.analysis.waits.waits import find_waits
@@ -112,13 +121,14 @@ def _summarize(
     from nsys2prv_ng.summary.compute.job import compute_summary
     from nsys2prv_ng.summary.verdicts.answer import add_verdict
 
+    compute = partial(compute_summary, progress=progress, flops_per_step=flops_per_step, peak_tflops=peak_tflops)
     with announce_compilation(progress.note), open_job(reports, _find_scratch(), read_options, progress) as job:
         if not draws:
-            return add_verdict(compute_summary(job, progress=progress)), None
+            return add_verdict(compute(job)), None
         from nsys2prv_ng.summary.compute.pictures import collect_pictures
 
         waits = find_waits(job)
-        return add_verdict(compute_summary(job, waits, progress=progress)), collect_pictures(job, waits)
+        return add_verdict(compute(job, waits)), collect_pictures(job, waits)
 
 
 def _find_scratch() -> Path:

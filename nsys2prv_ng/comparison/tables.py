@@ -18,9 +18,11 @@ from nsys2prv_ng.comparison.model import Table, TableRow
 from nsys2prv_ng.comparison.statistics import NOISE
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.range_tree import list_paths
 from nsys2prv_ng.summary.tables.efficiency import are_steps
 from nsys2prv_ng.summary.tables.links import name_class
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
+from nsys2prv_ng.text.names import NO_RANGE
 
 OVERLAPPED, EXPOSED = "overlapped communication", "exposed communication"
 """Rows of the table of GPU activity."""
@@ -183,6 +185,13 @@ _SUMMED: dict[str, tuple[str, Callable[[JobSummary], Iterable[tuple[str, _Sum]]]
         lambda summary: (
             (shorten_range_name(each.domain, each.name), _Sum(each.total_ns, each.count, tasks=len(each.tasks)))
             for each in summary.ranges
+        ),
+    ),
+    "range_tree": (
+        "GPU time launched in NVTX ranges, {per_gpu}",
+        lambda summary: (
+            (" > ".join(path) or NO_RANGE, _Sum(node.gpu_ns, node.operations))
+            for path, node in zip(list_paths(summary.range_tree), summary.range_tree, strict=True)
         ),
     ),
     "nccl": (

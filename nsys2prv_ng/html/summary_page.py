@@ -21,6 +21,7 @@ _SECTIONS = {
     "start_up": "pace",
     "gpus": "gaps",
     "kernels": "kernels",
+    "mfu": "kernels",
     "memory_operations": "operations",
     "skipped": "quality",
 }

@@ -114,6 +114,8 @@ class LaunchedOperations(NamedTuple):
     """Start of the launching call; the operation's own start if no launch is recorded."""
     is_known: BoolArray
     """Whether a launch is recorded."""
+    thread: IntArray
+    """Place of the thread that launched each; -1 if no launch is recorded."""
 
 
 def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOperations:
@@ -125,5 +127,9 @@ def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOpe
     launches = load_launches(report, store)
     line = launches.find(place, begin)
     launch = find_launch(line >= 0, operations.is_node[order], stream[order])
-    sent = np.append(launches.sent, 0)[np.append(line, -1)[launch]]
-    return LaunchedOperations(place, begin, operations.end[order], np.where(launch >= 0, sent, begin), launch >= 0)
+    line = np.append(line, -1)[launch]
+    sent, thread = np.append(launches.sent, 0)[line], np.append(launches.thread, -1)[line]
+    is_known = launch >= 0
+    return LaunchedOperations(
+        place, begin, operations.end[order], np.where(is_known, sent, begin), is_known, np.where(is_known, thread, -1)
+    )

@@ -12,6 +12,7 @@ from typing import Literal
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.kinds import (
+    Amount,
     Choice,
     Duration,
     File,
@@ -129,6 +130,22 @@ class SummaryOptions(JobOptions):
 
     html: File = File("Also write a self-contained HTML report with charts.", metavar="FILE.html")
     save: File = File("Also write the numbers as JSON, for a later compare.", metavar="FILE.json")
+    flops_per_step: Amount = Amount(
+        "Floating-point operations of a step of the whole job, over all ranks (G, T, P, E), for its MFU.",
+        keyword_help="Floating-point operations of a step of the whole job, over all ranks, for its MFU.",
+        metavar="6.2T",
+        shown="at least what NVTX ranges with shapes show",
+    )
+    peak_tflops: Amount = Amount(
+        "Dense peak of one GPU in TFLOP/s, for the MFU.",
+        metavar="989",
+        shown="the published peak of the GPU for the number type of its kernels",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.flops_per_step is not None and self.ranks is not None:
+            raise UsageError("is of the whole job: choose no ranks", parameter="flops_per_step")
 
 
 @dataclass(kw_only=True)

@@ -5,6 +5,7 @@ Times are ns and sizes bytes, in Python as integers. A text is what the command 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -37,6 +38,8 @@ _TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _TIME = re.compile(rf"({DIGITS}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}}(?=[.0-9]* ))(?:\.([0-9]{{0,18}}))? ?(ns|us|ms|s)")
 _SIZES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(rf"({DIGITS}(?:\.{DIGITS})?)([KMGT])i?B?", re.IGNORECASE)
+_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_AMOUNT = re.compile(rf"({DIGITS}(?:\.[0-9]{{0,18}})?(?:e[+-]?[0-9]{{1,3}})?)([KMGTPE]?)", re.IGNORECASE)
 _LEAST_NS = 1000
 """A window that ends earlier (ns after the start) shows nothing of a job: (0, 2) means seconds."""
 _LEAST_WHOLE_NS = 1e6
@@ -231,6 +234,33 @@ class Size(Duration[Number]):
 
     def spell(self, value: Any) -> list[str]:
         return [f"{value / 2**10:.10f}".rstrip("0").rstrip(".") + "K" if value else "0"]
+
+
+class Amount(Option[float | int | str | None, float | None]):
+    """A number above 0, typed with or without a unit in powers of 1000: 6.2e12 or 6.2T."""
+
+    given = float | int | str
+    wanted = "a number, or a text like '6.2T'"
+
+    def parse(self, text: str) -> float:
+        match = _AMOUNT.fullmatch(text.strip())
+        if not match:
+            raise UsageError("write a number like 6.2e12 or 6.2T (units K, M, G, T, P, E)")
+        return float(match[1]) * _UNITS[match[2].upper()]
+
+    def check(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not 0 < number < math.inf:
+            raise UsageError("must be a finite number above 0")
+        return number
+
+    def spell(self, value: Any) -> list[str]:
+        return [repr(value)]
 
 
 def parse_time(text: str) -> int:

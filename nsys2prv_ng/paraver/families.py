@@ -205,6 +205,11 @@ def make_nvtx_json_payload(domain: str) -> EventType:
     return _make_nvtx_type(domain, 56, "payload (JSON)", names=f"nvtx payload {domain}")
 
 
+def make_nvtx_flops(domain: str) -> EventType:
+    """Return the type of the floating-point operations of an operator of PyTorch, by the shapes in its text."""
+    return _make_nvtx_type(domain, 57, "operator FLOPs", unit="FLOP")
+
+
 def make_nvtx_on_gpu(domain: str, lane: int) -> EventType:
     """Return the type of ranges on the streams on which they launched work, from the first operation to the last.
 

@@ -13,11 +13,14 @@ from nsys2prv_ng.summary.tables.efficiency import (
     name_time,
     tabulate_efficiency,
 )
+from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
 from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
+from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
     tabulate_communicators,
@@ -44,6 +47,8 @@ _LEAST_SHARE = 0.02
 _MOST_PARTS = 6
 _BAR = 40
 """Most columns of a bar."""
+_HOST_IN_MPI = "host in MPI"
+"""Label of host-bound time, if most of it is in MPI calls: the host is late because it waits or transfers data."""
 LEADS = f"{TABLES}   {FILES}"
 
 
@@ -69,7 +74,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "PIPELINE", "STEPS", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "PIPELINE", "STEPS", "MFU", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -87,9 +92,10 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     whole = losses.devices * window.numbers.window_ns
     parts = sorted(list_parts(losses), key=lambda part: -part.ns)
     shown = [part for part in parts if part.ns >= _LEAST_SHARE * whole][:_MOST_PARTS]
-    place = _find_host_place(summary, losses)
+    place, is_mpi = _find_host_place(summary, losses)
     notes = {"host_ns": f"  mostly {place}"} if place else {}
-    rows = [(part.label, part.ns, notes.get(part.key, "")) for part in shown]
+    labels = {"host_ns": _HOST_IN_MPI} if is_mpi else {}
+    rows = [(labels.get(part.key, part.label), part.ns, notes.get(part.key, "")) for part in shown]
     rest = sum(part.ns for part in parts if part not in shown)
     rows += [("other", rest, "")] if rest >= whole / 2000 else []
     if not rows:
@@ -107,14 +113,17 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _find_host_place(summary: JobSummary, losses: Losses) -> str:
-    """Return the MPI call, or else the range, that hosts were mostly in while GPUs were idle, in words; "" if none."""
+def _find_host_place(summary: JobSummary, losses: Losses) -> tuple[str, bool]:
+    """Return the MPI call, or else the range, that hosts were mostly in while GPUs were idle, and whether it is a call.
+
+    The words are "" if there is neither.
+    """
     calls = Case(summary).host_calls
     for call, ns in calls.most_common(1):
         if call.startswith("MPI_") and 2 * ns > calls.total():
-            return f"in {quote_name(call)}"
+            return f"in {quote_name(call)}", True
     main = find_main_range(losses)
-    return "" if main is None else describe_place(main.range)
+    return ("" if main is None else describe_place(main.range)), False
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -132,8 +141,11 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
         format_grid(calls.tabulate_ranges(summary), width),
+        format_grid(tabulate_range_tree(summary.range_tree), width, None),
         format_grid(calls.tabulate_launched(summary), width),
         format_grid(calls.tabulate_kernels(summary), width),
+        format_grid(tabulate_kernel_activity(summary.activity), width),
+        [] if summary.flops is None else format_grid(tabulate_flops(summary.flops), width),
         format_grid(calls.tabulate_memory_operations(summary), width, None),
         format_grid(calls.tabulate_nccl(summary), width, None),
         format_grid(calls.tabulate_mpi(summary), width),

@@ -78,6 +78,14 @@ def format_bytes(size: float | None) -> str:
     return f"{size:.0f} B"
 
 
+def format_flops(count: float) -> str:
+    """Return a number of floating-point operations with three digits and a decimal unit."""
+    for unit, size in (("EFLOP", 1e18), ("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
+        if count >= _ROUNDS_UP * size:
+            return f"{_digits(count / size)} {unit}"
+    return f"{count:,.0f} FLOP"
+
+
 def format_percent(part: float, whole: float) -> str:
     """Return a share as a percentage; a dash if the whole is 0."""
     return f"{100 * part / whole:.1f}%" if whole else "-"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nsys2prv_ng.text.formatting import format_bytes, format_percent, format_time
+from nsys2prv_ng.text.formatting import format_bytes, format_flops, format_percent, format_time
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,20 @@ class Bytes(Number):
 
     def write(self, number: float) -> str:
         return format_bytes(number)
+
+
+class Flops(Number):
+    """A number of floating-point operations."""
+
+    def write(self, number: float) -> str:
+        return format_flops(number)
+
+
+class FlopRate(Number):
+    """Floating-point operations per second; None if no time passed."""
+
+    def write(self, number: float) -> str:
+        return f"{format_flops(number)}/s"
 
 
 class Count(Number):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options.calls import CheckOptions, CompareOptions, TranslateOptions
+from nsys2prv_ng.options.calls import CheckOptions, CompareOptions, SummaryOptions, TranslateOptions
 
 PATH = Path("a.cfg")
 
@@ -201,3 +201,37 @@ def test_elements_of_a_generator_are_checked() -> None:
 
     with pytest.raises(UsageError, match=r"^ranks=\['1'\]: give a list of integers"):
         keep("ranks", generate())
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("6.2e12", 6.2e12),
+        ("6.2T", 6.2e12),
+        ("6.2t", 6.2e12),
+        (" 1P ", 1e15),
+        ("7", 7.0),
+        ("1.e3", 1000.0),
+        (6_236_292_513_792, 6_236_292_513_792.0),
+        (np.float32(0.5), 0.5),
+        (None, None),
+    ],
+)
+def test_amounts(value: object, kept: float | None) -> None:
+    found = SummaryOptions(flops_per_step=value).flops_per_step  # type: ignore[arg-type]
+    assert found == kept and type(found) is type(kept)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "T", "-1", "0", "1e400", "1e9T9", "nan", "inf", "6,2T", "1TT", -1, 0, float("nan"), 10**400, True, [1]],
+)
+def test_amounts_that_cannot_be_meant(value: object) -> None:
+    with pytest.raises(UsageError) as error:
+        SummaryOptions(peak_tflops=value)  # type: ignore[arg-type]
+    assert error.value.parameter == "peak_tflops"
+
+
+def test_flops_of_a_job_are_not_those_of_some_ranks() -> None:
+    with pytest.raises(UsageError, match="whole job"):
+        SummaryOptions(flops_per_step="1T", ranks="0")

@@ -523,6 +523,7 @@ NVTX = {
     54: "NVTX D payload",
     55: "NVTX D payload (real)",
     56: "NVTX D payload (JSON)",
+    57: "NVTX D operator FLOPs [FLOP]",
     **{20 + lane: f"NVTX D range on GPU, lane {lane + 1}" for lane in range(16)},
     **{60 + lane: f"NVTX D start/end range, lane {lane + 1}" for lane in range(40)},
 }
@@ -549,6 +550,7 @@ def list_nvtx_types(domain: str) -> list[EventType]:
         families.make_nvtx_payload(domain),
         families.make_nvtx_real_payload(domain),
         families.make_nvtx_json_payload(domain),
+        families.make_nvtx_flops(domain),
         *(families.make_nvtx_on_gpu(domain, lane) for lane in range(families.NVTX_GPU_LANES)),
         *(families.make_nvtx_lane(domain, lane) for lane in range(families.NVTX_LANES)),
     ]

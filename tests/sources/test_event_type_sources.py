@@ -40,4 +40,4 @@ def test_event_types_name_known_sources() -> None:
 
 def test_every_kind_of_types_is_looked_at() -> None:
     assert len(list(fixed_types())) > 150
-    assert len(list(nvtx_types())) == 10
+    assert len(list(nvtx_types())) == 11

@@ -78,7 +78,7 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
     size = plan.first_range + len(ranges.keys)
     totals = times.Totals(len(times.CLASSES) + len(times.KERNELS_BY_CLASS), 3, size)
     pieces = split_gaps(job, devices, reports, group.gaps)
-    kernels = _load_kernels(job, devices, reports if group.changes.row.size else [])
+    kernels = flatten(*load_kernels(job, devices, reports if group.changes.row.size else []))
     for row in group.rows.tolist():
         captures = plan.unite_captures(devices.find_reports(np.array([row])))
         steps = _find_classes(group, pieces, row, captures)
@@ -115,11 +115,20 @@ def _find_classes(group: GpuGroup, pieces: IdlePieces, row: int, captures: Seque
     return StepFunction(time[order], value[order])
 
 
-def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatStates:
-    """Return what computes on GPUs, by the GPU's row, as an index into KERNELS_BY_CLASS.
+class Kernels(NamedTuple):
+    """What computes on GPUs: the row of each GPU, when, and the kernel class as an index into KERNELS_BY_CLASS."""
 
-    Where kernels overlap, the earliest counts; on a tie, the longest. Graphs that were traced as a whole count as
-    kernels if they cannot contain NCCL.
+    row: IntArray
+    begin: IntArray
+    end: IntArray
+    kind: IntArray
+
+
+def load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> Kernels:
+    """Return what computes on the GPUs of some reports, NCCL's kernels included.
+
+    Graphs that were traced as a whole count as kernels if they cannot contain NCCL. Where kernels overlap, `flatten`
+    keeps the earliest; on a tie, the longest.
     """
     parts = [(np.zeros(0, np.int64),) * 4]
     for index in reports:
@@ -133,8 +142,7 @@ def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatSta
         for source, lines, kind in ((events, kernel_lines, kernel_class), (graphs, graph_lines, graph_class)):
             row = devices.rows_of_reports[index][source.place[lines]]
             parts.append((row, source.begin[lines], source.end[lines], kind))
-    row, begin, end, kind = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return flatten(row, begin, end, kind)
+    return Kernels(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _sum_kernels(kernels: FlatStates, row: int, windows: FlatStates, compute: IntArray) -> IntArray:

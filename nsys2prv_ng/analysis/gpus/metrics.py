@@ -8,7 +8,7 @@ several reports sampled a GPU, the samples of a report that started later count 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,27 @@ from nsys2prv_ng.sources.shared.patterns import match_patterns
 
 
 @dataclass(frozen=True)
+class CoveredValues:
+    """Values in a part of the time: sum of value x ns for which it is in force, the ns, and the number of values."""
+
+    weighted: float = 0.0
+    ns: int = 0
+    samples: int = 0
+
+    def add(self, more: CoveredValues) -> CoveredValues:
+        """Return the sums over these values and more."""
+        return CoveredValues(self.weighted + more.weighted, self.ns + more.ns, self.samples + more.samples)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean; None without values."""
+        return self.weighted / self.ns if self.ns else None
+
+
+NO_VALUES = CoveredValues()
+
+
+@dataclass(frozen=True)
 class MetricSums:
     """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force."""
 
@@ -43,10 +64,8 @@ class MetricSums:
     low: float
     high: float
     samples: int
-    covered_weighted: float
-    """The same for the values in a part of the time."""
-    covered_ns: int
-    covered_samples: int
+    covered: Mapping[int, CoveredValues]
+    """The same for the values in parts of the time, by the number of the part."""
 
     def add(self, more: MetricSums) -> MetricSums:
         """Return the sums over these values and more values of the same metric."""
@@ -58,50 +77,49 @@ class MetricSums:
             low=min(self.low, more.low),
             high=max(self.high, more.high),
             samples=self.samples + more.samples,
-            covered_weighted=self.covered_weighted + more.covered_weighted,
-            covered_ns=self.covered_ns + more.covered_ns,
-            covered_samples=self.covered_samples + more.covered_samples,
+            covered={
+                part: self.covered.get(part, NO_VALUES).add(more.covered.get(part, NO_VALUES))
+                for part in {**self.covered, **more.covered}
+            },
         )
 
     @property
     def mean(self) -> float:
         return self.weighted / self.ns
 
-    @property
-    def covered_mean(self) -> float | None:
-        """The mean of the values in a part of the time; None if it has none."""
-        return self.covered_weighted / self.covered_ns if self.covered_ns else None
 
-
-class PartOfTime(NamedTuple):
-    """A part of the time, in which some metrics have a mean of their own."""
+class PartsOfTime(NamedTuple):
+    """Parts of the time, in which some metrics have means of their own."""
 
     concerns: Callable[[EventType], bool]
-    """Whether a metric has such a mean."""
-    covers: Callable[[int, IntArray, IntArray], BoolArray]
-    """Mark which of n times on a row (of the trace), from start to end (ns), belong to the part as a whole."""
+    """Whether a metric has such means."""
+    find: Callable[[int, IntArray, IntArray], IntArray]
+    """Return the number of the part that each of n times on a row (of the trace) is in; -1 for none.
+
+    Times are from start to end (ns).
+    """
 
 
 MetricsByRow = dict[tuple[int, str, str], MetricSums]
 """By row, and by name and unit of the metric."""
 
 
-def measure_gpu_metrics(job: Job, part: PartOfTime | None = None) -> list[MetricSums]:
+def measure_gpu_metrics(job: Job, parts: Sequence[PartsOfTime] = ()) -> list[MetricSums]:
     """Return the metrics whose values are in force for any time, ordered by row, name and unit.
 
-    Each worker has the records of one report in memory.
+    `parts`: no two of them concern the same metric. Each worker has the records of one report in memory.
     """
     found: MetricsByRow = {}
-    for sums in job.engine.map(lambda group: _measure_group(job, group, part), _group_sampled(job)):
+    for sums in job.engine.map(lambda group: _measure_group(job, group, parts), _group_sampled(job)):
         found |= sums
     return [found[key] for key in sorted(found) if found[key].ns]
 
 
-def _measure_group(job: Job, group: Sequence[_SampledReport], part: PartOfTime | None) -> MetricsByRow:
+def _measure_group(job: Job, group: Sequence[_SampledReport], parts: Sequence[PartsOfTime]) -> MetricsByRow:
     """Measure GPUs that share reports."""
     found: MetricsByRow = {}
     for sampled in _list_samples(job, group):
-        add_samples(found, sampled, np.arange(len(sampled.types)), job.measured, part)
+        add_samples(found, sampled, np.arange(len(sampled.types)), job.measured, parts)
     return found
 
 
@@ -110,26 +128,20 @@ def add_samples(
     sampled: Samples,
     pattern_of_handle: IntArray,
     windows: Sequence[tuple[int, int]],
-    part: PartOfTime | None,
+    parts: Sequence[PartsOfTime],
 ) -> None:
     """Add the values of the types with a pattern (not -1) to the sums, those in the windows (ns) if there are any.
 
-    A value belongs to a part of the time if the part covers all the time for which the value is in force.
+    The part of a value is that of all the time for which it is in force, even if a window cuts that.
     """
     handle, begin, end, value = _list_held(sampled.columns, pattern_of_handle)
-    covered = _mark_covered(sampled, handle, begin, end, part)
+    part = _find_parts(sampled, handle, begin, end, parts)
     if windows:
         index, _, begin, end = cut_to_windows(begin, end, windows)
-        handle, value, covered = handle[index], value[index], covered[index]
-    covered &= end > begin
-    count = len(sampled.types)
+        handle, value, part = handle[index], value[index], part[index]
     weight = value.astype(np.float64) * (end - begin)
     weighted = np.bincount(handle, weight)
-    covered_handle = handle[covered]
-    covered_weighted = np.bincount(covered_handle, weight[covered], count)
-    covered_samples = np.bincount(covered_handle, minlength=count)
-    covered_ns = np.zeros(count, np.int64)
-    np.add.at(covered_ns, covered_handle, (end - begin)[covered])
+    covered = _sum_covered(sampled.types, handle, part, weight, end - begin)
     values = pd.DataFrame({"handle": handle, "value": value, "ns": end - begin}).groupby("handle")
     totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("value", "size"))
     for total in totals.itertuples():
@@ -143,9 +155,7 @@ def add_samples(
             low=total.low / scale,
             high=total.high / scale,
             samples=total.samples,
-            covered_weighted=float(covered_weighted[number]) / scale,
-            covered_ns=int(covered_ns[number]),
-            covered_samples=int(covered_samples[number]),
+            covered=covered.get(number, {}),
         )
         add_sums(found, {(sampled.row, kind.label, kind.unit): sums})
 
@@ -157,17 +167,31 @@ def add_sums(found: MetricsByRow, more: MetricsByRow) -> None:
         found[key] = sums if before is None else before.add(sums)
 
 
-def _mark_covered(
-    sampled: Samples, handle: IntArray, begin: IntArray, end: IntArray, part: PartOfTime | None
-) -> BoolArray:
-    """Mark the values that belong to a part of the time."""
-    covered = np.zeros(handle.size, np.bool_)
-    if part is not None:
-        at = np.flatnonzero(np.array([part.concerns(kind) for kind in sampled.types], np.bool_)[handle])
-        begin, end = begin[at], end[at]
-        starts = find_starts(begin, end)  # metrics of one sample mostly have the same times
-        marks = part.covers(sampled.row, begin[starts], end[starts])
-        covered[at] = np.repeat(marks, np.diff(np.append(starts, at.size)))
+def _find_parts(
+    sampled: Samples, handle: IntArray, begin: IntArray, end: IntArray, parts: Sequence[PartsOfTime]
+) -> IntArray:
+    """Return the number of the part of the time to which each value belongs; -1 for none."""
+    found = np.full(handle.size, -1, np.int64)
+    for each in parts:
+        at = np.flatnonzero(np.array([each.concerns(kind) for kind in sampled.types], np.bool_)[handle])
+        low, high = begin[at], end[at]
+        starts = find_starts(low, high)  # metrics of one sample mostly have the same times
+        numbers = each.find(sampled.row, low[starts], high[starts])
+        found[at] = np.repeat(numbers, np.diff(np.append(starts, at.size)))
+    return found
+
+
+def _sum_covered(
+    kinds: Sequence[EventType], handle: IntArray, part: IntArray, weight: FloatArray, ns: IntArray
+) -> dict[int, dict[int, CoveredValues]]:
+    """Return the sums of the values in parts of the time, by the handle of the metric and the number of the part."""
+    at = np.flatnonzero((part >= 0) & (ns > 0))
+    values = pd.DataFrame({"handle": handle[at], "part": part[at], "weight": weight[at], "ns": ns[at]})
+    sums = values.groupby(["handle", "part"]).agg(weight=("weight", "sum"), ns=("ns", "sum"), count=("ns", "size"))
+    covered: dict[int, dict[int, CoveredValues]] = {}
+    for (number, name), weighted, length, count in sums.itertuples(name=None):
+        scaled = CoveredValues(weighted / 10 ** kinds[number].precision, length, count)
+        covered.setdefault(number, {})[name] = scaled
     return covered
 
 

@@ -45,6 +45,7 @@ _PRESETS = {
     "activity": "analysis/overlap-communication-compute-2dh-timeline",
     "kernels": "basics/kernels",
     "ranges": "basics/nvtx",
+    "range_tree": "basics/nvtx",
     "nccl": "basics/nccl",
     "collectives": "analysis/nccl_waiting",
     "messages": "basics/nccl",

@@ -192,6 +192,32 @@ def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
     return classes
 
 
+NUMBER_TYPES = ("FP4", "FP8", "TF32", "BF16", "FP16", "FP64", "FP32")
+"""The number types of matrix products, in the order in which names are tried."""
+_TYPES_OF_CONVOLUTIONS = {
+    **{name: [rule.pattern for rule in RULES if rule.kernel_class == f"GEMM {name}"] for name in NUMBER_TYPES},
+    "FP16": [r"f16|fp16|half|(?:^|[^a-z])h\d*cudnn"],
+    "FP32": [r"f32f32_f32f32_f32|(?:^|[^a-z])scudnn|(?:^|[^a-z])sgemm"],
+}
+_TYPES_OF_ATTENTION = {"FP8": [r"e4m3|e5m2|fp8"], "BF16": [r"bf16|bfloat16"]}
+"""The other types are not certain: cuDNN's kernels for BF16 are called `f16`, and those for FP32 may use TF32."""
+
+
+def find_number_types(names: Sequence[str], kernel_classes: Sequence[str]) -> list[str]:
+    """Return the number type of each kernel, given by its name and the label of its class; "" if it is not known."""
+    text = pa.array(names, type=pa.string())
+    tried = {"Convolution": _TYPES_OF_CONVOLUTIONS, "Attention": _TYPES_OF_ATTENTION}
+    found = [label.removeprefix("GEMM ") if label.startswith("GEMM ") else "" for label in kernel_classes]
+    found = [name if name in NUMBER_TYPES else "" for name in found]
+    for label, types in tried.items():
+        for number_type, patterns in types.items():
+            matches = np.logical_or.reduce([_find_matches(text, pattern) for pattern in patterns])
+            for i in np.flatnonzero(matches).tolist():
+                if kernel_classes[i] == label and not found[i]:
+                    found[i] = number_type
+    return found
+
+
 def _find_matches(text: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
     matches = pc.match_substring_regex(text, pattern, ignore_case=True)
     return np.asarray(pc.fill_null(matches, False).to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -34,6 +34,7 @@ from nsys2prv_ng.sources.nvtx.events import (
     NvtxEvents,
     read_nvtx_events,
 )
+from nsys2prv_ng.sources.nvtx.flops import count_flops
 from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import NO_RANGE_LANE, OTHER_DOMAIN, OVERLAPS_RANGE
@@ -71,6 +72,10 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
             message = f"no domain has this name; the domains are {', '.join(domains)}"
             raise UsageError(message, parameter="nvtx_domain", value=pattern)
     return JoinResult()
+
+
+def _count_flops(reader: ReportReader) -> IntArray:
+    return count_flops(reader.once(read_nvtx_events))
 
 
 class _DomainWriter:
@@ -114,8 +119,11 @@ class _DomainWriter:
         return self.places.threads(self.columns["globalTid"][rows], application=self.domain == families.NCCL_DOMAIN)
 
     def _make_attributes(self, rows: IntArray) -> list[Pair]:
-        """Make pairs for the number, category, ending thread and payload of the rows that have them."""
+        """Make pairs for the number, FLOPs, category, ending thread and payload of the rows that have them."""
         pairs = self.texts.make_number_pairs(self.labels, self.domain, rows)
+        flops = self.reader.once(_count_flops)[rows]
+        if flops.any():
+            pairs.append(Pair(self.labels.handle(families.make_nvtx_flops(self.domain)), flops, flops > 0))
         category = self.columns["category"][rows]
         has_category = (category != NULL) & (category != 0)  # NVTX: 0 is no category
         if has_category.any():

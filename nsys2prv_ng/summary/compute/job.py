@@ -42,9 +42,13 @@ from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
+from nsys2prv_ng.summary.compute.flops import collect_flops, sum_operators
+from nsys2prv_ng.summary.compute.kernel_activity import find_kernel_time, list_kernel_activity
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.path import sum_critical_path
+from nsys2prv_ng.summary.compute.range_tree import make_range_tree, sum_by_range
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
+from nsys2prv_ng.summary.compute.utilisation import add_mfu
 from nsys2prv_ng.summary.compute.waits import compute_waits
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.job import (
@@ -73,10 +77,14 @@ def compute_summary(
     lanes: Lanes | None = None,
     path: CriticalPath | None = None,
     progress: Progress | None = None,
+    *,
+    flops_per_step: float | None = None,
+    peak_tflops: float | None = None,
 ) -> JobSummary:
     """Return the numbers of a job. Each worker loads the records of one report at once.
 
-    `waits`, `late`, `lanes` and `path`: the results for this job, if the caller already has them.
+    `waits`, `late`, `lanes` and `path`: the results for this job, if the caller already has them. `flops_per_step` and
+    `peak_tflops`: what the user knows for the MFU, as `add_mfu` takes it.
     """
     waits = find_waits(job) if waits is None else waits
     late = find_reasons(job, waits) if late is None else late
@@ -93,10 +101,13 @@ def compute_summary(
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
-    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums = zip(*parts, strict=True)
+    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums, flop_sums, tree_sums = zip(
+        *parts, strict=True
+    )
     gpus = _sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices)
-    metrics = measure_gpu_metrics(job, None if nccl_time is None else nccl_time.part)
+    links = [] if nccl_time is None else [nccl_time.part]
+    metrics = measure_gpu_metrics(job, [*links, find_kernel_time(job, devices)])
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     ranges = _collect_ranges(job, range_sums, wait_numbers)
@@ -114,7 +125,7 @@ def compute_summary(
         "NCCL": not nccl,
         "MPI": not mpi,
     }
-    return JobSummary(
+    summary = JobSummary(
         reports=len(job.reports),
         nodes=len(job.tree.model.nodes),
         ranks=len({rank for rank in job.tree.ranks if rank is not None}),
@@ -137,12 +148,15 @@ def compute_summary(
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices, metrics),
+        range_tree=make_range_tree(tree_sums),
+        activity=list_kernel_activity(metrics),
         link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
         critical_path=None if path is None else sum_critical_path(job, path),
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
         calls=_list_calls(calls),
         launched=[LaunchedInRange(**row) for row in _list_rows(totals.add_up(launched_sums, ["range"]), "total_ns")],
+        flops=collect_flops(flop_sums, kernels, count_steps(job)),
         skipped=job.skipped,
         what_if=None
         if experiment is None or not experiment.has_steps
@@ -154,6 +168,7 @@ def compute_summary(
             *([*check_size(job), *unplayed][:1] if job.finds_waits else ()),
         ],
     )
+    return add_mfu(summary, flops_per_step, peak_tflops)
 
 
 def _measure_start_up(job: Job, waits: Waits) -> StartUp | None:
@@ -225,7 +240,7 @@ def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
 
 
 def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> tuple[pd.DataFrame, ...]:
-    """Return the sums over one report: kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls."""
+    """Return the sums of a report: kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls, FLOPs."""
     report, rows = job.reports[index], job.tree.rows[index]
     measures: dict[str, totals.Measure] = {
         "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
@@ -249,6 +264,8 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
         totals.sum_mpi(report, job.store, counted, job.windows),
         totals.sum_repeated_ranges(report, task_of_place, job.store, counted, job.windows, measures),
         totals.sum_calls(report, task_of_place, job.store, counted),
+        sum_operators(report, task_of_place, job.store, counted, job.windows),
+        sum_by_range(report, task_of_place, job.store, counted),
     )
 
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpus import waiting
 from nsys2prv_ng.analysis.gpus.activity import Devices
-from nsys2prv_ng.analysis.gpus.metrics import MetricSums, PartOfTime, count_sampled
+from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, MetricSums, PartsOfTime, count_sampled
 from nsys2prv_ng.analysis.network_metrics import list_network_reports, measure_network_metrics
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver.event_type import EventType
@@ -76,10 +76,10 @@ class NcclTime:
         unknown = ~self._has_transfer[row]
         self._covered = CoveredTime(join_intervals([moving, (row[unknown], begin[unknown], end[unknown])]))
 
-    def covers(self, row: int, begin: IntArray, end: IntArray) -> BoolArray:
-        """Mark which of n times (ns) NCCL transfers data in from start to end, on a row of the trace."""
+    def find(self, row: int, begin: IntArray, end: IntArray) -> IntArray:
+        """Return 0 for each of n times (ns) on a row of the trace in which NCCL transfers all the time, else -1."""
         scope = np.full(begin.size, self._scope.of_row[row])
-        return np.asarray(self._covered.measure(scope, begin, end) == end - begin, np.bool_)
+        return np.where(self._covered.measure(scope, begin, end) == end - begin, 0, -1)
 
     def name(self, row: int) -> str:
         """Return what is known of NCCL on a row: TRANSFER, KERNELS, or "" for nothing."""
@@ -87,9 +87,9 @@ class NcclTime:
         return TRANSFER if self._has_transfer[scope] else KERNELS if self._has_kernels[scope] else ""
 
     @property
-    def part(self) -> PartOfTime:
+    def part(self) -> PartsOfTime:
         """The part of the time, for the counters of GPUs."""
-        return PartOfTime(is_gpu_link, self.covers)
+        return PartsOfTime(is_gpu_link, self.find)
 
     def _spread(self, transfers: Intervals) -> Intervals:
         """Return the intervals of GPUs, and again for the node of each GPU and for the job."""
@@ -131,7 +131,7 @@ def list_link_metrics(
     """Return the counters of links: of GPUs, from all their metrics, then of network cards and switches, by row."""
     if nccl is None:
         return []
-    networks = measure_network_metrics(job, lambda kind: kind.unit == _BYTES, PartOfTime(_concerns_all, nccl.covers))
+    networks = measure_network_metrics(job, lambda kind: kind.unit == _BYTES, PartsOfTime(_concerns_all, nccl.find))
     labels = [label for task in job.tree.model.tasks for label in task.threads]
     metrics = []
     for sums in of_gpus:
@@ -158,7 +158,8 @@ def _make(sums: MetricSums, nccl: NcclTime, *, link: str, node: str, gpu: int | 
     is_rate = sums.event_type.unit == _BYTES
     during = nccl.name(sums.row)
     mean = sums.mean if sums.samples >= FEWEST_SAMPLES else None
-    in_nccl = sums.covered_mean if sums.covered_samples >= FEWEST_SAMPLES else None
+    in_transfer = sums.covered.get(0, NO_VALUES)
+    in_nccl = in_transfer.mean if in_transfer.samples >= FEWEST_SAMPLES else None
     return LinkMetric(
         link=link,
         node=node,
@@ -171,7 +172,7 @@ def _make(sums: MetricSums, nccl: NcclTime, *, link: str, node: str, gpu: int | 
         nccl=during,
         nccl_percent=None if is_rate else in_nccl,
         nccl_bytes_per_s=_scale(in_nccl) if is_rate else None,
-        nccl_samples=sums.covered_samples,
+        nccl_samples=in_transfer.samples,
     )
 
 

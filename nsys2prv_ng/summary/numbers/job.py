@@ -21,9 +21,12 @@ from nsys2prv_ng.summary.numbers.build import build_dataclass
 from nsys2prv_ng.summary.numbers.consistency import Counted, check_counts, check_links
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.numbers.facts import JobFacts
+from nsys2prv_ng.summary.numbers.flops import FlopNumbers, MfuNumbers
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
+from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
 from nsys2prv_ng.summary.numbers.path import PathNumbers
+from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.verdict import Verdict
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
@@ -300,6 +303,11 @@ class JobSummary:
     """By GPU, then by metric and unit; empty if nsys sampled none, and in summaries of older versions."""
     link_metrics: list[LinkMetric] = field(default_factory=list)
     """By GPU, then by card and switch; empty if nsys sampled no link, and in summaries of older versions."""
+    range_tree: list[RangeNode] = field(default_factory=list)
+    """GPU time by NVTX range; empty without GPU operations, and in summaries of older versions."""
+    activity: list[KernelActivity] = field(default_factory=list)
+    """By kernel class, the longest sampled time first; empty if nsys sampled no GPU, and in summaries of older
+    versions."""
     calls: list[CallNumbers] = field(default_factory=list)
     """CUDA API and OS runtime calls, the longest time first; empty in summaries of older versions."""
     what_if: WhatIfNumbers | None = None
@@ -308,6 +316,10 @@ class JobSummary:
     """Kernels by the range that launched them, the longest time first; empty in summaries of older versions."""
     verdict: Verdict | None = None
     """None in summaries of older versions."""
+    flops: FlopNumbers | None = None
+    """None without NVTX ranges of operators with shapes, and in summaries of older versions."""
+    mfu: MfuNumbers | None = None
+    """None if FLOPs neither follow from shapes nor were given, and in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:

@@ -14,9 +14,10 @@ from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
-from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, name_step
+from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
+from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
 from nsys2prv_ng.summary.verdicts.where import find_places
 from nsys2prv_ng.text.formatting import format_percent, format_window
 from nsys2prv_ng.text.names import quote_name
@@ -44,6 +45,8 @@ def answer(summary: JobSummary) -> Verdict:
     gains = [] if bottleneck is None else list_gains(case, bottleneck)
     share = None if bottleneck is None else _measure_share(case, bottleneck)
     startup, doubts = describe_start_up(summary), list_doubts(summary)
+    if bottleneck == bottlenecks.INSTRUMENTED:  # the first line has this doubt
+        doubts = [doubt for doubt in doubts if doubt.evidence != ["ranges"]]
     hint = see = ""
     statements = [Statement(label="BOTTLENECK", text=_describe_no_class(case), evidence=["efficiency"])]
     if bottleneck is not None:
@@ -71,6 +74,7 @@ def answer(summary: JobSummary) -> Verdict:
         are_named = bottleneck is not None and bottleneck.key in bottlenecks.SLOW
         before = "" if are_named else f"{describe_slow(slow, name_step(summary))}; "
         statements.append(Statement(label="STEPS", text=before + describe_usual(slow), evidence=["efficiency"]))
+    statements.append(Statement(label="MFU", text=describe_mfu(summary), evidence=["mfu"]))
     statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
     keys = [doubt.evidence for doubt in doubts]
     firsts = [doubt for n, doubt in enumerate(doubts) if doubt.evidence not in keys[:n]]
@@ -124,7 +128,7 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
         bottlenecks.OPAQUE.key: f"{percent} of GPU time",
         bottlenecks.UNCLASSIFIED.key: f"{percent} of GPU time",
         bottlenecks.TRANSFER.key: f"{percent} of GPU time is data transfer",
-        bottlenecks.COPIES.key: f"{percent} of GPU time is copies alone{_explain(share, gains)}",
+        bottlenecks.COPIES.key: f"{percent} of GPU time is copies alone{_explain(bottleneck, share, gains)}",
         bottlenecks.QUEUED.key: f"{percent} of GPU time",
         bottlenecks.UNEXPLAINED.key: f"{percent} of GPU time",
         bottlenecks.HOST.key: f"GPUs idle {percent} of the time because the host launches late",
@@ -143,11 +147,12 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
     return f"{bottleneck.title}: {text}" if text else bottleneck.title
 
 
-def _explain(share: float | None, gains: list[Scenario]) -> str:
+def _explain(bottleneck: Bottleneck, share: float | None, gains: list[Scenario]) -> str:
     """Return what a part of GPU time is worth, if that is much more than its share; "" if it is not."""
     if share is None or not gains or gains[0].share < _MUCH_MORE * share:
         return ""
-    return f"; without them, steps would be {format_percent(gains[0].share, 1)} shorter"
+    chained = ": they run one after the other" if bottleneck == bottlenecks.COPIES_CHAIN else ""
+    return f"; without them, steps would be {format_percent(gains[0].share, 1)} shorter{chained}"
 
 
 def _describe_no_class(case: Case) -> str:
@@ -184,6 +189,9 @@ def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
     windows = [] if _SHIFTING.intersection(summary.chosen) else summary.windows_ns
     if summary.steps is None and not summary.chosen:
         windows = [] if efficiency is None or efficiency.work_ns is None else [efficiency.work_ns]
+    if windows and bottleneck.key in bottlenecks.SLOW and case.slow_steps is not None:
+        slowest = locate_slowest(summary, case.slow_steps)
+        windows = windows if slowest is None else [slowest]
     if not windows:
         return f"{bottleneck.preset}.cfg"
     return f"{bottleneck.preset}.cfg, in a trace with --time {format_window(windows[0][0], windows[-1][1])}"

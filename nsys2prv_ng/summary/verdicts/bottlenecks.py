@@ -59,7 +59,12 @@ COMPUTE_FUSIBLE = COMPUTE._replace(
 )
 COMPUTE_16 = COMPUTE._replace(
     rule="compute-bound, and matrix products with operands of 16 bits or less are the largest kernel class",
-    hint="larger or fewer matrix products (they use 16 bits or less already), FP8, fused or better kernels, less work",
+    hint="larger or fewer matrix products (they use 16 bits or less already), FP8, fused layers and optimizers",
+)
+COMPUTE_ATTENTION = COMPUTE._replace(
+    title="Compute-bound, in attention",
+    rule="compute-bound, and attention is the largest kernel class",
+    hint="fuse the kernels around attention (torch.compile); use its newest fused kernels; shorter or packed sequences",
 )
 COMPUTE_OPAQUE = COMPUTE._replace(
     title="Compute-bound, in opaque CUDA graphs",
@@ -130,9 +135,17 @@ TRANSFER = Bottleneck(
 )
 TRANSFER_MPI = TRANSFER._replace(
     rule="exposed transfer, and no NCCL kernels: MPI moves the data",
-    hint="start messages earlier and overlap them with compute; send fewer bytes; use GPU-aware MPI",
+    hint="start messages earlier and overlap them with compute; send fewer bytes",
     preset="basics/mpi",
     evidence=("waits", "mpi", "what_if"),
+)
+TRANSFER_MPI_COLLECTIVES = TRANSFER_MPI._replace(
+    rule="exposed transfer over MPI, and most of it in collectives",
+    hint="overlap collectives with compute (MPI_Iallreduce and alike); combine small ones; reduce fewer bytes",
+)
+TRANSFER_MPI_STAGED = TRANSFER_MPI._replace(
+    rule="exposed transfer over MPI, and copies between hosts and GPUs take at least a tenth of the MPI time",
+    hint="use GPU-aware MPI, which needs no copies to the host; overlap messages with compute; send fewer bytes",
 )
 TRANSFER_GATHER = TRANSFER._replace(
     rule="exposed transfer, and AllGather takes most NCCL time, as with sharded parameters",
@@ -153,6 +166,10 @@ COPIES = Bottleneck(
 COPIES_PEER = COPIES._replace(
     rule="copies, most of them between GPUs",
     hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
+)
+COPIES_CHAIN = COPIES_PEER._replace(
+    rule="copies, most of them between GPUs, which run one after the other",
+    hint="these copies wait for each other: let them run at once (streams, events), or use a collective of NCCL",
 )
 COPIES_PINNED = COPIES._replace(
     rule="copies, most of them from or to pinned memory",
@@ -195,6 +212,11 @@ LAUNCH = Bottleneck(
     "analysis/gpu-gaps",
     ("efficiency", "gpus", "what_if"),
 )
+INSTRUMENTED = HOST._replace(
+    title="Host-bound, slowed by NVTX ranges of operators",
+    rule="host-bound or launch-bound, and PyTorch's NVTX ranges of operators are at least as many as kernels",
+    hint="capture again without NVTX ranges of operators (emit_nvtx, --pytorch=autograd-nvtx): they slow the host",
+)
 QUEUED = Bottleneck(
     "queued",
     "Operations start late, though they were launched in time",
@@ -221,9 +243,19 @@ NOTHING = Bottleneck(
 )
 
 BOTTLENECKS = (
-    *(START_UP, SLOW_STEPS, COMPUTE, COMPUTE_FP32, COMPUTE_FUSIBLE, COMPUTE_16, COMPUTE_OPAQUE, OPAQUE),
-    *(UNCLASSIFIED, UNCLASSIFIED_PAYLOAD, UNCLASSIFIED_MPI, PIPELINE, PIPELINE_UNBALANCED, STRAGGLER, IMBALANCE),
-    *(TRANSFER, TRANSFER_GATHER, TRANSFER_MESSAGES, TRANSFER_MPI, COPIES, COPIES_PEER, COPIES_PINNED, COPIES_INSIDE),
-    *(HOST_MPI, HOST_ALLOCATES, HOST_SYNCHRONISES, LAUNCH, HOST, QUEUED, UNEXPLAINED, NOTHING),
+    *(START_UP, SLOW_STEPS, COMPUTE, COMPUTE_FP32, COMPUTE_FUSIBLE, COMPUTE_16, COMPUTE_ATTENTION, COMPUTE_OPAQUE),
+    *(
+        OPAQUE,
+        UNCLASSIFIED,
+        UNCLASSIFIED_PAYLOAD,
+        UNCLASSIFIED_MPI,
+        PIPELINE,
+        PIPELINE_UNBALANCED,
+        STRAGGLER,
+        IMBALANCE,
+    ),
+    *(TRANSFER, TRANSFER_GATHER, TRANSFER_MESSAGES, TRANSFER_MPI, TRANSFER_MPI_STAGED, TRANSFER_MPI_COLLECTIVES),
+    *(COPIES, COPIES_CHAIN, COPIES_PEER, COPIES_PINNED, COPIES_INSIDE),
+    *(HOST_MPI, INSTRUMENTED, HOST_ALLOCATES, HOST_SYNCHRONISES, LAUNCH, HOST, QUEUED, UNEXPLAINED, NOTHING),
 )
 """All classes, in the order of the rules."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,9 @@ from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.tables.efficiency import NamedWindow, choose_window
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
 
+COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
+_STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")
+"""MPI calls that neither transfer data between ranks nor wait for messages."""
 LEAST = 0.05
 """Least share of a step, or of GPU time, that is worth a change."""
 HALF = 0.5
@@ -118,6 +122,11 @@ def find_rank(scenario: Scenario) -> int | None:
 def is_worth(scenario: Scenario) -> bool:
     """Return whether a change saves something measurable."""
     return scenario.connected and scenario.measurable and scenario.saving_ns > 0
+
+
+def list_mpi_calls(summary: JobSummary) -> dict[str, int]:
+    """Return the time (ns, over all ranks) in each MPI call that may transfer data or wait for messages."""
+    return {call.call: call.total_ns for call in summary.mpi if call.total_ns and not _STARTS.match(call.call)}
 
 
 def sum_nccl_kernels(summary: JobSummary) -> dict[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
@@ -26,6 +28,8 @@ from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_GAINS = 3
+_SAME = 0.01
+"""Two savings are the same if they differ by less than this share."""
 _LEAST_OTHER = 0.5
 """Least part of the best saving that a change of another kind needs to be listed."""
 _NEAR = 0.01
@@ -48,6 +52,13 @@ _KINDS = {
     bottlenecks.STRAGGLER.key: ("range ", "call "),
 }
 """Kinds of changes that address a class; other classes list the best change of any kind after their bound."""
+_UNCLASSIFIED = "no replay can tell what unclassified kernels would do"
+_UNKNOWN = {
+    bottlenecks.INSTRUMENTED: "a replay would keep what the ranges of operators cost the host",
+    bottlenecks.COMPUTE_OPAQUE: "the report does not have the kernels inside the graphs",
+    bottlenecks.OPAQUE: "the report does not have the kernels inside the graphs",
+}
+"""Why no replay can predict savings in some classes."""
 _OTHER = "Other"
 """Class of kernels whose names no rule matches."""
 _HOW = {0.0: "no time", 0.5: "half as long"}
@@ -56,7 +67,7 @@ _HOW = {0.0: "no time", 0.5: "half as long"}
 
 def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     """Return the bound of a class, then the changes that address it, then another bound that saves nearly as much."""
-    if bottleneck.key in bottlenecks.SLOW:
+    if bottleneck.key in bottlenecks.SLOW or bottleneck in _UNKNOWN:
         return []  # what a replay saves in every step is another matter
     gains: list[Scenario] = []
     bound = case.bounds.get(_BOUNDS.get(bottleneck.key, ""))
@@ -70,6 +81,10 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     if bottleneck.key == bottlenecks.COMPUTE.key:
         named = sorted(named, key=lambda each: not each.change.startswith("class "))[:1] + named
     gains += [each for n, each in enumerate(named) if each.share >= LEAST and each not in named[:n]]
+    if kinds is None and bound is not None:  # the same saving, by another name
+        gains = [
+            each for each in gains if each is bound or abs(each.saving_ns - bound.saving_ns) > _SAME * bound.saving_ns
+        ]
     others = sorted(case.bounds.values(), key=lambda each: -each.saving_ns)
     least = _LEAST_OTHER * gains[0].saving_ns if gains else 0
     more = [each for each in others if each not in gains and each.saving_ns >= least and each.share >= LEAST][:1]
@@ -84,33 +99,60 @@ def describe_gains(
         return _describe_slow_steps(case), ["steps"]
     numbers = case.summary.what_if
     if numbers is None:
-        text = "" if case.losses is None else bound_gain(case.summary, bottleneck, share)
-        return text, ["critical_path"]
-    if bottleneck.key == bottlenecks.UNCLASSIFIED.key:
-        return "unknown: no replay can tell what unclassified kernels would do", ["what_if"]
+        bounds = [] if case.losses is None else [bound_gain(case.summary, bottleneck, share)]
+        return "; ".join(filter(None, [*bounds, *_bound_overlap(bottleneck, share)])), ["critical_path"]
+    if bottleneck in _UNKNOWN or bottleneck.key == bottlenecks.UNCLASSIFIED.key:
+        return f"unknown: {_UNKNOWN.get(bottleneck, _UNCLASSIFIED)}", ["what_if"]
     if not gains:
         return "nothing measurable: no change that was tried saves more than the steps vary by", ["what_if"]
     first, *others = gains
-    saves = f"about {format_time(first.saving_ns)}{_name_step(case)} ({format_percent(first.share, 1)})"
+    often = " a step" if numbers.steps else " in all"
+    saves = f"about {format_time(first.saving_ns)}{often} ({format_percent(first.share, 1)}{_name_whole(case)})"
     saves += f" {describe_change(first)}"
-    parts = [f"{format_time(other.saving_ns)} {describe_change(other)}" for other in others]
-    limit = first.limited_by
+    parts = [
+        f"{format_time(other.saving_ns)} {describe_change(other)}{_limit_compute(case, bottleneck, other)}"
+        for other in others
+    ]
     falls_short = share is not None and first.change in IF_BOUND and first.share < share - _FAR_BELOW
-    if falls_short and limit is not None and limit.share > HALF:
-        saves += f" (then {name_pace(limit)} sets the pace)"
+    saves += _describe_limit(case, first) if falls_short else _limit_compute(case, bottleneck, first)
+    parts += _bound_overlap(bottleneck, share)
     if bottleneck.key == bottlenecks.COMPUTE.key:
         hosts = [each for each in numbers.scenarios if each.change == HOST_BOUND and each not in gains]
         parts += [f"at most {format_percent(max(each.share, 0), 1)} from a faster host" for each in hosts]
     return "; ".join([saves, *parts]), ["what_if"]
 
 
-def _name_step(case: Case) -> str:
-    """Return what a saving is a part of: the mean step has that name if the median, which the header has, differs."""
+def _bound_overlap(bottleneck: Bottleneck, share: float | None) -> list[str]:
+    """Return what overlap saves at most, if that is little: transfer and copies hide behind the rest of the time."""
+    if bottleneck.key not in (bottlenecks.TRANSFER.key, bottlenecks.COPIES.key) or share is None:
+        return []
+    rest = 1 - share
+    return [f"overlap saves at most {format_percent(rest, 1)}, the rest of the time"] if rest < HALF * share else []
+
+
+def _describe_limit(case: Case, scenario: Scenario) -> str:
+    """Return what sets the pace after a change; "" if it is not known."""
+    limit = scenario.limited_by
+    if limit is None or limit.share <= HALF:
+        return ""
+    who = name_pace(limit if case.summary.ranks > 1 else replace(limit, rank=None))
+    return f" (then {who} sets the pace)"
+
+
+def _limit_compute(case: Case, bottleneck: Bottleneck, scenario: Scenario) -> str:
+    """Return that hosts set the pace of a compute-bound job after a change; "" otherwise."""
+    limit = scenario.limited_by
+    is_limited = bottleneck.key == bottlenecks.COMPUTE.key and limit is not None and limit.what == "host"
+    return _describe_limit(case, scenario) if is_limited else ""
+
+
+def _name_whole(case: Case) -> str:
+    """Return what a saving is a part of, if it is not the median step, which the header has."""
     numbers, steps = case.summary.what_if, case.summary.steps
     if numbers is None or steps is None or not numbers.steps:
-        return " in all"
+        return ""
     is_near = abs(numbers.step_ns - steps.median_ns) <= _NEAR * steps.median_ns
-    return " a step" if is_near else " of the mean step"
+    return "" if is_near else f" of the mean step, {format_time(numbers.step_ns)}"
 
 
 def _describe_slow_steps(case: Case) -> str:

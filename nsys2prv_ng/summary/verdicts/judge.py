@@ -95,7 +95,7 @@ def _classify_loss(case: Case, largest: str) -> Bottleneck:
     if largest == "host":
         return choose_host(case)
     if largest == "copies":
-        return choose_copies(case.summary)
+        return choose_copies(case)
     return _OTHERS.get(largest) or choose_transfer(case.summary)
 
 
@@ -116,7 +116,7 @@ def _classify_bound(case: Case, best: Scenario) -> Bottleneck:
     if best.change == HOST_BOUND:
         return choose_host(case)
     if best.change == COPY_BOUND:
-        return choose_copies(case.summary)
+        return choose_copies(case)
     other = case.bounds.get(NETWORK_BOUND if best.change == WAIT_BOUND else WAIT_BOUND)
     waits_more = best.change == WAIT_BOUND
     if other is not None and other.saving_ns >= _CLOSE * best.saving_ns:

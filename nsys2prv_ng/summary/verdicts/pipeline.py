@@ -11,6 +11,10 @@ _MOST_STAGES = 3
 """Most stages whose bubbles are all named; of more stages, the largest and the smallest bubble are."""
 
 
+_MUCH = 0.2
+"""Waits in sends are worth a word from this part of the bubble on."""
+
+
 def describe_pipeline(summary: JobSummary) -> str:
     """Return the stages, their bubbles and the stage that sets the pace; "" without a certain pipeline."""
     pipeline = None if summary.waits is None else summary.waits.pipeline
@@ -26,6 +30,15 @@ def describe_pipeline(summary: JobSummary) -> str:
         a_step = "" if bubbles else " a step"
         bubbles.append(f"{format_time(ns)}{a_step} ({share}) on {name_stage(pipeline, number)}")
     text = f"{describe_size(pipeline)}; the bubble takes {', '.join(bubbles)}"
+    if any(stage.send_wait_ns > _MUCH * stage.bubble_ns for stage in pipeline.stages):
+        whole = [pipeline.stages[number] for number in shown]
+        shares = [
+            format_percent(stage.bubble_ns + stage.send_wait_ns, max(pipeline.measure_whole(stage), 1))
+            for stage in whole
+        ]
+        text += f", {' and '.join(shares)} with waits until a neighbour receives"
+    if pipeline.ideal_share is not None:
+        text += f" ({format_percent(pipeline.ideal_share, 1)} if stages were even)"
     if pipeline.pace is None:
         return text
     lead = format_time(pipeline.lead_ns)

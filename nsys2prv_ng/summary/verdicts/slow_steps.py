@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
@@ -84,6 +85,20 @@ def describe_slow(found: SlowSteps, name: str) -> str:
         count = f"{len(found.slow):,} of {count_noun(len(found.slow) + len(found.usual), 'step')}"
         takes = f"{count} ({which}) take {_format_times(found.slow)}"
     return f"{takes}, the median {name} {format_time(found.median_ns)}"
+
+
+def locate_slowest(summary: JobSummary, found: SlowSteps) -> tuple[int, int] | None:
+    """Return the start and end (ns) of the longest slow step with its neighbours; None if the steps have gaps."""
+    efficiency = summary.efficiency
+    if efficiency is None or efficiency.steps_ns is None:
+        return None
+    low, high = efficiency.steps_ns
+    if high - low != found.whole_ns:
+        return None
+    steps = sorted([*found.slow, *found.usual], key=lambda step: step.number)
+    ends = [low, *(low + end for end in accumulate(step.window_ns for step in steps))]
+    at = max(range(len(steps)), key=lambda at: steps[at].window_ns)
+    return ends[max(at - 1, 0)], ends[min(at + 2, len(steps))]
 
 
 def describe_extra(found: SlowSteps) -> str:

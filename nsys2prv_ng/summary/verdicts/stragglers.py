@@ -72,11 +72,12 @@ def _describe(case: Case, straggler: Straggler, rank: RankWaits, whole: int) -> 
     minor = ", minor" if is_minor(case, straggler) else ""
     counts = [(rank.last, rank.collectives)] + ([(rank.mpi.last, rank.mpi.collectives)] if rank.mpi else [])
     last, collectives = (sum(column) for column in zip(*counts, strict=True))
-    often = f"last in {last:,} of {collectives:,} collectives, " if last else ""
-    text = f"{name_task(straggler.rank, straggler.task)}{minor}: {often}cost the other ranks {format_time(cost)}"
+    often = f"last in {last:,} of {collectives:,} collectives, " if 2 * last >= collectives and last else ""
+    alone, gain = _describe_gain(case, straggler)
+    text = f"{name_task(straggler.rank, straggler.task)}{minor}{alone}: {often}cost the other ranks {format_time(cost)}"
     text += f" in total ({format_percent(cost, whole)} of rank time)"
     parts = _list_causes(case, straggler, rank)
-    return text + (f"; {', '.join(parts)}" if parts else "") + _describe_gain(case, straggler)
+    return text + (f"; {', '.join(parts)}" if parts else "") + gain
 
 
 def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]:
@@ -118,13 +119,18 @@ def _list_host_causes(straggler: Straggler) -> list[tuple[int, str]]:
     return [(whole, f"on the host, spread over {ranges:,} ranges (the largest: {format_time(ns)} {words})")]
 
 
-def _describe_gain(case: Case, straggler: Straggler) -> str:
-    """Return what this rank as fast as the median would save; "" if no replay has tried it."""
+def _describe_gain(case: Case, straggler: Straggler) -> tuple[str, str]:
+    """Return what this rank as fast as the median would save: the first words if nothing, else the last; "" if unknown.
+
+    That it saves nothing comes first, since the rest of the line reads as if it did.
+    """
     change = case.rank_change
     if change is None or find_rank(change) != straggler.rank:
-        return ""
-    saves = f"about {format_time(change.saving_ns)} a step" if is_worth(change) else "nothing measurable"
-    return f"; if it alone were as fast as the median rank, that would save {saves}"
+        return "", ""
+    if not is_worth(change):
+        return ", not alone (as fast as the median rank, it would save nothing measurable)", ""
+    saves = f"about {format_time(change.saving_ns)} a step"
+    return "", f"; if it alone were as fast as the median rank, that would save {saves}"
 
 
 def _describe_hidden(summary: JobSummary, waits: WaitNumbers, least: float) -> str:

@@ -83,17 +83,22 @@ def _describe_steps(summary: JobSummary) -> list[str]:
     return texts
 
 
-def _describe_operator_ranges(summary: JobSummary) -> str:
-    """Return that ranges of PyTorch's operators slow the host; "" without many of them."""
+def count_operator_ranges(summary: JobSummary) -> float:
+    """Return the number of ranges of PyTorch's operators per kernel, if they slow the host; 0 without many of them."""
     kernels = sum(kernel.count for kernel in summary.kernels)
     operators = [numbers for numbers in summary.ranges if _OPERATORS.search(numbers.name)]
     ranges = sum(task.count for numbers in operators for task in numbers.tasks)
     losses = None if summary.efficiency is None else choose_window(summary.efficiency, summary.steps).numbers.losses
     if losses is None or losses.host_ns < _LEAST_HOST * sum(part.ns for part in list_parts(losses)):
+        return 0
+    return ranges / kernels if kernels and ranges >= _MANY_RANGES * kernels else 0
+
+
+def _describe_operator_ranges(summary: JobSummary) -> str:
+    each = count_operator_ranges(summary)
+    if not each:
         return ""
-    if not kernels or ranges < _MANY_RANGES * kernels:
-        return ""
-    return f"NVTX ranges of operators ({ranges / kernels:,.1f} per kernel) slow the host: capture again without them"
+    return f"NVTX ranges of operators ({each:,.1f} per kernel) slow the host: capture again without them"
 
 
 def describe_opaque_graphs(summary: JobSummary) -> str:
@@ -120,10 +125,11 @@ def describe_limits(waits: WaitNumbers) -> list[str]:
         reasons = sorted(waits.not_split.items(), key=lambda item: -item[1])
         several = len(reasons) > 1
         parts = ", ".join(
-            f"{count:,} because {clean_name(reason)}" if several else clean_name(reason) for reason, count in reasons
+            f"{count:,} because {clean_name(reason)}" if several else f"because {clean_name(reason)}"
+            for reason, count in reasons
         )
         count = f"{sum(waits.not_split.values()):,} of {_count_kernels(waits)}"
-        texts.append(f"{count} unclassified, wait or transfer: {parts}")
+        texts.append(f"{count} may wait or transfer data, {parts}")
     return texts
 
 

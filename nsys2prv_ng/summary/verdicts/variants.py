@@ -13,15 +13,30 @@ from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, WaitNumbers
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import HALF, HOST_BOUND, LEAST, Case, sum_nccl_kernels
+from nsys2prv_ng.summary.verdicts.case import (
+    COLLECTIVES,
+    COPY_BOUND,
+    HALF,
+    HOST_BOUND,
+    LEAST,
+    Case,
+    list_mpi_calls,
+    sum_nccl_kernels,
+)
+from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges
 
 _SHORT_GAP_NS = 20_000
 """Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
 _GEMM_FP32, _GEMM_16 = "GEMM FP32", ("GEMM BF16", "GEMM FP16", "GEMM FP8", "GEMM FP4")
-_FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
+FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
 _FUSED = ("triton_poi_", "triton_red_", "triton_per_")
 """Beginnings of the names of kernels that torch.compile fuses."""
+_ATTENTION = "Attention"
+_CHAINED = 0.75
+"""Least part of the copies of all GPUs that a step must gain without them for them to be a chain."""
+_STAGED = 0.1
+"""Least time of copies between hosts and GPUs, as a part of the MPI time, at which messages may pass through hosts."""
 _PEER, _PINNED, _MIGRATION = "peer to peer", MEMORY_KINDS[2], "Migration"
 _WITH_HOST = ("host to device", "device to host")
 """Ends of the names of copies from and to host memory."""
@@ -46,19 +61,21 @@ def choose_compute(losses: Losses, kernels: Sequence[KernelNumbers]) -> Bottlene
     first = next(iter(classes), "")
     if classes.get(WHOLE_GRAPH, 0) > HALF * whole:
         return bottlenecks.COMPUTE_OPAQUE
-    if sum(classes.get(name, 0) for name in _FUSIBLE) > HALF * whole:
+    if sum(classes.get(name, 0) for name in FUSIBLE) > HALF * whole:
         fused = sum(kernel.total_ns for kernel in kernels if kernel.name.startswith(_FUSED))
         if fused < LEAST * sum(kernel.total_ns for kernel in kernels) or not fused:
             return bottlenecks.COMPUTE_FUSIBLE
     if first == _GEMM_FP32:
         return bottlenecks.COMPUTE_FP32
+    if first == _ATTENTION:
+        return bottlenecks.COMPUTE_ATTENTION
     return bottlenecks.COMPUTE_16 if first in _GEMM_16 else bottlenecks.COMPUTE
 
 
-def choose_copies(summary: JobSummary) -> Bottleneck:
-    """Return the variant of copies: between which memory most of their time is."""
+def choose_copies(case: Case) -> Bottleneck:
+    """Return the variant of copies: between which memory most of their time is, and whether they form a chain."""
     times = Counter[Bottleneck]()
-    for copies in summary.memory_operations:
+    for copies in case.summary.memory_operations:
         if _PEER in copies.operation:
             times[bottlenecks.COPIES_PEER] += copies.total_ns
         elif not copies.operation.endswith(_WITH_HOST) or copies.operation.startswith(_MIGRATION):
@@ -68,20 +85,41 @@ def choose_copies(summary: JobSummary) -> Bottleneck:
             times[bottlenecks.COPIES_PINNED] += pinned
             times[bottlenecks.COPIES] += copies.total_ns - pinned
     for variant, ns in times.most_common(1):
+        if variant == bottlenecks.COPIES_PEER and _are_chained(case):
+            variant = bottlenecks.COPIES_CHAIN
         return variant if ns > HALF * times.total() else bottlenecks.COPIES
     return bottlenecks.COPIES
 
 
+def _are_chained(case: Case) -> bool:
+    """Return whether copies of several GPUs run one after the other: without them, a step is shorter by all of them."""
+    losses, bound = case.losses, case.bounds.get(COPY_BOUND)
+    if losses is None or bound is None or losses.devices < 2 or not case.gpu_ns:
+        return False
+    return bound.share >= _CHAINED * losses.devices * losses.memory_ns / case.gpu_ns
+
+
 def choose_transfer(summary: JobSummary) -> Bottleneck:
-    """Return the variant of exposed transfer: by the NCCL function that takes most time, or MPI."""
+    """Return the variant of exposed transfer: by the NCCL function that takes most time, or by MPI's calls."""
     functions = sum_nccl_kernels(summary)
     if not functions:
-        return bottlenecks.TRANSFER_MPI if summary.mpi else bottlenecks.TRANSFER
+        return _choose_mpi(summary) if summary.mpi else bottlenecks.TRANSFER
     whole = sum(functions.values())
     for names, variant in ((_GATHERS, bottlenecks.TRANSFER_GATHER), (_MESSAGES, bottlenecks.TRANSFER_MESSAGES)):
         if sum(functions.get(name, 0) for name in names) > HALF * whole:
             return variant
     return bottlenecks.TRANSFER
+
+
+def _choose_mpi(summary: JobSummary) -> Bottleneck:
+    calls = list_mpi_calls(summary)
+    whole = sum(calls.values())
+    copies = sum(copies.total_ns for copies in summary.memory_operations if copies.operation.endswith(_WITH_HOST))
+    if copies >= _STAGED * whole:
+        return bottlenecks.TRANSFER_MPI_STAGED
+    if sum(ns for call, ns in calls.items() if COLLECTIVES.match(call)) > HALF * whole:
+        return bottlenecks.TRANSFER_MPI_COLLECTIVES
+    return bottlenecks.TRANSFER_MPI
 
 
 def choose_pipeline(waits: WaitNumbers) -> Bottleneck:
@@ -97,6 +135,8 @@ def choose_host(case: Case) -> Bottleneck:
         return bottlenecks.HOST
     if sum(ns for call, ns in calls.items() if call.startswith("MPI_")) > HALF * whole:
         return bottlenecks.UNCLASSIFIED_MPI if _is_unsplit_mpi(case.mpi) else bottlenecks.HOST_MPI
+    if count_operator_ranges(case.summary):
+        return bottlenecks.INSTRUMENTED
     allocates = sum(ns for call, ns in calls.items() if call.startswith(_ALLOCATES))
     synchronises = sum(ns for call, ns in calls.items() if call.startswith(_SYNCHRONISES) or call in _BLOCKING_COPIES)
     if max(allocates, synchronises) > HALF * whole:

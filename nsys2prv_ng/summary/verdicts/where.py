@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -16,9 +15,10 @@ from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited, sum_nccl_kernels
+from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited, list_mpi_calls, sum_nccl_kernels
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_steps import are_host_bound, describe_extra
+from nsys2prv_ng.summary.verdicts.variants import FUSIBLE
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
@@ -28,8 +28,6 @@ _MOST_STEPS = 10
 _LEAST_SHARE = 0.1
 """Least share of a place that is worth a word, unless it is the first."""
 _NEARLY_ALL = 0.995
-_STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")
-"""MPI calls that neither transfer data between ranks nor wait for messages."""
 _Late = tuple[RankWaits, MainReason | None]
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
 
@@ -38,7 +36,7 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
     """Return the places of a bottleneck, the longest time first, and their description; ([], "") if none is known."""
     key = bottleneck.key
     if key == bottlenecks.COMPUTE.key:
-        return _find_kernels(case)
+        return _find_kernels(case, bottleneck)
     if key == bottlenecks.TRANSFER.key:
         return _find_transfers(case)
     if key in (bottlenecks.STRAGGLER.key, bottlenecks.IMBALANCE.key, bottlenecks.PIPELINE.key):
@@ -46,7 +44,7 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
         stages = describe_pipeline(case.summary) if key == bottlenecks.PIPELINE.key else ""
         return places, stages or text
     if key == bottlenecks.COPIES.key:
-        return _find_copies(case.summary)
+        return _find_copies(case)
     if key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key):
         return _find_host(case)
     if key in bottlenecks.SLOW:
@@ -59,12 +57,15 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def _find_kernels(case: Case) -> tuple[list[Place], str]:
-    """Return the largest kernel class, and the NVTX ranges that launched most kernel time."""
+def _find_kernels(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
+    """Return the largest kernel classes, and the NVTX ranges that launched most kernel time."""
     losses, summary = case.losses, case.summary
     classes = {} if losses is None else losses.compute_by_class
     classes = {name: ns for name, ns in classes.items() if name != NOT_SELECTED}
     places, text = _describe("class", classes, case.gpu_ns, "GPU time")
+    if bottleneck == bottlenecks.COMPUTE_FUSIBLE:
+        fusible = sum(classes.get(name, 0) for name in FUSIBLE)
+        text += f", in all {format_percent(fusible, case.gpu_ns)} in classes that can be fused"
     whole = sum(each.total_ns for each in summary.launched)
     skipped = ("", _name_step_range(summary))
     sums = {each.range: each.total_ns for each in summary.launched if each.range not in skipped}
@@ -96,20 +97,22 @@ def _find_transfers(case: Case) -> tuple[list[Place], str]:
     return places, text
 
 
-def _find_copies(summary: JobSummary) -> tuple[list[Place], str]:
+def _find_copies(case: Case) -> tuple[list[Place], str]:
     """Return the kinds of copies with most time, and how much the first of them copies at which rate."""
-    copies = {copy.operation: copy for copy in summary.memory_operations}
+    copies = {copy.operation: copy for copy in case.summary.memory_operations}
     times = {operation: copy.total_ns for operation, copy in copies.items()}
     places, text = _describe("copies", times, sum(times.values()), "copy and memset time")
     first = copies.get(places[0].name) if places else None
     if first is not None and first.rated_ns:
-        text += f"; {format_bytes(first.bytes)} at {format_bytes(first.bytes / first.rated_ns * 1e9)}/s"
+        rate = f"{format_bytes(first.bytes / first.rated_ns * 1e9)}/s"
+        gpus = len(case.summary.gpus)
+        text += f"; {format_bytes(first.bytes)} " + (f"over {gpus} GPUs, {rate} a copy" if gpus > 1 else f"at {rate}")
     return places, text
 
 
 def _find_mpi(case: Case) -> tuple[list[Place], str]:
     """Return the MPI calls with most time, and the ranges that GPUs were idle in meanwhile."""
-    calls = {call.call: call.total_ns for call in case.summary.mpi if call.total_ns and not _STARTS.match(call.call)}
+    calls = list_mpi_calls(case.summary)
     places, text = _describe("call", calls, sum(calls.values()), "MPI time")
     ranges = Counter[str]()
     for (range_, call), (ns, _) in case.host_gaps.items():
@@ -118,6 +121,10 @@ def _find_mpi(case: Case) -> tuple[list[Place], str]:
     for range_, ns in ranges.most_common(1):
         places.append(Place(kind="range", name=range_, ns=ns))
         text += f"; mostly in {quote_name(range_)}"
+    sent = [call for call in case.summary.mpi if call.sent_bytes and call.count]
+    if sent:
+        most = max(sent, key=lambda call: call.sent_bytes or 0)
+        text += f"; {quote_name(most.call)} sends {format_bytes((most.sent_bytes or 0) / most.count)} on average"
     return places, text
 
 

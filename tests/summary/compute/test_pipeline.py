@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -122,7 +123,13 @@ def test_a_real_pipeline_on_two_clocks(shared_reports: Path, unpacked: Unpacked)
     check_real(pipeline, sum_truth(reports), error=messages * pipeline.clock_error_ns)
     text = describe_pipeline(found)
     assert text.startswith("2 stages, 8 micro-batches a step; the bubble takes 4.8") and "sets the pace" not in text
-    assert "ms a step (6.7%) on stage 0 (ranks 0-1), 5.4" in text and text.endswith("on stage 1 (ranks 2-3)")
+    assert "ms a step (6.7%) on stage 0 (ranks 0-1), 5.4" in text and "(7.5%) on stage 1 (ranks 2-3), " in text
+    [[first, second]] = re.findall(r", ([0-9.]+)% and ([0-9.]+)% with waits until a neighbour receives", text)
+    for stage, share in zip(pipeline.stages, (first, second), strict=True):
+        assert float(share) == pytest.approx(
+            100 * (stage.bubble_ns + stage.send_wait_ns) / pipeline.measure_whole(stage), abs=0.05
+        )
+    assert text.endswith(f"({100 / 9:.1f}% if stages were even)")  # (2 - 1) / (8 + 2 - 1)
 
 
 @pytest.mark.slow

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +50,7 @@ TRUTHS = {
     "exercises/ex3a-pp2-plain": Truth("unclassified communication", "SendRecv", "--include-json"),
     "exercises/tpgraph-1x4": Truth("start-up only", "cuLibraryLoadData", "--steps"),
     "whatif/m-base": Truth("host-bound", "assembly", ""),
-    "whatif/m-big": Truth("exposed transfer", "halo", "messages"),
+    "whatif/m-big": Truth("exposed transfer", "halo", "start messages earlier"),
     "whatif/m-late": Truth("wait for a straggler", "late host", "rank"),
     "whatif/w-base": Truth("compute-bound", "backward", ""),
     "whatif/w-gemm": Truth("compute-bound", "extra work", ""),
@@ -57,6 +59,11 @@ TRUTHS = {
     "whatif/w-sync": Truth("compute-bound", "backward", ""),
     "whatif/hf-base": Truth("compute-bound", "Elementwise", ""),
     "whatif/hf-emptycache": Truth("host-bound", "cudaFree", "empty_cache"),
+    # What w-base runs, with an NVTX range for each operator: the same kernels, and hosts twice as slow.
+    "whatif/w-shapes": Truth("host-bound", "", "capture again without NVTX ranges of operators"),
+    # Four GPUs of one process: each copies to the next one when that one's copy has ended.
+    "gpu/oneproc-4gpu": Truth("copies", "", "wait for each other"),
+    "gpu/mpi-4": Truth("exposed transfer", "MPI_Allreduce", "MPI_Iallreduce"),
     "whatif/jax-1": Truth("compute-bound", "Opaque CUDA graph", "--cuda-graph-trace=node"),
 }
 PUSHED = ("ex1b-fp32", "ex1c-accum", "ex3a-pp1", "tpgraph-1x4", "m-late", "m-big", "w-gemm", "w-load", "hf-emptycache")
@@ -64,7 +71,7 @@ PUSHED = ("ex1b-fp32", "ex1c-accum", "ex3a-pp1", "tpgraph-1x4", "m-late", "m-big
 
 def judge_set(name: str, shared_reports: Path, unpacked: Unpacked) -> JobSummary:
     kind, _, stem = name.partition("/")
-    reports = sorted((shared_reports / kind).glob(f"{stem}.rank*.sqlite")) or [shared_reports / f"{name}.rank0.sqlite"]
+    reports = sorted((shared_reports / kind).glob(f"{stem}.rank*.sqlite")) or [shared_reports / f"{name}.sqlite"]
     return add_verdict(summarize_reports([unpacked(report) for report in reports], IN_STEPS))
 
 
@@ -88,7 +95,42 @@ def test_no_rank_alone_is_to_blame_if_the_next_is_as_late(shared_reports: Path, 
     assert verdict is not None
     assert [straggler.rank for straggler in verdict.stragglers] == [1]
     [line] = [statement.text for statement in verdict.statements if statement.label == "STRAGGLER"]
-    assert line.endswith("if it alone were as fast as the median rank, that would save nothing measurable")
+    assert line.startswith("rank 1, not alone (as fast as the median rank, it would save nothing measurable): last in ")
+
+
+def test_messages_and_their_size(shared_reports: Path, unpacked: Unpacked) -> None:
+    """No copies surround the messages of m-big: GPU-aware MPI would change nothing."""
+    reports = [unpacked(shared_reports / f"whatif/m-big.rank{rank}.sqlite") for rank in range(4)]
+    sizes = []
+    for report in reports:
+        with closing(sqlite3.connect(report)) as database:
+            query = "SELECT size FROM MPI_P2P_EVENTS JOIN StringIds ON textId = id WHERE value = 'MPI_Isend'"
+            sizes += [size for (size,) in database.execute(query)]
+    assert {size * 1e-6 for size in sizes} == {33.554432}
+    verdict = judge_set("whatif/m-big", shared_reports, unpacked).verdict
+    assert verdict is not None and "GPU-aware" not in verdict.hint
+    [where] = [statement.text for statement in verdict.statements if statement.label == "WHERE"]
+    assert where.endswith("; `MPI_Isend` sends 33.6 MB on average")
+
+
+def test_a_saving_is_printed_once(shared_reports: Path, unpacked: Unpacked) -> None:
+    """Hosts of mpi-4 are in MPI's transfer whenever they are in `collectives`."""
+    summary = judge_set("gpu/mpi-4", shared_reports, unpacked)
+    assert summary.what_if is not None and summary.verdict is not None
+    savings = {each.change: each.saving_ns for each in summary.what_if.scenarios}
+    assert savings["range 'collectives' = 0"] == pytest.approx(savings["network = ideal"], rel=0.01)
+    changes = [gain.change for gain in summary.verdict.gains]
+    assert changes[0] == "network = ideal" and "range 'collectives' = 0" not in changes
+
+
+def test_overlap_saves_no_more_than_there_is_to_hide_behind(shared_reports: Path, unpacked: Unpacked) -> None:
+    """ex2b-overlap is the twin of ex2b-manual that overlaps, with fewer and larger collectives."""
+    manual, overlap = (judge_set(f"exercises/ex2b-{name}", shared_reports, unpacked) for name in ("manual", "overlap"))
+    assert manual.verdict is not None and manual.steps is not None and overlap.steps is not None
+    [gain] = [statement.text for statement in manual.verdict.statements if statement.label == "GAIN"]
+    share = re.search(r"overlap saves at most ([0-9.]+)%, the rest of the time", gain)
+    assert share is not None
+    assert 10 < 100 * (1 - overlap.steps.median_ns / manual.steps.median_ns) < float(share[1]) < 25
 
 
 def test_a_compiled_program_gains_little_from_a_faster_host(shared_reports: Path, unpacked: Unpacked) -> None:

@@ -15,6 +15,7 @@ from nsys2prv_ng.summary.numbers.job import (
     KernelNumbers,
     MemoryKindNumbers,
     MemoryOperationNumbers,
+    MpiNumbers,
     NcclNumbers,
 )
 from nsys2prv_ng.summary.numbers.waits import MpiWaits
@@ -156,8 +157,8 @@ def test_steps_that_take_as_long_as_many_others(times: list[int], title: str) ->
         ({"GEMM FP32": 41, "Elementwise": 40}, bottlenecks.COMPUTE_FP32),
         ({"GEMM BF16": 41, "Elementwise": 30, "Optimizer": 12}, bottlenecks.COMPUTE_FUSIBLE),
         ({"GEMM BF16": 43, "Elementwise": 30, "Optimizer": 10}, bottlenecks.COMPUTE_16),
-        ({"Attention": 43, "GEMM FP16": 41}, bottlenecks.COMPUTE),
-        ({"Attention": 84}, bottlenecks.COMPUTE),
+        ({"Attention": 43, "GEMM FP16": 41}, bottlenecks.COMPUTE_ATTENTION),
+        ({"Attention": 84}, bottlenecks.COMPUTE_ATTENTION),
         ({"Opaque CUDA graph": 50, "Elementwise": 34}, bottlenecks.COMPUTE_OPAQUE),
     ],
 )
@@ -197,7 +198,34 @@ def test_hints_for_copies_follow_their_memory(copies: dict[tuple[str, str], int]
         sums = {"count": 1, "bytes": 1, "total_ns": ns, "rated_ns": ns}
         part = MemoryKindNumbers(source=memory, destination="", **sums)
         numbers.append(MemoryOperationNumbers(operation=operation, by_memory=[part], **sums))
-    assert choose_copies(replace(make_summary(MIXED), memory_operations=numbers)) == hint
+    assert choose_copies(Case(replace(make_summary(MIXED), memory_operations=numbers))) == hint
+
+
+@pytest.mark.parametrize(("saving", "hint"), [(15, bottlenecks.COPIES_CHAIN), (14, bottlenecks.COPIES_PEER)])
+def test_copies_that_cost_as_much_as_those_of_all_gpus_are_a_chain(saving: int, hint: Bottleneck) -> None:
+    """Copies take a tenth of the time of each of two GPUs: of a step in which they run one after the other, a fifth."""
+    sums = {"count": 1, "bytes": 1, "total_ns": 1, "rated_ns": 1}
+    copies = MemoryOperationNumbers(operation="Memcpy peer to peer", by_memory=[], **sums)
+    summary = replace(make_summary(make_losses(2, compute=50, memory=10)), memory_operations=[copies])
+    assert choose_copies(Case(replace(summary, what_if=find(try_change("copies = 0", saving * MS))))) == hint
+
+
+@pytest.mark.parametrize(
+    ("calls", "copies", "hint"),
+    [
+        ({"MPI_Allreduce": 6, "MPI_Waitall": 5, "MPI_Init": 90}, 1, bottlenecks.TRANSFER_MPI_COLLECTIVES),
+        ({"MPI_Allreduce": 5, "MPI_Waitall": 5}, 0, bottlenecks.TRANSFER_MPI),
+        ({"MPI_Allreduce": 6, "MPI_Waitall": 4}, 1, bottlenecks.TRANSFER_MPI_STAGED),
+    ],
+)
+def test_hints_for_mpi_follow_its_calls_and_copies(calls: dict[str, int], copies: int, hint: Bottleneck) -> None:
+    mpi = [
+        MpiNumbers(call=call, count=1, total_ns=ns, max_ns=ns, sent_bytes=None, received_bytes=None, rated_ns=0)
+        for call, ns in calls.items()
+    ]
+    sums = {"count": 1, "bytes": 1, "total_ns": copies, "rated_ns": 1}
+    operations = [MemoryOperationNumbers(operation="Memcpy device to host", by_memory=[], **sums)]
+    assert choose_transfer(replace(make_summary(MIXED), mpi=mpi, memory_operations=operations)) == hint
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,15 @@ import pytest
 
 from nsys2prv_ng.summary.numbers.job import Cause
 from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.verdicts.slow_steps import describe_extra, describe_slow, describe_usual, find_slow_steps
+from nsys2prv_ng.summary.verdicts.slow_steps import (
+    describe_extra,
+    describe_slow,
+    describe_usual,
+    find_slow_steps,
+    locate_slowest,
+)
 from tests.conftest import Unpacked
+from tests.report_truth import Report
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary, set_steps
 from tests.summary.tables.test_rows import make_gpu
@@ -31,6 +38,17 @@ def test_slow_and_usual_steps_in_words() -> None:
     assert describe_usual(found) == (
         "the other 7 steps (19.0-21.0 ms): host-bound 100.0% of GPU time; to judge 3 of them alone: --steps 10:12"
     )
+
+
+def test_where_the_slowest_step_is() -> None:
+    """With a step before it and one after it; not where steps have gaps between them."""
+    summary = set_steps(make_summary(LOSSES), [20, 21, 60, 19, 20, 50, 20, 20, 20], first=4)
+    found = find_slow_steps(summary)
+    assert found is not None and summary.efficiency is not None
+    for window, place in (((5 * MS, 255 * MS), (25 * MS, 125 * MS)), ((5 * MS, 256 * MS), None)):
+        efficiency = replace(summary.efficiency, steps_ns=window)
+        assert locate_slowest(replace(summary, efficiency=efficiency), found) == place
+    assert locate_slowest(replace(summary, efficiency=None), found) is None
 
 
 def test_many_slow_steps_are_not_all_listed() -> None:
@@ -116,3 +134,11 @@ def test_steps_with_new_shapes(shared_reports: Path, unpacked: Unpacked) -> None
     excess = sum(times[number - 1] - median(times) for number in slow)
     assert float(texts["GAIN"].split()[1]) * MS == pytest.approx(excess, rel=0.02)
     assert "host-bound" in texts["WHERE"] and texts["STEPS"].endswith("--steps 17:29")
+    # The part of the trace to look at has the longest step, whose range is on the host.
+    steps = Report(path).nvtx
+    longest_step = steps[steps["text"].str.startswith("step")].sort_values("begin").iloc[longest[0]]
+    first = Report(path).first_event
+    assert first is not None
+    low, high = longest_step["begin"], longest_step["end"]
+    shown = [float(text.removesuffix("s")) * 1e9 for text in texts["SEE"].split("--time ")[1].split(":")]
+    assert shown[0] <= low - first and high - first <= shown[1] and shown[1] - shown[0] < 1.5 * (high - low)

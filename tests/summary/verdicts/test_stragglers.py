@@ -46,9 +46,7 @@ def test_a_straggler_costs_more_than_2_percent_of_the_time_of_all_ranks() -> Non
     assert judge(waits_of(rank_of(0, 400 * MS), rank_of(1, 0)))[1] == []
     verdict, [line] = judge(waits_of(rank_of(0, 401 * MS), rank_of(1, 0)))
     assert [(each.rank, each.caused_wait_ns) for each in verdict.stragglers] == [(0, 401 * MS)]
-    assert line == (
-        "rank 0, minor: last in 1 of 160 collectives, cost the other ranks 401 ms in total (2.0% of rank time)"
-    )
+    assert line == ("rank 0, minor: cost the other ranks 401 ms in total (2.0% of rank time)")
     assert judge(waits_of(rank_of(0, 5 * S)))[1] == [], "a task alone keeps no other waiting"
     cut = replace(JOB, windows_ns=[(0, S), (2 * S, 3 * S)])
     assert judge(waits_of(rank_of(0, 80 * MS), rank_of(1, 0)), cut)[1] == []
@@ -65,10 +63,7 @@ def test_the_worst_is_described_and_the_others_are_counted() -> None:
     """Of five ranks, 2 % are 1 s: the rank that costs that much is none."""
     verdict, [line] = judge(waits_of(*(rank_of(n, (n + 1) * S) for n in range(5))))
     assert [each.rank for each in verdict.stragglers] == [4, 3, 2, 1]
-    assert line == (
-        "rank 4: last in 1 of 160 collectives, cost the other ranks 5.00 s in total (10.0% of rank time); "
-        "3 more (--details)"
-    )
+    assert line == ("rank 4: cost the other ranks 5.00 s in total (10.0% of rank time); 3 more (--details)")
 
 
 def test_collectives_are_those_of_the_rank() -> None:
@@ -77,11 +72,18 @@ def test_collectives_are_those_of_the_rank() -> None:
     assert judge(waits_of(rank, rank_of(1, 0)))[1][0].startswith("rank 0: last in 30 of 40 collectives, ")
 
 
+@pytest.mark.parametrize(("last", "is_shown"), [(80, True), (79, False)])
+def test_a_small_number_of_collectives_is_not_shown(last: int, is_shown: bool) -> None:
+    """It would hide what a rank costs in messages, or in a few long waits."""
+    [line] = judge(waits_of(rank_of(0, 7 * S, last), rank_of(1, 0)))[1]
+    assert ("last in 80 of 160" in line) == is_shown and ("last in" in line) == is_shown
+
+
 def test_nccl_mpi_and_messages_add_up() -> None:
     mpi = replace(NO_MPI, collectives=18, last=7, caused_wait_ns=2 * S)
-    verdict, [line] = judge(waits_of(rank_of(0, S, 3, mpi), rank_of(1, 0), mpi=20))
+    verdict, [line] = judge(waits_of(rank_of(0, S, 90, mpi), rank_of(1, 0), mpi=20))
     assert verdict.stragglers[0].caused_wait_ns == 3 * S
-    assert line == "rank 0: last in 10 of 178 collectives, cost the other ranks 3.00 s in total (15.0% of rank time)"
+    assert line == "rank 0: last in 97 of 178 collectives, cost the other ranks 3.00 s in total (15.0% of rank time)"
     rank = replace(rank_of(0, S, 0), caused_in_messages_ns=S)
     [line] = judge(waits_of(rank, rank_of(1, 0)))[1]
     assert line == "rank 0, minor: cost the other ranks 1.00 s in total (5.0% of rank time)"

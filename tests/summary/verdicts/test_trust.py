@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nsys2prv_ng.summary.numbers.flops import MfuNumbers
 from nsys2prv_ng.summary.numbers.job import (
     JobSummary,
     KernelNumbers,
@@ -16,6 +17,7 @@ from nsys2prv_ng.summary.numbers.job import (
 )
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.trust import describe_limits, describe_start_up, list_doubts
+from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary
 from tests.summary.made_waits import NO_MPI, NO_RANK, NO_WAITS, rank_of, waits_of
 from tests.summary.tables.test_rows import make_gpu
@@ -42,10 +44,10 @@ def test_waits_that_are_not_known() -> None:
         "wait within clock error in 60 of 700 kernels and calls, counted as transfer"
     ]
     assert describe_limits(replace(mpi, not_split={"this": 2, "that": 1_000})) == [
-        "1,002 of 1,642 calls unclassified, wait or transfer: 1,000 because that, 2 because this"
+        "1,002 of 1,642 calls may wait or transfer data, 1,000 because that, 2 because this"
     ]
     assert describe_limits(replace(NO_WAITS, not_split={"this\x1b": 1})) == [
-        "1 of 1 kernel unclassified, wait or transfer: this"
+        "1 of 1 kernel may wait or transfer data, because this"
     ]
     summary = make_summary(LOSSES, waits=replace(both, below_uncertainty=60))
     assert [evidence for _, evidence in doubt(summary)] == [["waits"]]
@@ -108,6 +110,12 @@ def test_ranges_of_operators_cost_time(name: str, count: int, says: str | None) 
         for text, times in (("step", 10), (name, count))
     ]
     found = doubt(replace(make_summary(LOSSES), kernels=[kernel], ranges=ranges))
+    mfu = MfuNumbers(
+        flops_per_step=1e12, is_given=False, step_ns=1e7, gpus=1, number_type="BF16", peak_flops_per_s=1e15,
+        source="", mfu=0.1, refused="",
+    )  # fmt: skip
+    measured = describe_mfu(replace(make_summary(LOSSES), kernels=[kernel], ranges=ranges, mfu=mfu))
+    assert measured.startswith("at least 10.0%") and ("of this run" in measured) == bool(says)
     text = f"NVTX ranges of operators ({says} per kernel) slow the host: capture again without them"
     assert found == ([(text, ["ranges"])] if says else [])
 

@@ -1,0 +1,259 @@
+"""Adds up the time of GPU operations by the NVTX ranges in which they were launched, as a tree.
+
+An operation belongs to the innermost range that its thread was in when it launched it. Libraries launch from threads of
+their own, as PyTorch does in backward passes: outside of ranges such a thread counts as in the range of the main
+thread, and so do its outermost ranges. Start/end ranges, which nest in nothing, do not count. Ranges whose names differ
+only in a number at their end, as layer0 to layer7, are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.analysis.host_activity import find_main_threads
+from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.nesting import find_innermost
+from nsys2prv_ng.job.counted import CountedEvents
+from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
+from nsys2prv_ng.job.nvtx_ranges import FEWEST, NvtxRanges, load_nvtx_ranges
+from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.summary.compute.totals import add_up
+from nsys2prv_ng.summary.numbers.range_tree import DEEPEST, MOST_NODES, RangeNode
+from nsys2prv_ng.text.formatting import shorten_range_name
+
+_NUMBER = re.compile(r"[0-9]+$")
+_SUMS = ["count", "host_ns", "operations", "own_ns", "unlisted_ns"]
+Path = tuple[str, ...]
+"""Names of a range and of the ranges around it, the outermost first; () for none."""
+
+
+def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, counted: CountedEvents) -> pd.DataFrame:
+    """Return the operations and the ranges of a report by `path` and `task`, in the columns of `_SUMS`."""
+    ranges = load_nvtx_ranges(report, store)
+    ranges = ranges.select(np.lexsort((-ranges.end, ranges.begin, ranges.place)))
+    every = load_launched_operations(report, store)
+    at = np.flatnonzero(counted.mark_operations(every.place, every.begin))
+    operations = LaunchedOperations._make(column[at] for column in every)
+    nested = _nest(report, ranges, operations.thread, operations.launched)
+    nodes = _make_nodes(ranges.key, nested)
+    opened = np.flatnonzero(counted.mark_host(ranges.place, ranges.begin) & (nested.level < DEEPEST))
+    parts = [
+        pd.DataFrame(
+            {
+                "node": np.append(nodes.of_range, -1)[nested.inside],
+                "task": task_of_place[operations.place],
+                "operations": 1,
+                "own_ns": operations.end - operations.begin,
+            }
+        ),
+        pd.DataFrame(
+            {
+                "node": nodes.of_range[opened],
+                "task": task_of_place[ranges.place[opened]],
+                "count": 1,
+                "host_ns": (ranges.end - ranges.begin)[opened],
+            }
+        ),
+    ]
+    joined = pd.concat(parts, ignore_index=True).assign(unlisted_ns=0).fillna(0)
+    table = joined.groupby(["node", "task"], as_index=False)[_SUMS].sum().astype(np.int64)
+    names = [shorten_range_name(domain, name) for domain, name in ranges.keys]
+    return _name_paths(_limit(table, nodes), nodes, names)
+
+
+class _Nested(NamedTuple):
+    """How n ranges nest, and the range that each of m operations was launched in (-1 for none)."""
+
+    parent: IntArray
+    level: IntArray
+    """Number of ranges around each range."""
+    inside: IntArray
+
+
+def _nest(report: ReportRecords, ranges: NvtxRanges, thread: IntArray, sent: IntArray) -> _Nested:
+    """Nest ranges, ordered by thread, start and falling end, and launches (threads, -1 for unknown, and times)."""
+    order = np.lexsort((sent, thread))
+    found = find_innermost(ranges.place, ranges.begin, ranges.end, thread[order], sent[order])
+    inside = np.full(thread.size, -1, np.int64)
+    inside[order] = np.where(thread[order] >= 0, found.innermost, -1)
+    outermost = np.flatnonzero(found.parent < 0)
+    threads = np.unique(np.concatenate([ranges.place[outermost], thread[thread >= 0]]))
+    main_of_place = np.full(len(report.places.all) + 1, -1, np.int64)
+    for number, main in find_main_threads(report, threads).items():
+        main_of_place[number] = main if main != number else -1
+    # What no range of its own thread contains is in the range of the main thread.
+    bare = np.flatnonzero(inside < 0)
+    point_thread = main_of_place[np.concatenate([thread[bare], ranges.place[outermost]])]
+    point_time = np.concatenate([sent[bare], ranges.begin[outermost]])
+    order = np.lexsort((point_time, point_thread))
+    of_main = np.full(point_thread.size, -1, np.int64)
+    points = find_innermost(ranges.place, ranges.begin, ranges.end, point_thread[order], point_time[order])
+    of_main[order] = np.where(point_thread[order] >= 0, points.innermost, -1)
+    inside[bare] = of_main[: bare.size]
+    parent = found.parent.copy()
+    parent[outermost] = of_main[bare.size :]
+    more = np.zeros(parent.size, np.int64)  # ranges of the main thread around an outermost range
+    more[outermost] = np.where(parent[outermost] >= 0, np.append(found.depth, 0)[parent[outermost]] + 1, 0)
+    root = np.maximum.accumulate(np.where(found.parent < 0, np.arange(parent.size), 0))
+    return _Nested(parent, found.depth + more[root], inside)
+
+
+class _Nodes(NamedTuple):
+    """Nodes of a tree: each stands after the node around it (-1 for none)."""
+
+    of_range: IntArray
+    parent: IntArray
+    key: IntArray
+
+
+def _make_nodes(key: IntArray, nested: _Nested) -> _Nodes:
+    """Merge ranges with the same key in the same node, from the outermost ranges inward."""
+    of_range = np.full(key.size, -1, np.int64)
+    parents, keys, size = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    by_level = np.argsort(nested.level, kind="stable")
+    for level, here in enumerate(np.split(by_level, np.cumsum(np.bincount(nested.level))[:-1])):
+        around = np.append(of_range, -1)[nested.parent[here]]
+        if level >= DEEPEST:
+            of_range[here] = around
+            continue
+        code, first = encode_rows(around, key[here])
+        of_range[here] = size + code
+        parents.append(around[first])
+        keys.append(key[here][first])
+        size += first.size
+    return _Nodes(of_range, np.concatenate(parents), np.concatenate(keys))
+
+
+def _limit(table: pd.DataFrame, nodes: _Nodes) -> pd.DataFrame:
+    """Return a table without all but the nodes with most GPU time; the nodes around the others get their time."""
+    size = nodes.parent.size
+    if size <= MOST_NODES:
+        return table
+    listed = table[table["node"] >= 0]
+    whole = np.bincount(listed["node"], listed["own_ns"], size)
+    for node in range(size - 1, -1, -1):  # the nodes of one report, not its events
+        if nodes.parent[node] >= 0:
+            whole[nodes.parent[node]] += whole[node]
+    kept = np.zeros(size, np.bool_)
+    kept[np.argsort(-whole, kind="stable")[:MOST_NODES]] = True  # a node stands before those within it
+    target = np.arange(size)
+    for node in range(size):
+        if not kept[node]:
+            parent = nodes.parent[node]
+            target[node] = target[parent] if parent >= 0 else -1
+    is_other = np.append(~kept, False)[table["node"]]
+    table = table.assign(
+        node=np.append(target, -1)[table["node"]],
+        unlisted_ns=np.where(is_other, table["own_ns"], 0),
+        own_ns=np.where(is_other, 0, table["own_ns"]),
+        count=np.where(is_other, 0, table["count"]),
+        host_ns=np.where(is_other, 0, table["host_ns"]),
+    )
+    return table.groupby(["node", "task"], as_index=False)[_SUMS].sum()
+
+
+def _name_paths(table: pd.DataFrame, nodes: _Nodes, names: Sequence[str]) -> pd.DataFrame:
+    paths: dict[int, Path] = {-1: ()}
+    for node in sorted(set(table["node"].tolist())):
+        around, at = [], node
+        while at >= 0:
+            around.append(names[nodes.key[at]])
+            at = int(nodes.parent[at])
+        paths[node] = tuple(reversed(around))
+    column = pd.Series([paths[node] for node in table["node"].tolist()], table.index, dtype=object)
+    return table.assign(path=column).drop(columns="node")
+
+
+# ---- all reports -----------------------------------------------------------------------------------------------------
+
+
+def make_range_tree(parts: Sequence[pd.DataFrame]) -> list[RangeNode]:
+    """Return the tree of all reports, from the tables of `sum_by_range`."""
+    table = add_up(parts, ["path", "task"])
+    if table.empty or not table["operations"].any():
+        return []
+    sums, by_task = _sum_around(table)
+    tasks = table.loc[table["operations"] > 0, "task"].unique().tolist()
+    longest = sorted(sums, key=lambda path: (bool(path), -sums[path]["gpu_ns"], len(path), path))
+    for path in reversed(longest[MOST_NODES:]):  # the path around a path stands before it
+        around = sums.setdefault(path[:-1], _make_sums())
+        around["unlisted_ns"] += sums[path]["own_ns"] + sums[path]["unlisted_ns"]
+        if len(path) == 1:
+            around["gpu_ns"] += sums[path]["gpu_ns"]
+            around["all"] += sums[path]["all"]
+    ordered = _order(sorted(longest[:MOST_NODES], key=lambda path: (-sums[path]["gpu_ns"], len(path), path)))
+    return [_make_node(path, sums[path], [by_task[path].get(task, 0) for task in tasks]) for path in ordered]
+
+
+def _sum_around(table: pd.DataFrame) -> tuple[dict[Path, dict[str, int]], dict[Path, dict[int, int]]]:
+    """Return the sums of each path, with `gpu_ns` and `all` operations of the paths within it, and `gpu_ns` by task."""
+    merged = _merge_numbered(set(table["path"]))
+    sums: dict[Path, dict[str, int]] = {}
+    by_task: dict[Path, dict[int, int]] = {}
+    for row in table.to_dict("records"):
+        path, gpu_ns = merged[row["path"]], row["own_ns"] + row["unlisted_ns"]
+        own = sums.setdefault(path, _make_sums())
+        for name in _SUMS:
+            own[name] += row[name]
+        for length in range(min(len(path), 1), len(path) + 1):
+            around = sums.setdefault(path[:length], _make_sums())
+            around["gpu_ns"] += gpu_ns
+            around["all"] += row["operations"]
+            ns_of_task = by_task.setdefault(path[:length], {})
+            ns_of_task[row["task"]] = ns_of_task.get(row["task"], 0) + gpu_ns
+    return sums, by_task
+
+
+def _merge_numbered(paths: set[Path]) -> dict[Path, Path]:
+    """Return the path of each path in which names that differ only in a number have a `*` for it."""
+    merged: dict[Path, Path] = {(): ()}
+    every = {path[:length] for path in paths for length in range(1, len(path) + 1)}
+    for _, same_depth in groupby(sorted(every, key=len), key=len):
+        by_stem: dict[tuple[Path, str], list[Path]] = {}
+        for path in same_depth:
+            by_stem.setdefault((merged[path[:-1]], _NUMBER.sub("*", path[-1])), []).append(path)
+        for (around, stem), alike in by_stem.items():
+            is_numbered = len({path[-1] for path in alike}) >= FEWEST
+            merged |= {path: (*around, stem if is_numbered else path[-1]) for path in alike}
+    return merged
+
+
+def _order(paths: Sequence[Path]) -> list[Path]:
+    """Return the paths, which are sorted by their time, each before the paths within it."""
+    within: dict[Path, list[Path]] = {}
+    for path in paths:
+        if len(path) > 1:
+            within.setdefault(path[:-1], []).append(path)
+    ordered, waiting = [], [path for path in reversed(paths) if len(path) <= 1]
+    while waiting:
+        path = waiting.pop()
+        ordered.append(path)
+        waiting += reversed(within.get(path, []))
+    return ordered
+
+
+def _make_sums() -> dict[str, int]:
+    return dict.fromkeys([*_SUMS, "gpu_ns", "all"], 0)
+
+
+def _make_node(path: Path, sums: dict[str, int], of_tasks: Sequence[int]) -> RangeNode:
+    return RangeNode(
+        name=path[-1] if path else "",
+        depth=max(len(path) - 1, 0),
+        count=sums["count"],
+        host_ns=sums["host_ns"],
+        operations=sums["all"],
+        gpu_ns=sums["gpu_ns"],
+        own_ns=sums["own_ns"],
+        unlisted_ns=sums["unlisted_ns"],
+        least_ns=min(of_tasks),
+        most_ns=max(of_tasks),
+    )

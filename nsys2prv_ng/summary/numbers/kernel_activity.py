@@ -1,0 +1,46 @@
+"""What GPU metrics measured while kernels of one class ran. Values are in percent of the peak of the counter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DRAM, TENSOR, NEITHER = "DRAM", "tensor cores", "neither"
+LIMIT_PERCENT = 60
+"""Activity from which a unit limits kernels: below it Nsight Compute calls a kernel bound by latency.
+
+Source: Nsight Compute, section "GPU Speed Of Light Throughput", rule SOLBottleneck.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelActivity:
+    """Means over all sampled GPUs while kernels of one class ran, and hardly any other.
+
+    A sample counts if kernels of the class run for at least 90% of the time for which it is in force, and others for at
+    most 10%. Means weight samples by that time; those of fewer than five samples are null.
+    """
+
+    kernel_class: str
+    ns: int
+    """Time for which samples that count are in force, over all GPUs."""
+    samples: int
+    sm_active: float | None
+    """At least one warp is on an SM."""
+    sm_issue: float | None
+    """An SM issues an instruction."""
+    tensor_active: float | None
+    dram_read: float | None
+    dram_write: float | None
+
+    @property
+    def dram(self) -> float | None:
+        """Reads and writes."""
+        return None if self.dram_read is None or self.dram_write is None else self.dram_read + self.dram_write
+
+    @property
+    def limited_by(self) -> str:
+        """What limits the kernels: the busier of DRAM and tensor cores from LIMIT_PERCENT on; "" if not known."""
+        if self.dram is None or self.tensor_active is None:
+            return ""
+        most, name = max((self.dram, DRAM), (self.tensor_active, TENSOR))
+        return name if most >= LIMIT_PERCENT else NEITHER

@@ -1,0 +1,49 @@
+"""Makes the table of GPU time by NVTX range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsys2prv_ng.summary.numbers.range_tree import RangeNode
+from nsys2prv_ng.text.formatting import count_noun, format_percent
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Share, make_columns
+from nsys2prv_ng.text.names import NO_RANGE, clean_name
+
+LEAST_SHARE = 0.01
+"""Least share of GPU time of a range that has a line on the terminal."""
+_INDENT = "  "
+
+
+def tabulate_range_tree(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -> Grid:
+    """Return a row for each range with at least a share of GPU time; no rows if no range launched anything."""
+    whole = sum(node.gpu_ns for node in tree if not node.depth)
+    shown = [node for node in tree if node.gpu_ns >= least * whole] if any(node.name for node in tree) else []
+    several = any(node.least_ns < node.most_ns for node in tree)
+    rows: list[list[Cell]] = [
+        [
+            Name(f"{_INDENT * node.depth}{clean_name(node.name)}" if node.name else NO_RANGE),
+            Ns(node.gpu_ns),
+            Share(node.gpu_ns, whole),
+            *([Ns(node.least_ns), Ns(node.most_ns)] if several else ["", ""]),
+            Ns(node.own_ns),
+            Count(node.operations),
+            Count(node.count),
+            Ns(node.host_ns),
+        ]
+        for node in shown
+    ]
+    ranks = (Column("least rank", optional=True, minor=True), Column("most rank", optional=True))
+    others = ("operations", Column("ranges", minor=True), Column("host time", minor=True))
+    hidden = len(tree) - len(shown)
+    below = (
+        f"{count_noun(hidden, 'more range')} with less than {format_percent(least, 1)} of GPU time each"
+        if hidden and rows
+        else ""
+    )
+    return Grid(
+        caption="GPU time by NVTX range, of the operations that were launched in it",
+        columns=make_columns("launched in", "GPU time", "share", *ranks, Column("outside inner", minor=True), *others),
+        rows=rows,
+        more="ranges",
+        below=[below] if below else [],
+    )
