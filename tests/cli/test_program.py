@@ -19,6 +19,7 @@ import pytest
 
 from tests.cli.program_runs import run, run_process
 from tests.conftest import SAMPLES
+from tests.examples import examples
 
 SAMPLE = SAMPLES / "mpi-4.rank0.sqlite"
 
@@ -400,6 +401,7 @@ def test_write_error_leaves_nothing(tmp_path, name):
     assert files(tmp_path) == []
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [("out.prv", "64k"), ("out.prv.gz", "20k")])
 def test_full_disk(tmp_path, name, size):
@@ -446,7 +448,7 @@ def test_killed_at_any_moment(whole, tmp_path, name):
     """There is no trace, the old one or the new one; unless killed outright, nothing else is left at all."""
     reports, new, seconds = whole
     moments = random.Random(name)
-    for i in range(5):
+    for i in range(examples(15)):
         folder = tmp_path / str(i)
         folder.mkdir()
         old = dict.fromkeys(new, b"old") if i % 2 else {}
@@ -588,7 +590,7 @@ def test_progress_bars_on_a_terminal(tmp_path):
 @pytest.mark.slow
 def test_closed_standard_streams(tmp_path):
     """As of a daemon: what is printed goes nowhere, and no file of ours takes their numbers."""
-    reports = sorted(SAMPLES.glob("mpi-4.rank*.sqlite"))
+    reports = sorted(SAMPLES.glob("mpi-4.rank*.sqlite"))[:2]
     shell = f'"$@" <&- >&- 2>&-; echo $? >{tmp_path / "code"}'
     command = [sys.executable, "-m", "nsys2prv_ng", "translate", "-j", "2", *map(str, reports), str(tmp_path / "t.prv")]
     subprocess.run(["sh", "-c", shell, "sh", *command], check=True, timeout=300)

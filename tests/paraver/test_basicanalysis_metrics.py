@@ -211,6 +211,7 @@ def test_times_of_devices_are_those_of_the_summary(same: Same) -> None:
     check_devices(same, same.trace.measure_devices())
 
 
+@pytest.mark.all_sets
 def test_in_the_steps(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
     steps = summarize_whole(tuple(reports)).efficiency

@@ -37,7 +37,7 @@ def assert_same_trace(reports: Sequence[Path], folder: Path, kinds: Sequence[str
         shutil.rmtree(folder / kind)
 
 
-@pytest.mark.push_cases(2)
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("name", SETS)
 def test_samples(tmp_path: Path, name: str) -> None:
     assert_same_trace(SETS[name], tmp_path, KINDS)

@@ -238,7 +238,7 @@ def test_a_choice_of_steps_leaves_the_trace_whole(tmp_path: Path) -> None:
     for steps in (None, "2"):
         output = tmp_path / str(len(traces)) / "t.prv"
         output.parent.mkdir()
-        reports = sorted(SAMPLES.glob("ddp-2x2*.sqlite"))
+        reports = sorted(SAMPLES.glob("mpi-4*.sqlite"))
         nsys2prv_ng.what_if(reports, change=["network = ideal"], output=output, steps=steps)
         traces.append(read_trace(output).omit_path())
     for name in ("events", "states", "communications"):

@@ -152,6 +152,7 @@ def _sum_sent(report: Path, function: str) -> int:
         ).fetchone()[0]
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["m-big", "m-base"])
 def test_rates_of_a_ring_of_waits(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
@@ -170,6 +171,7 @@ def test_rates_of_a_ring_of_waits(shared_reports: Path, unpacked: Unpacked, name
 # ---- slow pairs ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("pair", "hosts"),

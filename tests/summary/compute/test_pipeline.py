@@ -150,6 +150,7 @@ def test_chosen_ranks_are_a_pipeline_with_all_stages(shared_reports: Path, unpac
     assert [[end.rank for end in stage.ends] for stage in one_pipeline.stages] == [[0], [2]]
 
 
+@pytest.mark.push_cases(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",

@@ -144,6 +144,7 @@ def test_a_window_counts_what_is_in_it(shared_reports: Path, unpacked: Unpacked)
     assert waits_in(found).split == sum(cut)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_window_counts_the_operations_in_it(shared_reports: Path, unpacked: Unpacked) -> None:
     """Kernels of this job carry out one collective, or one message, each; every kernel that is seen counts one."""
