@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import importlib
 import lzma
 import os
 import re
 import shutil
+import sys
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
-from tests.report_sets import SetFinder, find_further_cases, list_sets
+from tests import shared
+from tests.report_sets import COVERING, SetFinder, find_further_cases, list_sets
 
 if TYPE_CHECKING:
     from tests.translated import Translations
+
+# Processes that tests start would compile the whole package each time, and workers the tests (pytest_collection).
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SAMPLES = REPOSITORY / "samples"
@@ -172,10 +179,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Take fewer examples but with all sets, unless a profile was chosen; share the cores among the workers."""
     if worker := getattr(config, "workerinput", None):
-        _use_own_cores(int(worker["workerid"].removeprefix("gw")), int(worker["workercount"]))
+        _use_own_cores(*_number_worker(worker))
+        shared.FOLDER = Path(worker["shared"])
+        _compile_each_kernel_once()
     config.stash[_LEFT_OUT] = Counter()
     if not config.getoption("hypothesis_profile", None) and not config.getoption("all_sets"):
         settings.load_profile("dev" if _is_fast_tier(config) else "push")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give all workers of a run one folder for what they share."""
+    if shared.FOLDER is None:
+        shared.FOLDER = Path(mkdtemp())
+    node.workerinput["shared"] = str(shared.FOLDER)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if shared.FOLDER is not None and not hasattr(config, "workerinput"):
+        shutil.rmtree(shared.FOLDER)
 
 
 def _is_fast_tier(config: pytest.Config) -> bool:
@@ -184,11 +206,13 @@ def _is_fast_tier(config: pytest.Config) -> bool:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import files that are slow as a whole in the fast tier."""
-    if not _is_fast_tier(config) or not collection_path.match("test_*.py"):
-        return None
-    is_slow = bool(_SLOW_AS_A_WHOLE.search(collection_path.read_text()))
-    config.stash[_LEFT_OUT]["files that are slow as a whole"] += is_slow
-    return is_slow or None
+    is_left_out = collection_path.match("test_*.py") and _is_left_out(collection_path, config)
+    config.stash[_LEFT_OUT]["files that are slow as a whole"] += is_left_out
+    return is_left_out or None
+
+
+def _is_left_out(file: Path, config: pytest.Config) -> bool:
+    return _is_fast_tier(config) and bool(_SLOW_AS_A_WHOLE.search(file.read_text()))
 
 
 def _use_own_cores(worker: int, workers: int) -> None:
@@ -197,17 +221,61 @@ def _use_own_cores(worker: int, workers: int) -> None:
     os.sched_setaffinity(0, cores[worker::workers] or [cores[worker % len(cores)]])
 
 
+def _number_worker(worker: dict[str, Any]) -> tuple[int, int]:
+    """Return the number of a worker, from 0, and how many there are."""
+    return int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
+
+
+def _compile_each_kernel_once() -> None:
+    """Let the first worker that needs a kernel compile it, and the others wait and take it from numba's cache."""
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    compile_it = Dispatcher.compile
+    held: set[Path] = set()
+
+    def compile_or_wait(dispatcher: Any, signature: object) -> object:
+        function = dispatcher.py_func
+        folder = _UNPACKED / "kernels" / f"{function.__module__}.{function.__name__}"
+        with global_compiler_lock:  # of the threads of this process
+            if folder in held:  # by a kernel that calls itself
+                return compile_it(dispatcher, signature)
+            with _locked(folder):
+                held.add(folder)
+                try:
+                    return compile_it(dispatcher, signature)
+                finally:
+                    held.remove(folder)
+
+    Dispatcher.compile = compile_or_wait
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Let a worker import its share of the tests before all: what it compiles of them, the others only read."""
+    if worker := getattr(session.config, "workerinput", None):
+        number, workers = _number_worker(worker)
+        chosen = [Path(argument.partition("::")[0]).resolve() for argument in session.config.args]
+        for path in sorted(REPOSITORY.glob("tests/**/test_*.py"))[number::workers]:
+            if {path, *path.parents}.isdisjoint(chosen) or _is_left_out(path, session.config):
+                continue
+            with suppress(Exception, pytest.skip.Exception):  # collecting it shows what is wrong
+                importlib.import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
+
+
 def pytest_collection_finish() -> None:
     """Keep what was imported and collected out of later searches for garbage, and in one copy for forked readers."""
     gc.freeze()
+
+
+_SET_OF_TEST = SetFinder(list_sets(SAMPLES, REPORTS))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is not in the fast tier, and leave out the sets and cases that are not for every push."""
     _mark_slow(items)
-    further = find_further_cases([item.nodeid for item in items], SetFinder(list_sets(SAMPLES, REPORTS)))
-    further |= _find_cases_above_limit(items, "push_cases")
+    further = find_further_cases([item.nodeid for item in items], _SET_OF_TEST)
+    further |= _find_cases_above_limit(items, "push_cases") | _find_other_sets(items)
     for item in items:
         if item.nodeid in further:
             item.add_marker(pytest.mark.all_sets)
@@ -234,6 +302,18 @@ def _find_cases_above_limit(items: list[pytest.Item], marker: str) -> set[str]:
             if cases[function] > limit.args[0]:
                 above.add(item.nodeid)
     return above
+
+
+def _find_other_sets(items: list[pytest.Item]) -> set[str]:
+    """Return the ids of the cases of other sets than those that the marker `push_sets` of their test names."""
+    others = set()
+    for item in items:
+        chosen = item.get_closest_marker("push_sets")
+        if chosen is not None and (name := _SET_OF_TEST(item.nodeid)) is not None:
+            assert set(chosen.args) <= set(COVERING), item.nodeid
+            if name not in chosen.args:
+                others.add(item.nodeid)
+    return others
 
 
 def _mark_slow(items: list[pytest.Item]) -> None:

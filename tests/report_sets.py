@@ -2,8 +2,8 @@
 
 A test that runs over real reports runs over the covering sets at every push, and over all sets with `--all-sets`
 (`just test-all`). The covering sets contain each pair of schema family and kind of event that any set contains, which
-tests/test_report_sets.py checks. A long test takes fewer of them at every push (`push_cases`, tests/conftest.py), each
-for something that the others lack.
+tests/test_report_sets.py checks. A long test takes fewer of them at every push (`push_sets`, `push_cases`,
+tests/conftest.py), each for something that the others lack.
 """
 
 from __future__ import annotations

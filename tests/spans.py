@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -51,12 +51,18 @@ def list_single_reports() -> Iterator[object]:
         yield pytest.param(None, id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
 
 
-def list_report_sets(sets: dict[str, list[str]]) -> Iterator[object]:
-    """Yield sets of reports for pytest, by name: from samples/ in the repository, or a folder that may be missing."""
+def list_report_sets(sets: dict[str, list[str]], further: Iterable[str] = ()) -> Iterator[object]:
+    """Yield sets of reports for pytest, by name: from samples/ in the repository, or a folder that may be missing.
+
+    Every push leaves out the further ones.
+    """
+    left_out = set(further)
     for name, paths in sets.items():
         folder = REPOSITORY if paths[0].startswith("samples/") else REPORTS
         reports = [folder / path for path in paths]
         marks = [] if all(path.exists() for path in reports) else [pytest.mark.skip(NO_REPORTS)]
         if name not in FAST_SETS:
             marks.append(pytest.mark.slow)
+        if name in left_out:
+            marks.append(pytest.mark.all_sets)
         yield pytest.param(reports, id=name, marks=marks)

@@ -45,12 +45,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for reports in (samples, exercises):
         (folder / reports.name).symlink_to(reports)
     for own in FOLDERS:
+        job = "ddp-2x2" if own.endswith("ranks") else "mpi-4"  # what is compared may be small
         for rank in range(2):
             write_report(folder / own / f"rank{rank}.nsys-rep")  # older than its export
             # Pages choose late times of the reports beside them.
-            sample = (
-                exercises / f"ex1a-slow.rank{rank}.sqlite" if own == "." else samples / f"ddp-2x2.rank{rank}.sqlite"
-            )
+            sample = exercises / f"ex1a-slow.rank{rank}.sqlite" if own == "." else samples / f"{job}.rank{rank}.sqlite"
             shutil.copyfile(sample, folder / own / f"rank{rank}.sqlite")
     for own in RUNS:
         (folder / own).mkdir()

@@ -304,6 +304,7 @@ def test_a_report_for_each_rank(tmp_path: Path, expected) -> None:
     )
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_summary_that_fails_leaves_no_file(cluster: Cluster, expected) -> None:
     """The trace is there, the job succeeds, and `compare` finds no half of a summary."""
@@ -332,6 +333,7 @@ def test_dask_workers_of_all_nodes_translate(cluster: Cluster, expected) -> None
     assert not {name for name in left if name.endswith((".parts", ".json"))} - {"stats.json", "summary.json"}, left
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_without_dask_the_first_node_translates(cluster: Cluster, expected) -> None:
     code, output = cluster.run(two_by_two(dask=True))
@@ -339,6 +341,7 @@ def test_without_dask_the_first_node_translates(cluster: Cluster, expected) -> N
     assert "dask not found: translating on this node alone" in output
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_metrics_that_are_not_permitted(cluster: Cluster, expected) -> None:
     cluster.behave(refuses=["--gpu-metrics-devices", "--gpu-metrics-device"])
@@ -417,6 +420,7 @@ def test_a_dependent_job(cluster: Cluster, expected) -> None:
     assert len(cluster.profiled()) == 4 and len(cluster.queued()) == 1
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_dependent_job_of_one_that_was_killed(cluster: Cluster, expected) -> None:
     command = ["sh", "-c", "test $RANK = 1 || test $RANK = 2 || sleep 100"]
@@ -434,6 +438,7 @@ def test_a_dependent_job_of_one_that_was_killed(cluster: Cluster, expected) -> N
     assert "no report of ranks 0, 3 of 4" in output
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_where_jobs_cannot_submit_jobs(cluster: Cluster, expected) -> None:
     (cluster.folder / "no-sbatch").touch()
@@ -445,6 +450,7 @@ def test_where_jobs_cannot_submit_jobs(cluster: Cluster, expected) -> None:
 # ---- modules, environments, containers -------------------------------------------------------------------------------
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_module_and_environment_that_use_unset_variables(cluster: Cluster, tmp_path: Path, expected) -> None:
     """nsys comes with the module and nsys2prv-ng with the environment; bash refuses unset variables."""

@@ -38,7 +38,7 @@ SETS = {
 }
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS))
+@pytest.fixture(scope="module", params=list_report_sets(SETS, further=["public/mfu_2gpu_before"]))
 def translated(request: pytest.FixtureRequest, unpacked: Unpacked, translations: Translations) -> Translated:
     return translations([unpacked(path) for path in request.param])
 
@@ -194,11 +194,10 @@ def test_kernels_running(translated: Translated, operations: pd.DataFrame) -> No
     time = evaluated.histograms[0].frame
     kernels = operations[operations["kind"] != MEMORY]
     for task, of_task in kernels.groupby([translated.trace.task_of_row[row] - 1 for row in kernels["gpu_row"]]):
-        expected: Counter[int] = Counter()
         times = np.unique(of_task[["begin", "end"]])
-        for low, high in pairwise(times):
-            running = int(((of_task["begin"] <= low) & (of_task["end"] >= high)).sum())
-            expected[running] += int(high - low)
+        begun, ended = (np.searchsorted(np.sort(of_task[limit]), times[:-1], "right") for limit in ("begin", "end"))
+        length = pd.Series(np.diff(times)).groupby(begun - ended).sum()
+        expected = {int(running): int(ns) for running, ns in length.items()}
         found = {int(value): ns for value, ns in time.iloc[task].items() if ns}
         assert found == pytest.approx({n: ns / 1e6 for n, ns in expected.items() if n}, rel=1e-9)
 

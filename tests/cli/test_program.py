@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -18,6 +19,7 @@ import pytest
 
 from tests.cli.program_runs import run, run_process
 from tests.conftest import SAMPLES
+from tests.examples import examples
 
 SAMPLE = SAMPLES / "mpi-4.rank0.sqlite"
 
@@ -385,6 +387,7 @@ def test_folder_that_cannot_be_written():
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("name", ["out.prv", "out.prv.gz"])
 def test_write_error_leaves_nothing(tmp_path, name):
     import resource
@@ -398,6 +401,7 @@ def test_write_error_leaves_nothing(tmp_path, name):
     assert files(tmp_path) == []
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [("out.prv", "64k"), ("out.prv.gz", "20k")])
 def test_full_disk(tmp_path, name, size):
@@ -444,7 +448,7 @@ def test_killed_at_any_moment(whole, tmp_path, name):
     """There is no trace, the old one or the new one; unless killed outright, nothing else is left at all."""
     reports, new, seconds = whole
     moments = random.Random(name)
-    for i in range(5):
+    for i in range(examples(15)):
         folder = tmp_path / str(i)
         folder.mkdir()
         old = dict.fromkeys(new, b"old") if i % 2 else {}
@@ -480,13 +484,21 @@ sys.meta_path.insert(0, Finder())
 """Sends a signal to this process when it first imports a module."""
 
 
+MODULES = ["nsys2prv_ng.cli.run", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds"]
+MODULES += ["ctypes", "pandas"]
+STARTS = [["-m", "nsys2prv_ng"], ["-c", "from nsys2prv_ng.cli.program import main; main()"]]
+
+
+def list_signals_at_imports():
+    """Every push takes all modules, and each signal with each start."""
+    for number, module in enumerate(MODULES):
+        for n, (name, start) in enumerate(itertools.product(["SIGINT", "SIGTERM"], STARTS)):
+            marks = [pytest.mark.all_sets] if n != number % 4 else []
+            yield pytest.param(module, name, start, marks=marks, id=f"{module}-{name}-start{STARTS.index(start)}")
+
+
 @pytest.mark.fast_cases(8)
-@pytest.mark.parametrize("start", [["-m", "nsys2prv_ng"], ["-c", "from nsys2prv_ng.cli.program import main; main()"]])
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize(
-    "module",
-    ["nsys2prv_ng.cli.run", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds", "ctypes", "pandas"],
-)
+@pytest.mark.parametrize(("module", "name", "start"), list(list_signals_at_imports()))
 def test_a_signal_while_a_module_is_imported(tmp_path, module, name, start):
     """From the first import on, an interrupt is one line."""
     (tmp_path / "sitecustomize.py").write_text(SIGNAL_AT_IMPORT)
@@ -578,7 +590,7 @@ def test_progress_bars_on_a_terminal(tmp_path):
 @pytest.mark.slow
 def test_closed_standard_streams(tmp_path):
     """As of a daemon: what is printed goes nowhere, and no file of ours takes their numbers."""
-    reports = sorted(SAMPLES.glob("mpi-4.rank*.sqlite"))
+    reports = sorted(SAMPLES.glob("mpi-4.rank*.sqlite"))[:2]
     shell = f'"$@" <&- >&- 2>&-; echo $? >{tmp_path / "code"}'
     command = [sys.executable, "-m", "nsys2prv_ng", "translate", "-j", "2", *map(str, reports), str(tmp_path / "t.prv")]
     subprocess.run(["sh", "-c", shell, "sh", *command], check=True, timeout=300)

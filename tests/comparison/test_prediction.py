@@ -174,12 +174,12 @@ def test_a_saved_text_that_is_no_change() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize(
     ("a", "b", "ranks", "change"),
     [
-        ("exercises/ex1b-fp32", "exercises/ex1a-fast", 4, "class 'GEMM FP32' * 0.5"),
         ("whatif/m-big", "whatif/m-base", 4, "network = ideal"),
+        ("exercises/ex1b-fp32", "exercises/ex1a-fast", 4, "class 'GEMM FP32' * 0.5"),
         ("whatif/m-late", "whatif/m-base", 4, "range 'late host' = 0"),
         ("whatif/w-load", "whatif/w-base", 1, "range 'data loading' = 0"),
         ("whatif/w-gemm", "whatif/w-base", 1, "class 'GEMM BF16' * 0.5"),

@@ -57,7 +57,7 @@ def find_steps(reports: list[Path], name: str = "step") -> StepTruth:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize(
     ("a", "b", "kind", "change", "causes"),
     [
@@ -212,6 +212,7 @@ def test_kernels_that_take_ten_percent_longer(shared_reports: Path, unpacked: Un
     assert sum_compute(pair)[0] == "compute"
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_two_milliseconds_of_waiting_in_each_step(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """Rank 0 comes 2 ms late to one collective of each step: of four GPUs one has nothing to do and three wait."""

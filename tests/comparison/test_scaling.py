@@ -349,7 +349,7 @@ def test_hostile_labels(label: str) -> None:
 @pytest.mark.slow
 def test_some_ranks_of_a_run_are_no_smaller_run(samples: Path) -> None:
     """Neither as a selection nor as a part of its reports."""
-    reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
+    reports = sorted(samples.glob("mpi-4.rank*.sqlite"))
     whole = Side("whole", summarize_reports(reports))
     selected = Side("selected", summarize_reports(reports, Selection(ranks=frozenset((0, 1)))))
     part = Side("part", summarize_reports(reports[:2]))

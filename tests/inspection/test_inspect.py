@@ -231,6 +231,10 @@ def names_of_tasks(names: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.push_sets(
+    *("samples/single-graph", "gpu/oneproc-4gpu", "gpu/mpi-one-report", "gpu/um-1", "whatif/jax-1"),
+    *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all"),
+)
 @pytest.mark.parametrize("report", list(list_single_reports()))
 def test_tasks_are_those_of_a_trace(report, whole_traces):
     _, found = seen(report)

@@ -151,6 +151,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("chosen", push_but(["all", "utc", "time", "ranks"], CHOICES))
 def test_the_same_trace_and_summary(tmp_path, job_and_parts, chosen):

@@ -17,7 +17,7 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.path.path_reports import Capture
-from tests.analysis.path.test_real_paths import list_sets
+from tests.analysis.path.test_real_paths import FOR_EVERY_PUSH, list_sets
 from tests.conftest import Unpacked
 from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import PUSH_POP, Report, split_name
@@ -80,6 +80,7 @@ NAMES = {
 """The ranges of the programs that are their steps, as their sources say; the other sets have none."""
 
 
+@pytest.mark.push_sets(*FOR_EVERY_PUSH)
 @pytest.mark.parametrize("reports", list(list_sets()))
 def test_real_reports(
     reports: Sequence[Path], unpacked: Unpacked, tmp_path: Path, request: pytest.FixtureRequest

@@ -206,10 +206,12 @@ def check_devices(same: Same, times: Sequence[tuple[int, int]], missing: int = 0
         assert device.orchestration == pytest.approx(most_active / efficiency.window_ns, rel=1e-12)
 
 
+@pytest.mark.push_sets("gpu/single-node", "gpu/mpi-one-report")
 def test_times_of_devices_are_those_of_the_summary(same: Same) -> None:
     check_devices(same, same.trace.measure_devices())
 
 
+@pytest.mark.all_sets
 def test_in_the_steps(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
     steps = summarize_whole(tuple(reports)).efficiency

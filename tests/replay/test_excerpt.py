@@ -26,7 +26,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.conftest import SAMPLES
 
 DDP, MPI = (sorted(SAMPLES.glob(f"{name}.rank*.sqlite")) for name in ("ddp-2x2", "mpi-4"))
-LIMITS = {"ddp-2x2": (DDP, 38_000), "mpi-4": (MPI, 400)}
+LIMITS = {"mpi-4": (MPI, 400), "ddp-2x2": (DDP, 38_000)}
 
 
 @contextmanager
@@ -38,6 +38,7 @@ def opened(reports: list[Path], scratch: Path) -> Iterator[Job]:
 # ---- predictions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIMITS)
 def test_an_excerpt_predicts_what_the_whole_job_does_for_its_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

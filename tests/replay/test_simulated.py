@@ -106,6 +106,7 @@ def opened_batch(batch: int, folder: Path) -> Iterator[_Batch]:
         yield _Batch(programs, seeds, model, nodes)
 
 
+@pytest.mark.push_cases(2)
 @pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("batch", range(5))
 def test_a_replay_is_the_simulation(batch: int, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def assert_same_trace(reports: Sequence[Path], folder: Path, kinds: Sequence[str
         shutil.rmtree(folder / kind)
 
 
-@pytest.mark.push_cases(2)
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("name", SETS)
 def test_samples(tmp_path: Path, name: str) -> None:
     assert_same_trace(SETS[name], tmp_path, KINDS)
@@ -54,6 +54,10 @@ def list_pairs() -> Iterator[object]:
             yield pytest.param(*report.values, kind, id=f"{kind}-{report.id}", marks=marks)
 
 
+@pytest.mark.push_sets(
+    *("samples/single-graph", "gpu/um-1", "gpu/autograd-1", "gpu/oneproc-4gpu", "public/mapf_report1"),
+    *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all", "cpu/2024.2.3-omp_clang", "cpu/2024.2.3-nccl_mimic"),
+)
 @pytest.mark.parametrize(("report", "kind"), list(list_pairs()))
 def test_large_reports(
     tmp_path: Path, report: Path, kind: str, whole_traces: Callable[[Path], tuple[bytes, ...]]

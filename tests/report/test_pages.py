@@ -182,6 +182,15 @@ def test_layouts_depend_on_the_sizes_of_texts(tmp_path, sizes, is_read):
     assert assert_equal(path, ["c2", "c0"]) == is_read
 
 
+@pytest.mark.push_sets(
+    "samples/single-graph",
+    "gpu/um-1",
+    "gpu/autograd-1",
+    "public/mapf_report1",
+    "cpu/2022.4.2-nvtx_py",
+    "cpu/2023.4.4-mpich_all",
+    "public/pipit_cloverleaf",
+)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "report",

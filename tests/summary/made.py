@@ -16,6 +16,7 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.compute.job import compute_summary
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.report_truth import Objects, Report
+from tests.shared import share
 
 SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
@@ -52,7 +53,7 @@ def summarize_reports(
     selection = selection or Selection(window=(None, None))
     stats = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in reports]
     key = repr((stats, selection, source_options))
-    summary = _made.pop(key, None) or _compute(reports, selection, source_options)
+    summary = _made.pop(key, None) or share(key, lambda: _compute(reports, selection, source_options))
     _made[key] = summary  # the last one is the last to go
     if len(_made) > _KEPT:
         del _made[next(iter(_made))]

@@ -46,7 +46,7 @@ class Both:
         return [self.trace.names["TASK"].index(gpu.tasks[0]) for gpu in self.found.gpus]
 
 
-@pytest.fixture(scope="module", params=push_but(["ranks"], CHOICES))
+@pytest.fixture(scope="module", params=push_but(["time", "ranges", "ranks"], CHOICES))
 def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Both:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
     output = tmp_path_factory.mktemp("trace") / "trace.prv"

@@ -84,7 +84,7 @@ def count_account(made: Made, name: str) -> tuple[int, int, dict[str, int]]:
     return account.read, account.written, account.dropped
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS))
+@pytest.fixture(scope="module", params=list_report_sets(SETS, further=["exercises/ex3a-pp2"]))
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(tmp_path_factory.mktemp("path"), [Path(report) for report in request.param])
 
@@ -201,6 +201,7 @@ def test_all_else_keeps_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(own) == 2 * len(with_path.path) + len(with_path.lines)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 @pytest.mark.push_cases(1)
 @pytest.mark.parametrize("orders", [2, 3])

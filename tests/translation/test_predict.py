@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -57,35 +58,61 @@ def predict(experiment: Experiment, plan: TranslationPlan, text: str, output: Pa
     return read_trace(output)
 
 
-@pytest.fixture(scope="module", params=["ddp-2x2", "mpi-4"])
-def played(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Experiment, TranslationPlan]]:
-    folder: Path = tmp_path_factory.mktemp("job")
-    with opened(sorted(SAMPLES.glob(f"{request.param}*.sqlite")), folder) as experiment:
-        yield experiment
+@dataclass(frozen=True)
+class Played:
+    """A job to predict, and its real trace."""
+
+    experiment: Experiment
+    plan: TranslationPlan
+    folder: Path
+
+    @cached_property
+    def real(self) -> Trace:
+        return predict(self.experiment, self.plan, "host * 1", self.folder / "real.prv")
 
 
 @pytest.fixture(scope="module")
-def real(played: tuple[Experiment, TranslationPlan], tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    return predict(*played, "host * 1", tmp_path_factory.mktemp("real") / "real.prv")
+def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Played]]:
+    """`play(name)`: the job of a sample, which is opened once."""
+    with ExitStack() as stack:
+
+        @cache
+        def open_once(name: str) -> Played:
+            folder = tmp_path_factory.mktemp("job")
+            job = stack.enter_context(opened(sorted(SAMPLES.glob(f"{name}*.sqlite")), folder))
+            return Played(*job, folder)
+
+        yield open_once
 
 
-@pytest.fixture(scope="module", params=CHANGES)
+def list_predictions() -> Iterator[object]:
+    """Yield each change of each job; every push takes each change of one of the jobs, in turn."""
+    for first, name in enumerate(("ddp-2x2", "mpi-4")):
+        for number, change in enumerate(CHANGES, first):
+            marks = [pytest.mark.all_sets] if number % 2 else []
+            yield pytest.param((name, change), marks=marks, id=f"{change}-{name}")
+
+
+@pytest.fixture(scope="module", params=list_predictions())
 def predicted(
-    request: pytest.FixtureRequest,
-    played: tuple[Experiment, TranslationPlan],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Experiment, str, Trace]:
-    trace = predict(*played, request.param, tmp_path_factory.mktemp("trace") / "predicted.prv")
-    return played[0], request.param, trace
+    request: pytest.FixtureRequest, play: Callable[[str], Played], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Played, str, Trace]:
+    name, change = request.param
+    played = play(name)
+    trace = predict(played.experiment, played.plan, change, tmp_path_factory.mktemp("trace") / "predicted.prv")
+    return played, change, trace
+
+
+@pytest.fixture
+def real(predicted: tuple[Played, str, Trace]) -> Trace:
+    return predicted[0].real
 
 
 def sort_rows(*columns: np.ndarray) -> list[list[int]]:
     return sorted(np.stack(columns, axis=1).tolist())
 
 
-@pytest.mark.push_cases(8)
+@pytest.mark.push_sets("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph")
 @pytest.mark.parametrize("name", SETS)
 def test_a_change_to_nothing_changes_no_byte(name: str, tmp_path: Path, unpacked: Unpacked) -> None:
     reports = [unpacked(path) for path in SETS[name]]
@@ -98,10 +125,10 @@ def test_a_change_to_nothing_changes_no_byte(name: str, tmp_path: Path, unpacked
     assert row == real[2].replace(b"\ntrace\n", b"\ntrace: prediction with host * 1\n")
 
 
-def test_operations_and_calls_are_when_the_replay_has_them(predicted: tuple[Experiment, str, Trace]) -> None:
-    experiment, text, trace = predicted
-    model = experiment.model
-    time = experiment.play(parse_changes(text))[0].time
+def test_operations_and_calls_are_when_the_replay_has_them(predicted: tuple[Played, str, Trace]) -> None:
+    played, text, trace = predicted
+    model = played.experiment.model
+    time = played.experiment.play(parse_changes(text))[0].time
     lanes, n, new_row = model.lanes, model.numbers, model.job.new_row
     begin, end = time[: n.operations], time[n.operation_end : n.call_begin]
     shown = pair_intervals(trace, *(number for number in OPERATIONS if number in trace.types))
@@ -118,7 +145,7 @@ def test_operations_and_calls_are_when_the_replay_has_them(predicted: tuple[Expe
     assert CUDA_API in trace.types
 
 
-def test_the_activity_of_gpus_is_that_of_the_predicted_operations(predicted: tuple[Experiment, str, Trace]) -> None:
+def test_the_activity_of_gpus_is_that_of_the_predicted_operations(predicted: tuple[Played, str, Trace]) -> None:
     trace = predicted[2]
     shown = pair_intervals(trace, *(number for number in OPERATIONS if number in trace.types))
     activity = trace.events[trace.events["type"] == GPU_ACTIVITY]
@@ -138,7 +165,7 @@ def test_the_activity_of_gpus_is_that_of_the_predicted_operations(predicted: tup
         assert passed.min() > 0
 
 
-def test_streams_have_states_while_their_operations_run(predicted: tuple[Experiment, str, Trace]) -> None:
+def test_streams_have_states_while_their_operations_run(predicted: tuple[Played, str, Trace]) -> None:
     trace = predicted[2]
     shown = pair_intervals(trace, *(number for number in OPERATIONS if number in trace.types))
     states = trace.states[trace.states["row"].isin(shown["row"])]
@@ -149,7 +176,7 @@ def test_streams_have_states_while_their_operations_run(predicted: tuple[Experim
     assert runs == lasts
 
 
-def test_states_and_limits_are_those_of_the_predicted_job(predicted: tuple[Experiment, str, Trace]) -> None:
+def test_states_and_limits_are_those_of_the_predicted_job(predicted: tuple[Played, str, Trace]) -> None:
     trace = predicted[2]
     states = trace.states.sort_values(["row", "begin"])
     same = states["row"].diff()[1:].to_numpy() == 0
@@ -163,7 +190,7 @@ def test_states_and_limits_are_those_of_the_predicted_job(predicted: tuple[Exper
 
 
 def test_host_threads_have_states_as_long_as_in_the_real_trace(
-    predicted: tuple[Experiment, str, Trace], real: Trace
+    predicted: tuple[Played, str, Trace], real: Trace
 ) -> None:
     """From their first event to their last, without a gap; the same number of events is before and after."""
 
@@ -183,7 +210,7 @@ def test_host_threads_have_states_as_long_as_in_the_real_trace(
     assert found == {row: wanted[row] for row in found}
 
 
-def test_no_event_gets_lost(predicted: tuple[Experiment, str, Trace], real: Trace) -> None:
+def test_no_event_gets_lost(predicted: tuple[Played, str, Trace], real: Trace) -> None:
     def count(trace: Trace) -> pd.Series:
         events = trace.events[~trace.events["type"].isin(DERIVED) & (trace.events["value"] != 0)]
         return events.groupby(["row", "type", "value"]).size()
@@ -211,7 +238,7 @@ def test_a_choice_of_steps_leaves_the_trace_whole(tmp_path: Path) -> None:
     for steps in (None, "2"):
         output = tmp_path / str(len(traces)) / "t.prv"
         output.parent.mkdir()
-        reports = sorted(SAMPLES.glob("ddp-2x2*.sqlite"))
+        reports = sorted(SAMPLES.glob("mpi-4*.sqlite"))
         nsys2prv_ng.what_if(reports, change=["network = ideal"], output=output, steps=steps)
         traces.append(read_trace(output).omit_path())
     for name in ("events", "states", "communications"):

@@ -47,7 +47,7 @@ def plain(tmp_path_factory):
     return written(tmp_path_factory.mktemp("plain"), ALL, Resources(1, 10**9))
 
 
-@pytest.mark.push_cases(2)
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("options", [ALL, WINDOWS, FEW], ids=["all", "windows", "few"])
 def test_cores_and_memory(tmp_path, options, plain):
     expected = plain if options is ALL else written(tmp_path, options, Resources(1, 10**9))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -40,15 +39,17 @@ from tests.report_truth import Report
 from tests.spans import list_report_sets
 from tests.translated import changed
 
+FOR_EVERY_PUSH = (
+    *("samples/mpi-4", "samples/single-graph", "gpu/oneproc-4gpu", "gpu/um-1", "gpu/autograd-1"),
+    *("cpu/2022.4.2-ompi", "cpu/2022.4.2-nvtx_py", "public/pipit_cloverleaf"),
+)
+"""Beside DDP: MPI with GPUs and alone, graphs, one process with several GPUs, ranges of all kinds, and none."""
 
-def list_others() -> Iterator[object]:
-    """Yield the other sets; every push leaves out a long one, whose ranks are on two nodes as those of DDP."""
-    for own in list_report_sets(SETS):
-        is_further = own.id == "exercises/ex3a-pp2"
-        yield pytest.param(*own.values, id=own.id, marks=[*own.marks, *[pytest.mark.all_sets] * is_further])
+
+OTHERS = list_report_sets(SETS, further=set(SETS) - set(FOR_EVERY_PUSH))
 
 
-@pytest.fixture(scope="module", params=[pytest.param(DDP, id="ddp-2x2", marks=pytest.mark.slow), *list_others()])
+@pytest.fixture(scope="module", params=[pytest.param(DDP, id="ddp-2x2", marks=pytest.mark.slow), *OTHERS])
 def made(request: pytest.FixtureRequest) -> Made:
     return make([unpack(path) for path in request.param])
 

@@ -31,6 +31,7 @@ LONG = list_report_sets({"exercises/ex3a-pp2": SETS["exercises/ex3a-pp2"]})
 
 
 @pytest.mark.slow
+@pytest.mark.push_sets("samples/mpi-4", "samples/single-graph", "gpu/um-1")
 @pytest.mark.parametrize(
     "reports",
     [
@@ -69,7 +70,9 @@ def check_idle(times: WindowTimes, expected: dict[tuple[str, str], int], *, has_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex1a-slow", ("ex1a-slow", "ex1a-fast", "ex3a-pp1"), ("ex1a-fast",)))
+@pytest.mark.parametrize(
+    "name", slow_but("ex1a-slow", ("ex1a-slow", "ex1a-fast", "ex3a-pp1"), ("ex1a-fast", "ex3a-pp1"))
+)
 def test_waiting_and_moving_in_every_window(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     """Compared on one node, where times are exact."""
     reports = [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)]

@@ -61,6 +61,11 @@ def list_sets() -> Iterator[object]:
 
 
 KINDS = ("gpu", "cpu", "public", "exercises", "bench")
+FOR_EVERY_PUSH = (
+    *("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph", "gpu/autograd-1", "gpu/oneproc-4gpu"),
+    *("gpu/sampled-1", "cpu/2022.4.2-ompi", "cpu/2023.4.4-mpich_all", "public/pipit_cloverleaf"),
+)
+"""NCCL, MPI in CUDA, in NVTX and alone, graphs, copies between GPUs, ranges of autograd, no ranges at all."""
 EMPTY = ("cpu/2024.2.3-acc_gcc", "cpu/2024.2.3-nccl_mimic", "cpu/2024.2.3-omp_clang")
 """Sets without calls and operations: of OpenACC, NVTX and OpenMP alone."""
 
@@ -204,6 +209,7 @@ def check_segments(job: Job, found: CriticalPath, paths: Sequence[Path]) -> None
     assert found.length[found.kind == types.PATH_UNKNOWN].sum() < sum(high - low for low, high in found.windows) / 100
 
 
+@pytest.mark.push_sets(*FOR_EVERY_PUSH)
 @pytest.mark.parametrize("reports", list(list_sets()))
 def test_each_segment_is_what_the_reports_show(reports: Sequence[Path], unpacked: Unpacked, tmp_path: Path) -> None:
     paths = [unpacked(path) for path in reports]
@@ -237,7 +243,10 @@ def locate(name: str, unpacked: Unpacked) -> list[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    push_but(("exercises/ex3a-pp2", "samples/ddp-2x2"), (*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow")),
+    push_but(
+        ("exercises/ex3a-pp2", "samples/ddp-2x2", "samples/mpi-4"),
+        (*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow"),
+    ),
 )
 def test_windows_of_time(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Windows between events, within them, at their limits, and up to the end."""
@@ -310,7 +319,7 @@ def test_without_a_source(name: str, source: str, unpacked: Unpacked, tmp_path: 
 
 
 SET_OF_TABLE = {
-    **{"CUPTI_ACTIVITY_KIND_RUNTIME": GRAPH, "CUPTI_ACTIVITY_KIND_KERNEL": DDP, "CUPTI_ACTIVITY_KIND_MEMCPY": GRAPH},
+    **{"CUPTI_ACTIVITY_KIND_RUNTIME": GRAPH, "CUPTI_ACTIVITY_KIND_KERNEL": GRAPH, "CUPTI_ACTIVITY_KIND_MEMCPY": GRAPH},
     **{"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": GRAPH, "CUPTI_ACTIVITY_KIND_CUDA_EVENT": GRAPH, "OSRT_API": GRAPH},
     **{"NVTX_EVENTS": GRAPH, "ThreadNames": GRAPH},
 }

@@ -80,6 +80,14 @@ def _expected(path: Path) -> tuple[int, pd.DataFrame]:
     return utc, frame
 
 
+@pytest.mark.push_sets(
+    "samples/single-graph",
+    "gpu/um-1",
+    "gpu/mpi-one-report",
+    "public/mapf_report1",
+    "cpu/2022.4.2-nvtx_py",
+    "cpu/2023.4.4-mpich_all",
+)
 @pytest.mark.parametrize("path", _with_calls())
 @pytest.mark.parametrize("shortest", [pytest.param(10_000, marks=pytest.mark.all_sets), 0])
 def test_calls_of_a_report_are_all_there(path: Path, shortest: int, tmp_path: Path) -> None:

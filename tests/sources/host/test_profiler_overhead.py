@@ -62,6 +62,7 @@ def _overhead(path: Path) -> tuple[int, pd.DataFrame, set[int]]:
     return utc, pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(), callers
 
 
+@pytest.mark.push_sets("public/h100_2gpu_1s", "samples/single-graph", "gpu/um-1", "gpu/autograd-1", "cpu/2022.4.2-ompi")
 @pytest.mark.slow
 @pytest.mark.parametrize("path", _with_overhead())
 def test_overhead_of_a_report_is_all_there(path: Path, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def drop_inner(calls: Iterable[Call]) -> list[Call]:
     return kept
 
 
-@pytest.fixture(scope="module", params=slow_but("single-graph", SETS))
+@pytest.fixture(scope="module", params=slow_but("single-graph", SETS, ("ex1c-accum", "ddp-2x2")))
 def made(request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unpacked) -> tuple[JobSummary, list[Report]]:
     files = find_files(SETS[request.param], shared_reports, unpacked)
     return nsys2prv_ng.summarize(files, jobs=1), [Report(file) for file in files]

@@ -90,6 +90,7 @@ def check_window(found: JobSummary, truth: StepTruth) -> None:
     )
 
 
+@pytest.mark.all_sets
 def test_accumulation_has_as_many_all_reduces_as_without(shared_reports: Path, unpacked: Unpacked) -> None:
     """80 a step over the ranks, and the same bytes: four micro-batches share them."""
     found = {}

@@ -122,7 +122,7 @@ def test_costs_are_those_of_plain_loops(
     check_sums(found)
 
 
-@pytest.mark.push_cases(2)
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("time", [":", "4.05s:4.1s", "4.1s:4.2s"])
 def test_costs_of_calls_of_mpi_add_up(samples: Path, time: str) -> None:
     reports = sorted(samples.glob("mpi-4.rank*.sqlite"))

@@ -61,7 +61,10 @@ def test_nobody_waits_for_anybody() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "cause"), [("whatif/m-late", "late host"), ("exercises/ex1a-slow", None)])
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("whatif/m-late", "late host"), pytest.param("exercises/ex1a-slow", None, marks=pytest.mark.all_sets)],
+)
 def test_planted_causes_are_first(shared_reports: Path, unpacked: Unpacked, name: str, cause: str | None) -> None:
     """Rank 2 of m-late sleeps 6 ms a step. All ranks of ex1a-slow load data for about as long: nothing is named."""
     found = summarize_reports([unpacked(shared_reports / f"{name}.rank{n}.sqlite") for n in range(4)], IN_STEPS)

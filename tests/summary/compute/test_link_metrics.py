@@ -86,6 +86,7 @@ def test_counters_of_gpus_during_transfer(
     assert min(metric.nccl_samples for metric in found.link_metrics) >= 5
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_nothing_is_claimed_for_transfers_shorter_than_the_sampling_period(
     shared_reports: Path, unpacked: Unpacked
@@ -187,6 +188,7 @@ def shift(spans: Spans) -> Spans:
     return [(UTC + begin, UTC + end) for begin, end in spans]
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("window", [None, (2_500, 14_000)])
 def test_counters_of_cards_and_switches(tmp_path: Path, window: tuple[int, int] | None) -> None:
     samples = {host: draw_samples(seed) for seed, host in enumerate(TRANSFERS)}

@@ -152,6 +152,7 @@ def _sum_sent(report: Path, function: str) -> int:
         ).fetchone()[0]
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["m-big", "m-base"])
 def test_rates_of_a_ring_of_waits(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
@@ -170,12 +171,13 @@ def test_rates_of_a_ring_of_waits(shared_reports: Path, unpacked: Unpacked, name
 # ---- slow pairs ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("pair", "hosts"),
     [
         ((0, 2), ["gpunode01", "gpunode01", "gpunode02", "gpunode02"]),
-        ((3, 1), ["one-node"] * 4),
+        pytest.param((3, 1), ["one-node"] * 4, marks=pytest.mark.all_sets),
         ((1, 3), ["n0", "n1", "n2", "n3"]),
     ],
 )
@@ -214,10 +216,14 @@ def test_a_slow_pair_is_named(
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param([f"gpu/ddp-2x2.rank{rank}.sqlite" for rank in range(4)], id="ddp-2x2"),
-        pytest.param([f"whatif/m-late.rank{rank}.sqlite" for rank in range(4)], id="m-late"),
+        pytest.param([f"gpu/ddp-2x2.rank{rank}.sqlite" for rank in range(4)], id="ddp-2x2", marks=pytest.mark.all_sets),
+        pytest.param(
+            [f"whatif/m-late.rank{rank}.sqlite" for rank in range(4)], id="m-late", marks=pytest.mark.all_sets
+        ),
         pytest.param([f"cpu/2024.2.3-2node_rank{rank}.sqlite" for rank in range(4)], id="2node"),
-        pytest.param([f"cpu/2024.2.3-ompi_rank{rank}.sqlite" for rank in range(4)], id="ompi"),
+        pytest.param(
+            [f"cpu/2024.2.3-ompi_rank{rank}.sqlite" for rank in range(4)], id="ompi", marks=pytest.mark.all_sets
+        ),
         pytest.param(PIPELINE, id="ex3a-pp2"),
     ],
 )

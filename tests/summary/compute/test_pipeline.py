@@ -133,6 +133,7 @@ def test_a_real_pipeline_on_two_clocks(shared_reports: Path, unpacked: Unpacked)
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 2, 3)])
 def test_a_part_of_a_pipeline_is_none(shared_reports: Path, unpacked: Unpacked, ranks: tuple[int, ...]) -> None:
     found = summarize_reports([unpacked(shared_reports / PIPELINE[rank]) for rank in ranks], IN_STEPS)
@@ -140,6 +141,7 @@ def test_a_part_of_a_pipeline_is_none(shared_reports: Path, unpacked: Unpacked, 
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 def test_chosen_ranks_are_a_pipeline_with_all_stages(shared_reports: Path, unpacked: Unpacked) -> None:
     reports = [unpacked(shared_reports / name) for name in PIPELINE]
     one_stage = summarize_reports(reports, Selection(ranks=frozenset({0, 1}), cuts_steps=False))
@@ -148,6 +150,7 @@ def test_chosen_ranks_are_a_pipeline_with_all_stages(shared_reports: Path, unpac
     assert [[end.rank for end in stage.ends] for stage in one_pipeline.stages] == [[0], [2]]
 
 
+@pytest.mark.push_cases(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -190,8 +193,15 @@ def list_simulated_bubbles(stages: Sequence[Stage]) -> list[list[int]]:
     return bubbles
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 4), (4, 8), (3, 3)])
+@pytest.mark.parametrize(
+    ("stages", "micro_batches", "name"),
+    [
+        (2, 4, "gpipe"),
+        (4, 8, "1f1b"),
+        *(pytest.param(*own, marks=pytest.mark.all_sets) for own in [(2, 4, "1f1b"), (4, 8, "gpipe")]),
+        *(pytest.param(3, 3, name, marks=pytest.mark.all_sets) for name in SCHEDULES),
+    ],
+)
 def test_the_bubble_of_even_stages(tmp_path: Path, name: str, stages: int, micro_batches: int) -> None:
     simulated = simulate(SCHEDULES[name], stages, micro_batches, STEPS, even)
     pipeline = pipeline_in(summarize_reports(write_reports(tmp_path, simulated), IN_STEPS))
@@ -209,8 +219,15 @@ def test_the_bubble_of_even_stages(tmp_path: Path, name: str, stages: int, micro
     assert pipeline.pace is None and pipeline.lead_ns == 0
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize("slow", [0, 2, 3])
+@pytest.mark.parametrize(
+    ("slow", "name"),
+    [
+        (0, "1f1b"),
+        (2, "gpipe"),
+        *(pytest.param(*own, marks=pytest.mark.all_sets) for own in [(0, "gpipe"), (2, "1f1b")]),
+        *(pytest.param(3, name, marks=pytest.mark.all_sets) for name in SCHEDULES),
+    ],
+)
 def test_a_slow_stage_sets_the_pace(tmp_path: Path, name: str, slow: int) -> None:
     def work(stage: int, step: int, kind: str) -> int:
         return even(stage, step, kind) * (3 if stage == slow else 2) // 2

@@ -307,6 +307,7 @@ EXERCISES = REPORTS / "exercises"
 TWINS = {"m-big": (WHATIF, "m-base", 0.01), "ex2b-manual": (EXERCISES, "ex1a-fast", 0.05)}
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TWINS)
 def test_transfer_is_what_a_twin_with_a_better_network_takes(unpacked: Unpacked, name: str) -> None:

@@ -97,7 +97,7 @@ def check_sums(found: JobSummary) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE, ("ex1a-fast",)))
+@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE, ("ex1a-fast", "ex3a-pp1")))
 def test_ranks_of_one_node(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = locate(shared_reports, unpacked, name)
     waits, truth = waits_in(summed(*reports)), find_truth(reports)
@@ -144,6 +144,7 @@ def test_a_window_counts_what_is_in_it(shared_reports: Path, unpacked: Unpacked)
     assert waits_in(found).split == sum(cut)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_window_counts_the_operations_in_it(shared_reports: Path, unpacked: Unpacked) -> None:
     """Kernels of this job carry out one collective, or one message, each; every kernel that is seen counts one."""

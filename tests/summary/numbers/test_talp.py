@@ -110,7 +110,7 @@ def check_region(region: dict[str, Any], times: Times) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("mpi-4", SETS, ("2node",)))
+@pytest.mark.parametrize("name", slow_but("mpi-4", SETS, ("2node", "ddp-2x2")))
 def test_regions_are_sums_over_the_reports(name: str, tmp_path: Path) -> None:
     reports, summary = summarized(name)
     truth = Truth(reports)

@@ -22,7 +22,7 @@ def read(shared_reports: Path, unpacked: Unpacked, name: str) -> tuple[JobSummar
     return summarize_reports(paths, IN_STEPS), paths
 
 
-@pytest.mark.push_cases(2)
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "part", "bottleneck", "place"),
