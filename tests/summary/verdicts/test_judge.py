@@ -81,6 +81,13 @@ def test_the_largest_gain_decides(scenarios: list[Scenario], title: str) -> None
     assert name_class(replace(summary, what_if=find(*scenarios))) == title
 
 
+@pytest.mark.parametrize(("share", "title"), [(20, "Copies"), (19, "Compute-bound")])
+def test_copies_that_block_their_host_are_the_bottleneck(share: int, title: str) -> None:
+    """Without them, a replay keeps the host as long as before in the calls: it saves nothing."""
+    summary = make_summary(make_losses(compute=60, memory=share))
+    assert name_class(replace(summary, what_if=find(try_change("copies = 0", 0)))) == title
+
+
 @pytest.mark.parametrize(
     ("losses", "title"),
     [
