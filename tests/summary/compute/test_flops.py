@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.summary.numbers.flops import FlopNumbers
+from tests.conftest import DATA, Unpacked
 from tests.sources.nvtx.test_flops import write
 from tests.sources.small_reports import MAIN, PROCESS, WORKER, Rows, export
 from tests.summary.made import IN_STEPS, summarize_reports
@@ -44,6 +45,23 @@ def test_a_step_has_the_flops_that_pytorch_counts(shared_reports: Path) -> None:
     # All matrix products and all attention of this program are operators.
     assert flops.explained_ns == flops.of_ns > 0
     assert {each.number_type for each in flops.operators if "mm" in each.operator} == {"BF16"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "by_flop_counter", "not_counted"),
+    [
+        # Attention in four shapes and three types, causal and not, forward and backward.
+        ("attn", 129_388_077_056, 0),
+        # No later operator takes the result of the 3D convolution, and its text has no stride.
+        ("hand", 8_365_569_024, 2 * (2 * 4 * 14 * 30 * 30) * (8 * 3 * 3 * 3)),
+    ],
+)
+def test_small_programs(program: str, by_flop_counter: int, not_counted: int, unpacked: Unpacked) -> None:
+    """Matrix products of each kind, with known shapes; the programs printed what FlopCounterMode counts."""
+    flops = get_flops(unpacked(DATA / f"h100/{program}.rank0.sqlite.xz"), selection=IN_STEPS)
+    assert flops.steps > 0
+    assert flops.flops == flops.steps * (by_flop_counter - not_counted)
 
 
 @pytest.mark.slow

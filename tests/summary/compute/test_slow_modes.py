@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter, defaultdict
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -16,7 +18,7 @@ from nsys2prv_ng.summary.compute.slow_modes import LEAST_SHARE, group_modes, jud
 from nsys2prv_ng.summary.numbers.slow_modes import SlowKernel, SlowMode, SlowModeNumbers, SlowTask
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.slow_modes import describe_slow_modes
-from tests.conftest import REPORTS, SAMPLES, Unpacked, push_but
+from tests.conftest import DATA, REPORTS, SAMPLES, Unpacked, push_but
 from tests.report_sets import list_sets
 from tests.summary.compute.slow_modes_truth import make_times, slow_down
 from tests.summary.made import IN_STEPS, summarize_reports
@@ -230,3 +232,21 @@ def test_a_slow_mode_in_words() -> None:
         "rank 3, steps 5-7, 9: `kernel 0` takes 25.0% longer than on other ranks, 6.00 ms lost (5.0% of these steps);"
         " other kernels are as fast as usual: another algorithm, or more data?; 1 more slow mode: --details"
     )
+
+
+@pytest.mark.slow
+def test_a_kernel_that_one_rank_runs_longer_from_a_step_on(unpacked: Unpacked) -> None:
+    """`spin_kernel` runs six times a step for 1,000,000 cycles, on rank 1 for 1,300,000 from step 5 on."""
+    reports = [unpacked(DATA / f"h100/spin.rank{rank}.sqlite.xz") for rank in range(2)]
+    times: dict[bool, list[int]] = {False: [], True: []}
+    with closing(sqlite3.connect(reports[1])) as database:
+        query = """SELECT k."end" - k.start FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.shortName
+            WHERE s.value = 'spin_kernel' ORDER BY k.start"""
+        for number, (ns,) in enumerate(database.execute(query)):
+            times[number >= 6 * 5].append(ns)
+    numbers = summarize_reports(reports, IN_STEPS).slow_modes
+    assert numbers is not None
+    [mode] = numbers.modes
+    assert [task.rank for task in mode.tasks] == [1] and mode.steps == list(range(5, 14))
+    assert len(times[True]) == 6 * len(mode.steps)
+    assert mode.lost_ns == pytest.approx(sum(times[True]) - len(times[True]) * median(times[False]), rel=0.01)

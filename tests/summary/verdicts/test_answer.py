@@ -20,7 +20,7 @@ from nsys2prv_ng.summary.verdicts.answer import add_verdict, answer
 from nsys2prv_ng.summary.verdicts.bottlenecks import BOTTLENECKS
 from nsys2prv_ng.summary.verdicts.gains import describe_change
 from nsys2prv_ng.text.style import Style
-from tests.conftest import Unpacked
+from tests.conftest import DATA, Unpacked
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits
 from tests.summary.verdicts.test_what_if import try_change
@@ -111,6 +111,14 @@ def test_messages_and_their_size(shared_reports: Path, unpacked: Unpacked) -> No
     assert verdict is not None and "GPU-aware" not in verdict.hint
     [where] = [statement.text for statement in verdict.statements if statement.label == "WHERE"]
     assert where.endswith("; `MPI_Isend` sends 33.6 MB on average")
+
+
+@pytest.mark.slow
+def test_copies_of_pageable_memory(unpacked: Unpacked) -> None:
+    """The program copies 134 MB of pageable memory a step in `data movement`, and its host waits in the calls."""
+    verdict = add_verdict(summarize_reports([unpacked(DATA / "h100/pageable.rank0.sqlite.xz")], IN_STEPS)).verdict
+    assert verdict is not None and verdict.bottleneck == "copies" and "pinned" in verdict.hint
+    assert [gain.change for gain in verdict.gains][:1] == ["range 'data movement' * 0.5"]
 
 
 def test_a_saving_is_printed_once(shared_reports: Path, unpacked: Unpacked) -> None:
