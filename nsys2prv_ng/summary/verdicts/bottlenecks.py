@@ -42,7 +42,7 @@ SLOW = (START_UP.key, SLOW_STEPS.key)
 COMPUTE = Bottleneck(
     "compute-bound",
     "Compute-bound",
-    "GPUs compute at least 80% of the time, or half of it while nothing else saves or loses 5%",
+    "GPUs compute at least 80% of the time and no host sets the pace, or half of it and nothing else saves 5%",
     "make the largest kernels cheaper: lower precision, fused or better kernels, larger tiles, less work",
     "analysis/kernel_classes",
     ("efficiency", "kernels"),
@@ -153,7 +153,7 @@ TRANSFER_GATHER = TRANSFER._replace(
 )
 TRANSFER_MESSAGES = TRANSFER._replace(
     rule="exposed transfer, and sends and receives take most NCCL time",
-    hint="overlap sends with compute (interleaved stages); send fewer bytes; keep tensor parallelism within a node",
+    hint="overlap sends with compute; send fewer bytes; check that NCCL uses the fast network between nodes",
 )
 COPIES = Bottleneck(
     "copies",
@@ -173,7 +173,7 @@ COPIES_CHAIN = COPIES_PEER._replace(
 )
 COPIES_PINNED = COPIES._replace(
     rule="copies, most of them from or to pinned memory",
-    hint="memory is pinned already: copy less (keep data on the GPU, no offload), or prefetch on a stream of its own",
+    hint="memory is pinned already: copy less (keep data on the GPU, no offload); hide copies behind compute",
 )
 COPIES_INSIDE = COPIES._replace(
     rule="copies, most of them within a GPU, sets or migrations",
@@ -201,7 +201,7 @@ HOST_MPI = HOST._replace(
 )
 HOST_SYNCHRONISES = HOST._replace(
     title="Host-bound, in calls that synchronise",
-    rule="host-bound, and most of it in calls that synchronise",
+    rule="host-bound, most of it in calls that synchronise, or these calls without time save as much as an ideal host",
     hint="synchronise less: no .item(), print or blocking copy in the loop; use streams and events",
 )
 LAUNCH = Bottleneck(

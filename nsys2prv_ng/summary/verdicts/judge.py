@@ -59,7 +59,7 @@ def classify(case: Case) -> Bottleneck | None:
     slow = case.slow_steps
     if slow is not None and slow.share >= _SLOW_SHARE:
         return bottlenecks.START_UP if _is_start_up(case.summary, slow) else bottlenecks.SLOW_STEPS
-    if losses.compute_ns >= _COMPUTES * case.gpu_ns:
+    if losses.compute_ns >= _COMPUTES * case.gpu_ns and not _is_paced_by_host(case):
         return choose_compute(losses, case.summary.kernels)
     if losses.whole_graph_ns >= HALF * case.gpu_ns:
         return bottlenecks.OPAQUE
@@ -87,6 +87,15 @@ def classify(case: Case) -> Bottleneck | None:
     if losses.compute_ns >= HALF * case.gpu_ns:
         return choose_compute(losses, case.summary.kernels)
     return _OTHERS.get(largest, bottlenecks.NOTHING) if loses else bottlenecks.NOTHING
+
+
+def _is_paced_by_host(case: Case) -> bool:
+    """Return whether hosts set the pace of GPUs that compute nearly all the time: faster kernels would save nothing."""
+    limit = None if case.summary.what_if is None else case.summary.what_if.limited_by
+    bound = case.bounds.get(HOST_BOUND)
+    return (
+        limit is not None and limit.what == "host" and limit.share > HALF and bound is not None and bound.share >= LEAST
+    )
 
 
 def _could_find_savings(summary: JobSummary) -> bool:

@@ -50,6 +50,9 @@ _SYNCHRONISES = (
     *("cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"),
 )
 """Beginnings of the names of calls."""
+_WITHOUT_SYNCHRONISING = tuple(f"call {name!r} = 0" for name in _SYNCHRONISES)
+_NEARLY = 0.95
+"""Least part of the gain by an ideal host of calls that explain it alone."""
 _BLOCKING_COPIES = ("cudaMemcpy", "cudaMemcpy2D", "cudaMemcpy3D")
 """Names of calls that return when the copy has ended."""
 
@@ -143,6 +146,9 @@ def choose_host(case: Case) -> Bottleneck:
         return bottlenecks.HOST_ALLOCATES if allocates > synchronises else bottlenecks.HOST_SYNCHRONISES
     bound = case.bounds.get(HOST_BOUND)
     whole_gain = 0 if bound is None else bound.saving_ns
+    without = [each for each in case.changes if each.change in _WITHOUT_SYNCHRONISING]
+    if bound is not None and any(each.saving_ns >= _NEARLY * whole_gain for each in without):
+        return bottlenecks.HOST_SYNCHRONISES
     has_main = any(each.change.endswith("= 0") and each.saving_ns > HALF * whole_gain for each in case.changes)
     mean = whole / max(sum(count for _, count in case.host_gaps.values()), 1)
     return bottlenecks.LAUNCH if mean < _SHORT_GAP_NS and not has_main else bottlenecks.HOST

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.replay.numbers import Limit, Scenario
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import (
     Cause,
@@ -79,6 +79,31 @@ def add_gaps(summary: JobSummary, gaps: int, **calls: int) -> JobSummary:
 def test_the_largest_gain_decides(scenarios: list[Scenario], title: str) -> None:
     summary = make_summary(MIXED, waits=make_waits([make_rank(rank, 0, 10 * MS) for rank in range(2)], [], []))
     assert name_class(replace(summary, what_if=find(*scenarios))) == title
+
+
+@pytest.mark.parametrize(
+    ("limit", "saving", "title"),
+    [
+        (Limit(what="host", rank=1, share=0.51), 5, "Host-bound"),
+        (Limit(what="host", rank=1, share=0.50), 5, "Compute-bound"),
+        (Limit(what="host", rank=1, share=0.51), 4, "Compute-bound"),
+        (Limit(what="GPU", rank=1, share=0.51), 5, "Compute-bound"),
+        (None, 5, "Compute-bound"),
+    ],
+)
+def test_busy_gpus_that_a_host_paces_are_not_compute_bound(limit: Limit | None, saving: int, title: str) -> None:
+    """Faster kernels would save nothing there: the host is as slow as before."""
+    summary = make_summary(make_losses(compute=85, host=15))
+    changes = find(try_change("host = ideal", saving * MS), limited_by=limit)
+    assert name_class(replace(summary, what_if=changes)) == title
+
+
+@pytest.mark.parametrize(("saving", "title"), [(39, "Host-bound, in calls that synchronise"), (37, "Host-bound")])
+def test_calls_that_synchronise_explain_all_of_the_gain(saving: int, title: str) -> None:
+    """Idle time lies between such calls, in no call: only a replay knows that they are the reason."""
+    summary = add_gaps(make_summary(MIXED), 1, _=10)
+    changes = [try_change("host = ideal", 40 * MS), try_change("call 'cudaStreamSynchronize' = 0", saving * MS)]
+    assert name_class(replace(summary, what_if=find(*changes))) == title
 
 
 @pytest.mark.parametrize(("share", "title"), [(20, "Copies"), (19, "Compute-bound")])
