@@ -152,7 +152,7 @@ def _name_whole(case: Case) -> str:
     if numbers is None or steps is None or not numbers.steps:
         return ""
     is_near = abs(numbers.step_ns - steps.median_ns) <= _NEAR * steps.median_ns
-    return "" if is_near else f" of the mean step, {format_time(numbers.step_ns)}"
+    return "" if is_near else f" of {format_time(numbers.step_ns)}"
 
 
 def _describe_slow_steps(case: Case) -> str:
