@@ -18,7 +18,7 @@ from nsys2prv_ng.text.formatting import format_percent, join_first
 from nsys2prv_ng.text.names import quote_name
 
 _MOST_NAMES = 3
-_GIVE_PEAK = "give the peak (--peak-tflops)"
+_GIVE_PEAK = "give the peak (peak_tflops)"
 
 
 def add_mfu(summary: JobSummary, flops_per_step: float | None = None, peak_tflops: float | None = None) -> JobSummary:

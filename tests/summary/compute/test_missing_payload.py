@@ -52,7 +52,7 @@ def test_exports_without_payload(
     assert found.waits.reports_without_payload == len(paths)
     assert found.waits.not_split == {NO_PAYLOAD: kernels}
     text = format_summary(found, 500, details=True)
-    assert re.search(rf"^{kernels} of [0-9,]+ kernels? unclassified", text, re.MULTILINE)
+    assert re.search(rf"^{kernels} of [0-9,]+ kernels? may wait or transfer data", text, re.MULTILINE)
     check_lines(found, "4 of 4 reports" if len(paths) == 4 else "1 of 1 report", option)
 
 
