@@ -13,7 +13,18 @@ from nsys2prv_ng.analysis.path.causes import find_active, find_call
 from nsys2prv_ng.analysis.path.columns import SYNC_THREAD, PathCalls, PathLanes, PathLists, PathThreads
 from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.replay.columns import ALWAYS, CALL, CODE, HANDOVER, NONE, Edges, Numbers, make_edges
+from nsys2prv_ng.replay.columns import (
+    ALWAYS,
+    CALL,
+    CODE,
+    HANDOVER,
+    NETWORK,
+    NONE,
+    Edges,
+    Numbers,
+    make_edges,
+    mark_kinds,
+)
 from nsys2prv_ng.runtime.jit import compiled
 
 
@@ -38,9 +49,11 @@ def limit_returns(edges: Edges, time: IntArray, numbers: Numbers, name: IntArray
     """Return edges of which those to the end of a call take at most what the shortest call of its name needs.
 
     That is the least time (ns) from the start of a call of this name, or from when it no longer had to wait, to its
-    end. `time`: of each node (ns), `name`: number of the name of each call.
+    end. How long data move between ranks is known for each call and stays. `time`: of each node (ns), `name`: number
+    of the name of each call.
     """
     to_call = np.flatnonzero((edges.to >= numbers.call_end) & (edges.to < numbers.others))
+    to_call = to_call[~mark_kinds(edges.kind[to_call], NETWORK)]
     call = edges.to[to_call] - numbers.call_end
     since, end = time[edges.since[to_call]], time[edges.to[to_call]]
     latest = np.full(numbers.calls, np.iinfo(np.int64).min)

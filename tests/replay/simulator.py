@@ -9,7 +9,7 @@ A program has the threads of a few ranks. What each does, and how long it takes,
 - A collective moves data once all ranks that it needs have entered, a message once both sides are there.
 
 A replay knows no more than what was observed. So it must agree only for programs in which nothing else is possible:
-each latency of a GPU is the same; calls of one name that wait have one length; the threads of a process have streams of
+each latency of a GPU is the same; calls of one name that wait for their GPU have one length; the threads of a process have streams of
 their own, so that no change alters the order in which a stream is given its work; a wait for another thread was
 observed as a wait; and threads begin with a launch at the same time, since nothing shows what they followed.
 """
@@ -49,7 +49,7 @@ CALLS = {
 }
 MPI = ("allreduce", "bcast", "reduce", "send", "receive")
 LAUNCHES = ("launch", "nccl", "copy")
-_WAITING = ("copy", "event", "stream", "device", *MPI)
+_WAITING = ("copy", "event", "stream", "device")
 SHORTEST_SYSTEM_CALL = 10_000
 """A replay reads no OS runtime call that is shorter (ns)."""
 
@@ -260,7 +260,7 @@ def write_program(seed: int, first_rank: int, latency: int, lengths: dict[str, i
 
 
 def draw_lengths(seed: int) -> dict[str, int]:
-    """Return the length (ns) of calls that wait, by what they do."""
+    """Return the length (ns) of calls that wait for their GPU, by what they do."""
     chance = random.Random(seed)
     return {do: UNIT * chance.randint(10, 400) for do in _WAITING}
 
@@ -278,6 +278,7 @@ class _Run:
 
     def __init__(self, program: Program, changes: Sequence[SimulatedChange]) -> None:
         self._program, self._changes = program, changes
+        self._nobody_waits = any(change.target == "waits" for change in changes)
         self._at = dict.fromkeys(program.threads, 0)
         self._now = dict.fromkeys(program.threads, program.start)
         self._begun: dict[Action, int] = {}
@@ -369,7 +370,7 @@ class _Run:
                 return False
             operation.begin = max([operation.launched, *(end for end in ends if end is not None)]) + latency
         begins: list[int | None] = [operation.begin]
-        if waits:
+        if waits and not self._nobody_waits:
             for _, other in self._groups[operation.rank, operation.action]:
                 begins.append(self._operations[other].begin if other in self._operations else None)
         if None not in begins:
@@ -444,7 +445,7 @@ class _Run:
             signal = next(a for _, a in self._groups[rank, action] if a.do == "signal")
             return None if signal not in self.times.calls else max(begin, self.times.calls[signal][1])
         reasons: list[int | None] = [begin, *(operation.end for operation in self._waited[action])]
-        if action.do in MPI and action.waits:
+        if action.do in MPI and action.waits and not self._nobody_waits:
             reasons += [self._begun.get(other) for _, other in self._groups[rank, action] if other.is_needed]
         if None in reasons:
             return None

@@ -47,6 +47,8 @@ CHANGES: list[tuple[SimulatedChange, ...]] = [
     (C("network", factor=2), C("class", "GEMM FP32", 3), C("call", "cudaMalloc")),
     (C("range", "alpha"), C("host", factor=0.5)),
     (C("host"), C("network"), C("copies")),
+    (C("waits"),),
+    (C("waits"), C("host", factor=4)),
     (C("call", "MPI_Recv"), C("kernel", NCCL, 2)),
 ]
 """Changes on rank 0 alter the first program of a report alone."""
