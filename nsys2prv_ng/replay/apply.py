@@ -31,6 +31,7 @@ from nsys2prv_ng.replay.columns import (
     NONE,
     ON_HOST,
     REMOVED,
+    STAGE,
     TOGETHER,
     WAKE,
     mark_kinds,
@@ -38,7 +39,7 @@ from nsys2prv_ng.replay.columns import (
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.text.option import quote_shortened
 
-_WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR)
+_WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR, STAGE)
 """Edges that a call which is not made lacks."""
 _LONGEST = 2**61
 """Most time (ns) that changes may add: times of nodes are below 2**62."""
@@ -111,9 +112,10 @@ def match_names(pattern: str, names: Iterable[str], kind: str) -> list[int]:
 
 
 def _scale_operations(model: Model, chosen: BoolArray, ranks: BoolArray, factor: float, weight: IntArray) -> None:
-    """Scale the lengths of operations; those of no length need no gap or launch either."""
+    """Scale the lengths of operations, and of what reads their memory; those of no length need no gap or launch."""
     graph = model.graph
-    own = np.append(chosen, False)[model.edge_operation] & ranks
+    operation = np.where(graph.kind == STAGE, graph.since, model.edge_operation)
+    own = np.append(chosen, False)[operation] & ranks
     ends = own & (graph.to >= model.numbers.operation_end)
     weight[ends] = _scale(weight[ends], factor)
     if not factor:
@@ -140,7 +142,8 @@ def _scale_calls(model: Model, change: Change, ranks: BoolArray, weight: IntArra
     used = np.unique(model.lanes.call_name)
     found = used[match_names(change.name, [model.lanes.names[n] for n in used.tolist()], change.target)]
     named = np.isin(np.append(model.lanes.call_name, NONE), found)
-    chosen = named[model.edge_call] & (model.edge_call >= 0) & ranks & (model.graph.kind != CODE)
+    kept = (CODE, STAGE) if change.factor else (CODE,)
+    chosen = named[model.edge_call] & (model.edge_call >= 0) & ranks & ~mark_kinds(model.graph.kind, kept)
     edges = np.flatnonzero(chosen)
     _scale_host(model, edges, np.ones(edges.size), change.factor, weight)
 
@@ -157,7 +160,7 @@ def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float,
 def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
     names = match_names(change.name, model.ranges.names, change.target)
     edges, share, operations = model.in_ranges.find(names)
-    chosen = ranks if not change.factor else ranks & ~mark_kinds(model.graph.kind, NETWORK)
+    chosen = ranks if not change.factor else ranks & ~mark_kinds(model.graph.kind, (*NETWORK, STAGE))
     changed = chosen[edges]
     _scale_host(model, edges[changed], share[changed], change.factor, weight)
     launched = np.zeros(model.numbers.operations, np.bool_)

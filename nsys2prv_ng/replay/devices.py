@@ -31,7 +31,7 @@ from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
-from nsys2prv_ng.replay.columns import ALWAYS, FREE, GAP, LAUNCH, NONE, WAKE, Edges, Numbers, make_edges
+from nsys2prv_ng.replay.columns import ALWAYS, FREE, GAP, LAUNCH, NONE, STAGE, WAKE, Edges, Numbers, make_edges
 from nsys2prv_ng.runtime.jit import compiled
 
 _ASKS_DEVICE, _ASKS_PROCESS = 5, 6
@@ -88,7 +88,7 @@ def list_device_edges(lanes: PathLanes, events: PathEvents, numbers: Numbers) ->
         make_edges(np.where(cause >= 0, numbers.operation_end + cause, NONE), every, GAP, usual_gap),
         make_edges(followed.one, markers, GAP),
         make_edges(followed.other, markers, GAP),
-        *_list_own_waits(calls, numbers),
+        *_list_own_waits(operations, calls, launching, numbers),
         _list_full_queues(operations, calls, launching, numbers),
     ], time
 
@@ -120,10 +120,18 @@ def _find_unexplained(operations: PathOperations, lists: PathLists, known: IntAr
 # ---- calls that wait -------------------------------------------------------------------------------------------------
 
 
-def _list_own_waits(calls: PathCalls, numbers: Numbers) -> list[Edges]:
-    """Return the waits of calls for one operation: that of their own copy, or one that freed a place in the queue."""
+def _list_own_waits(operations: PathOperations, calls: PathCalls, launching: IntArray, numbers: Numbers) -> list[Edges]:
+    """Return the waits of calls for one operation: that of their own copy, or one that freed a place in the queue.
+
+    A copy from pageable memory ends some microseconds after its call, which has read that memory by then: such a call
+    takes as long after the start of the copy as was observed.
+    """
     waits = np.flatnonzero((calls.sync == SYNC_OPERATION) & (calls.target >= 0))
-    return [make_edges(numbers.operation_end + calls.target[waits], numbers.call_end + waits, WAKE, ALWAYS)]
+    target = calls.target[waits]
+    is_staged = (launching[target] == waits) & (operations.end[target] > calls.end[waits])
+    since = np.where(is_staged, target, numbers.operation_end + target)
+    kind = np.where(is_staged, STAGE, WAKE)
+    return [make_edges(since, numbers.call_end + waits, kind, ALWAYS)]
 
 
 def _list_full_queues(operations: PathOperations, calls: PathCalls, launching: IntArray, numbers: Numbers) -> Edges:

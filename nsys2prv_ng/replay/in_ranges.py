@@ -10,7 +10,7 @@ import numpy as np
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.replay.columns import CODE, NETWORK, ON_HOST, mark_kinds
+from nsys2prv_ng.replay.columns import CODE, NETWORK, ON_HOST, STAGE, mark_kinds
 from nsys2prv_ng.replay.graph import Graph
 from nsys2prv_ng.replay.host_ranges import HostRanges, Limits, measure_inside
 
@@ -52,7 +52,7 @@ class RangeFinder:
         operations = lanes.operations
         end = graph.time[graph.to]
         begin = np.where(graph.kind == CODE, end - graph.weight, np.append(lanes.calls.begin, 0)[edge_call])
-        on_host = mark_kinds(graph.kind, (*ON_HOST, *NETWORK)) & (edge_thread >= 0)
+        on_host = mark_kinds(graph.kind, (*ON_HOST, *NETWORK, STAGE)) & (edge_thread >= 0)
         sent = (operations.thread >= 0) & (lanes.launch >= 0)
         self._ranges = ranges
         self._edges = _order(edge_thread, on_host, begin, end)

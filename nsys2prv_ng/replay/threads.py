@@ -20,6 +20,7 @@ from nsys2prv_ng.replay.columns import (
     HANDOVER,
     NETWORK,
     NONE,
+    STAGE,
     Edges,
     Numbers,
     make_edges,
@@ -49,11 +50,12 @@ def limit_returns(edges: Edges, time: IntArray, numbers: Numbers, name: IntArray
     """Return edges of which those to the end of a call take at most what the shortest call of its name needs.
 
     That is the least time (ns) from the start of a call of this name, or from when it no longer had to wait, to its
-    end. How long data move between ranks is known for each call and stays. `time`: of each node (ns), `name`: number
+    end. How long data move between ranks, or from pageable memory, is known
+    for each call and stays. `time`: of each node (ns), `name`: number
     of the name of each call.
     """
     to_call = np.flatnonzero((edges.to >= numbers.call_end) & (edges.to < numbers.others))
-    to_call = to_call[~mark_kinds(edges.kind[to_call], NETWORK)]
+    to_call = to_call[~mark_kinds(edges.kind[to_call], (*NETWORK, STAGE))]
     call = edges.to[to_call] - numbers.call_end
     since, end = time[edges.since[to_call]], time[edges.to[to_call]]
     latest = np.full(numbers.calls, np.iinfo(np.int64).min)

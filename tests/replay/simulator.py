@@ -9,9 +9,9 @@ A program has the threads of a few ranks. What each does, and how long it takes,
 - A collective moves data once all ranks that it needs have entered, a message once both sides are there.
 
 A replay knows no more than what was observed. So it must agree only for programs in which nothing else is possible:
-each latency of a GPU is the same; calls of one name that wait for their GPU have one length; the threads of a process have streams of
-their own, so that no change alters the order in which a stream is given its work; a wait for another thread was
-observed as a wait; and threads begin with a launch at the same time, since nothing shows what they followed.
+each latency of a GPU is the same; calls of one name that wait for their GPU have one length; the threads of a process
+have streams of their own, so that no change alters the order in which a stream is given its work; a wait for another
+thread was observed as a wait; and threads begin with a launch at the same time, since nothing shows what they followed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What calls wait for on GPUs, in jobs where some processes and GPUs have no operations."""
+"""What calls wait for on GPUs: also where a process has no operations, and where a copy reads pageable memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.replay import devices
-from nsys2prv_ng.replay.columns import WAKE
-from tests.conftest import SAMPLES
+from nsys2prv_ng.replay.apply import apply_changes
+from nsys2prv_ng.replay.changes import parse_changes
+from nsys2prv_ng.replay.columns import STAGE, WAKE
+from nsys2prv_ng.replay.graph import play
+from tests.conftest import DATA, SAMPLES, Unpacked
 from tests.replay.jobs import opened_model
 
 TABLES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")]
@@ -37,3 +41,35 @@ def test_a_process_without_operations_waits_for_none(
         operation = graph.since[wakes] % model.numbers.operations
         thread = lanes.calls.thread[model.edge_call[wakes]]
         assert (lanes.operations.process[operation] == lanes.threads.process[thread]).all()
+
+
+def test_a_call_that_reads_pageable_memory_takes_as_long_as_its_copy(unpacked: Unpacked, tmp_path: Path) -> None:
+    """Such a call returns a few microseconds before its copy ends; without copies it does not block."""
+    report = unpacked(DATA / "h100/pageable.rank0.sqlite.xz")
+    with closing(sqlite3.connect(report)) as sql:
+        rows = sql.execute(
+            "SELECT call.end - call.start, copy.end - copy.start FROM CUPTI_ACTIVITY_KIND_MEMCPY copy "
+            "JOIN CUPTI_ACTIVITY_KIND_RUNTIME call USING (correlationId) "
+            "WHERE srcKind = 0 AND dstKind = 2 AND copy.start < call.end AND call.end < copy.end"
+        ).fetchall()
+    assert rows
+    with opened_model([report], tmp_path) as model:
+        graph, numbers = model.graph, model.numbers
+        staged = graph.kind == STAGE
+        call, operation = model.edge_call[staged], graph.since[staged]
+
+        def measure(time: IntArray) -> list[tuple[int, int]]:
+            begin, end = time[numbers.call_begin + call], time[numbers.call_end + call]
+            length = time[numbers.operation_end + operation] - time[operation]
+            return sorted(zip((end - begin).tolist(), length.tolist(), strict=True))
+
+        assert measure(play(graph, graph.weight)) == sorted(rows)
+        half, none = (
+            measure(play(graph, apply_changes(model, parse_changes(change))))
+            for change in ("copies * 0.5", "copies = 0")
+        )
+    calls, copies = (sorted(column) for column in zip(*rows, strict=True))
+    halves = sorted(length for _, length in half)
+    assert all(abs(length - copy / 2) <= 1 for copy, length in zip(copies, halves, strict=True))
+    saved = sum(calls) - sum(length for length, _ in none)
+    assert saved == pytest.approx(sum(copies), rel=0.3) and max(none)[0] < calls[0] / 2
