@@ -59,7 +59,7 @@ COMPUTE_FUSIBLE = COMPUTE._replace(
 )
 COMPUTE_16 = COMPUTE._replace(
     rule="compute-bound, and matrix products with operands of 16 bits or less are the largest kernel class",
-    hint="larger or fewer matrix products (they use 16 bits or less already), FP8, fused layers and optimizers",
+    hint="larger or fewer matrix products (they use 16 bits or less already), FP8, fused layers",
 )
 COMPUTE_ATTENTION = COMPUTE._replace(
     title="Compute-bound, in attention",
@@ -133,6 +133,10 @@ TRANSFER = Bottleneck(
     "analysis/exposed_communication",
     ("efficiency", "waits", "what_if"),
 )
+TRANSFER_LARGE = TRANSFER._replace(
+    rule="exposed transfer, and most NCCL time with known sizes is in messages of 8 MiB or more",
+    hint="send fewer bytes (16-bit gradients); overlap with compute; compare busbw with your link",
+)
 TRANSFER_MPI = TRANSFER._replace(
     rule="exposed transfer, and no NCCL kernels: MPI moves the data",
     hint="start messages earlier and overlap them with compute; send fewer bytes",
@@ -158,7 +162,7 @@ TRANSFER_MESSAGES = TRANSFER._replace(
 COPIES = Bottleneck(
     "copies",
     "Copies",
-    "free copies are the largest gain, or copies alone the largest loss, a fifth of GPU time, and no bound saves 5%",
+    "free copies are the largest gain",
     "use pinned memory and asynchronous copies on a stream of their own; keep data on the GPU",
     "basics/memory_operations",
     ("memory_operations", "what_if"),
@@ -177,7 +181,7 @@ COPIES_PINNED = COPIES._replace(
 )
 COPIES_INSIDE = COPIES._replace(
     rule="copies, most of them within a GPU, sets or migrations",
-    hint="avoid copies and fills within a GPU (in place, contiguous layouts); prefetch managed memory",
+    hint="avoid copies within a GPU (in place, contiguous layouts, gradient_as_bucket_view); prefetch managed memory",
 )
 HOST = Bottleneck(
     "host-bound",
@@ -207,7 +211,7 @@ HOST_SYNCHRONISES = HOST._replace(
 LAUNCH = Bottleneck(
     "launch-bound",
     "Launch-bound",
-    "host-bound, gaps shorter than 20 us on average, and no single range or call is most of it",
+    "host-bound, gaps shorter than 20 us on average, and no single range or call but launches is most of it",
     "launch less: CUDA graphs, torch.compile, fused or larger kernels and optimizers, larger batches",
     "analysis/gpu-gaps",
     ("efficiency", "gpus", "what_if"),
@@ -254,8 +258,18 @@ BOTTLENECKS = (
         STRAGGLER,
         IMBALANCE,
     ),
-    *(TRANSFER, TRANSFER_GATHER, TRANSFER_MESSAGES, TRANSFER_MPI, TRANSFER_MPI_STAGED, TRANSFER_MPI_COLLECTIVES),
+    *(
+        TRANSFER,
+        TRANSFER_GATHER,
+        TRANSFER_MESSAGES,
+        TRANSFER_LARGE,
+        TRANSFER_MPI,
+        TRANSFER_MPI_STAGED,
+        TRANSFER_MPI_COLLECTIVES,
+    ),
     *(COPIES, COPIES_CHAIN, COPIES_PEER, COPIES_PINNED, COPIES_INSIDE),
     *(HOST_MPI, INSTRUMENTED, HOST_ALLOCATES, HOST_SYNCHRONISES, LAUNCH, HOST, QUEUED, UNEXPLAINED, NOTHING),
 )
 """All classes, in the order of the rules."""
+OVERLAPPED = (TRANSFER, TRANSFER_LARGE, TRANSFER_MESSAGES)
+"""Classes whose hint is overlap with kernels, which NCCL's kernels slow: both need the GPU and its memory."""

@@ -52,6 +52,8 @@ _KINDS = {
     bottlenecks.STRAGGLER.key: ("range ", "call "),
 }
 """Kinds of changes that address a class; other classes list the best change of any kind after their bound."""
+_NOT_COMPUTE = (bottlenecks.HOST.key, bottlenecks.LAUNCH.key, bottlenecks.COPIES.key)
+"""Classes of which a range with kernels is no cure: half as long, its kernels are faster as well."""
 _UNCLASSIFIED = "no replay can tell what unclassified kernels would do"
 _UNKNOWN = {
     bottlenecks.INSTRUMENTED: "a replay would keep what the ranges of operators cost the host",
@@ -59,6 +61,7 @@ _UNKNOWN = {
     bottlenecks.OPAQUE: "the report does not have the kernels inside the graphs",
 }
 """Why no replay can predict savings in some classes."""
+_OVERLAP_SLOWS = "overlap saves less, as it slows kernels"
 _OTHER = "Other"
 """Class of kernels whose names no rule matches."""
 _HOW = {0.0: "no time", 0.5: "half as long"}
@@ -77,7 +80,10 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     if bound is not None:
         gains.append(bound)
     kinds = _KINDS.get(bottleneck.key)
-    named = case.changes[:1] if kinds is None else [each for each in case.changes if each.change.startswith(kinds)]
+    changes = case.changes
+    if bottleneck.key in _NOT_COMPUTE:
+        changes = [each for each in changes if not each.change.startswith("range ") or each.change.endswith("= 0")]
+    named = changes[:1] if kinds is None else [each for each in changes if each.change.startswith(kinds)]
     if bottleneck.key == bottlenecks.COMPUTE.key:
         named = sorted(named, key=lambda each: not each.change.startswith("class "))[:1] + named
     gains += [each for n, each in enumerate(named) if each.share >= LEAST and each not in named[:n]]
@@ -123,11 +129,13 @@ def describe_gains(
 
 
 def _bound_overlap(bottleneck: Bottleneck, share: float | None) -> list[str]:
-    """Return what overlap saves at most, if that is little: transfer and copies hide behind the rest of the time."""
+    """Return how much less overlap saves: transfer and copies hide behind the rest of the time, which they slow."""
     if bottleneck.key not in (bottlenecks.TRANSFER.key, bottlenecks.COPIES.key) or share is None:
         return []
     rest = 1 - share
-    return [f"overlap saves at most {format_percent(rest, 1)}, the rest of the time"] if rest < HALF * share else []
+    if rest < HALF * share:
+        return [f"overlap saves at most {format_percent(rest, 1)}, the rest of the time"]
+    return [_OVERLAP_SLOWS] if bottleneck in bottlenecks.OVERLAPPED else []
 
 
 def _describe_limit(case: Case, scenario: Scenario) -> str:

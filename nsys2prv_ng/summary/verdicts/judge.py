@@ -37,11 +37,6 @@ _SLOW_SHARE = 0.25
 """Least part of the steps' time that a few slow steps cost to be the bottleneck."""
 _SLOWEST_SHARE, _SLOWEST_FACTOR, _EARLY = 1 / 3, 5, 1 / 4
 """A step is start-up if it takes this share of all steps and this many times the median, and is in this first part."""
-_BLOCKING_COPIES = 0.2
-"""Least share of GPU time in copies alone, the largest loss, to be the bottleneck though a replay saves nothing.
-
-A call that copies pageable memory blocks its host for as long: a replay keeps that time, as the host's.
-"""
 _CLOSE = 0.8
 """Two savings are close if the smaller one is at least this part of the larger: what they save overlaps."""
 _OTHERS = {
@@ -79,8 +74,6 @@ def classify(case: Case) -> Bottleneck | None:
     best = max(case.bounds.values(), key=lambda bound: bound.saving_ns, default=None)
     if best is not None and best.share >= LEAST:
         return _classify_bound(case, best)
-    if largest == "copies" and lost[largest] >= _BLOCKING_COPIES * case.gpu_ns:
-        return choose_copies(case)
     loses = lost[largest] >= LEAST * case.gpu_ns
     if loses and not _could_find_savings(case.summary):
         return _classify_loss(case, largest)

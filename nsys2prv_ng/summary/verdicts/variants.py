@@ -40,7 +40,10 @@ _STAGED = 0.1
 _PEER, _PINNED, _MIGRATION = "peer to peer", MEMORY_KINDS[2], "Migration"
 _WITH_HOST = ("host to device", "device to host")
 """Ends of the names of copies from and to host memory."""
+_LARGE_BYTES = 8 << 20
+"""Messages from this size on gain little from being larger: most of their time is that of their bytes."""
 _GATHERS, _MESSAGES = ("AllGather",), ("SendRecv", "Send", "Recv")
+LAUNCH_CALLS = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
 _ALLOCATES = (
     *("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister"),
     *("cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemHostRegister", "cuMemCreate", "cuMemMap", "cuMemUnmap"),
@@ -103,7 +106,7 @@ def _are_chained(case: Case) -> bool:
 
 
 def choose_transfer(summary: JobSummary) -> Bottleneck:
-    """Return the variant of exposed transfer: by the NCCL function that takes most time, or by MPI's calls."""
+    """Return the variant of exposed transfer: by NCCL's function with most time and its sizes, or by MPI's calls."""
     functions = sum_nccl_kernels(summary)
     if not functions:
         return _choose_mpi(summary) if summary.mpi else bottlenecks.TRANSFER
@@ -111,7 +114,9 @@ def choose_transfer(summary: JobSummary) -> Bottleneck:
     for names, variant in ((_GATHERS, bottlenecks.TRANSFER_GATHER), (_MESSAGES, bottlenecks.TRANSFER_MESSAGES)):
         if sum(functions.get(name, 0) for name in names) > HALF * whole:
             return variant
-    return bottlenecks.TRANSFER
+    rates = [] if summary.waits is None else summary.waits.bandwidth
+    large = sum(each.ns for each in rates if each.bytes >= _LARGE_BYTES)
+    return bottlenecks.TRANSFER_LARGE if large > HALF * sum(each.ns for each in rates) else bottlenecks.TRANSFER
 
 
 def _choose_mpi(summary: JobSummary) -> Bottleneck:
@@ -149,7 +154,9 @@ def choose_host(case: Case) -> Bottleneck:
     without = [each for each in case.changes if each.change in _WITHOUT_SYNCHRONISING]
     if bound is not None and any(each.saving_ns >= _NEARLY * whole_gain for each in without):
         return bottlenecks.HOST_SYNCHRONISES
-    has_main = any(each.change.endswith("= 0") and each.saving_ns > HALF * whole_gain for each in case.changes)
+    launches = tuple(f"call '{name}" for name in LAUNCH_CALLS)
+    named = [each for each in case.changes if each.change.endswith("= 0") and not each.change.startswith(launches)]
+    has_main = any(each.saving_ns > HALF * whole_gain for each in named)
     mean = whole / max(sum(count for _, count in case.host_gaps.values()), 1)
     return bottlenecks.LAUNCH if mean < _SHORT_GAP_NS and not has_main else bottlenecks.HOST
 

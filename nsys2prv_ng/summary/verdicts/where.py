@@ -18,7 +18,7 @@ from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited, list_mpi_calls, sum_nccl_kernels
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_steps import are_host_bound, describe_extra
-from nsys2prv_ng.summary.verdicts.variants import FUSIBLE
+from nsys2prv_ng.summary.verdicts.variants import FUSIBLE, LAUNCH_CALLS
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
@@ -29,7 +29,6 @@ _LEAST_SHARE = 0.1
 """Least share of a place that is worth a word, unless it is the first."""
 _NEARLY_ALL = 0.995
 _Late = tuple[RankWaits, MainReason | None]
-_LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
 
 
 def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
@@ -185,7 +184,7 @@ def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
     if not text or not are_host_bound(found):
         return places, text
     # Calls are those of all steps; most of this time is in the slow ones.
-    calls = Counter({call: ns for call, ns in case.host_calls.items() if not call.startswith(_LAUNCHES)})
+    calls = Counter({call: ns for call, ns in case.host_calls.items() if not call.startswith(LAUNCH_CALLS)})
     for call, ns in calls.most_common(1):
         if 2 * ns > case.host_calls.total():
             text += f"; hosts are mostly {f'in {quote_name(call)}' if call else 'outside traced calls'}"

@@ -18,11 +18,12 @@ from nsys2prv_ng.summary.numbers.job import (
     MpiNumbers,
     NcclNumbers,
 )
-from nsys2prv_ng.summary.numbers.waits import MpiWaits
+from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiWaits
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case, find_rank
+from nsys2prv_ng.summary.verdicts.gains import list_gains
 from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.variants import choose_copies, choose_transfer
 from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits, set_steps
@@ -106,13 +107,6 @@ def test_calls_that_synchronise_explain_all_of_the_gain(saving: int, title: str)
     assert name_class(replace(summary, what_if=find(*changes))) == title
 
 
-@pytest.mark.parametrize(("share", "title"), [(20, "Copies"), (19, "Compute-bound")])
-def test_copies_that_block_their_host_are_the_bottleneck(share: int, title: str) -> None:
-    """Without them, a replay keeps the host as long as before in the calls: it saves nothing."""
-    summary = make_summary(make_losses(compute=60, memory=share))
-    assert name_class(replace(summary, what_if=find(try_change("copies = 0", 0)))) == title
-
-
 @pytest.mark.parametrize(
     ("losses", "title"),
     [
@@ -157,6 +151,21 @@ def test_one_range_that_is_most_of_the_gain_is_not_launch_bound() -> None:
     assert name_class(replace(summary, what_if=find(*changes))) == "Host-bound"
     changes[1] = try_change("range 'load' = 0", 19 * MS)
     assert name_class(replace(summary, what_if=find(*changes))) == "Launch-bound"
+    changes[1] = try_change("call 'cudaLaunchKernelExC' = 0", 39 * MS)
+    assert name_class(replace(summary, what_if=find(*changes))) == "Launch-bound"
+
+
+@pytest.mark.parametrize(("limit", "listed"), [("host", []), ("GPU", ["range 'backward' * 0.5"])])
+def test_faster_kernels_are_no_cure_for_a_slow_host(limit: str, listed: list[str]) -> None:
+    """A range that takes half as long has faster kernels too."""
+    summary = make_summary(make_losses(compute=90, host=10))
+    numbers = find(try_change("host = ideal", 10 * MS), try_change("range 'backward' * 0.5", 20 * MS))
+    paced = replace(numbers, limited_by=Limit(what=limit, rank=None, share=0.9))
+    case = Case(replace(summary, what_if=paced))
+    bottleneck = classify(case)
+    assert bottleneck is not None
+    gains = [gain.change for gain in list_gains(case, bottleneck)]
+    assert [change for change in gains if change.startswith("range")] == listed
 
 
 @pytest.mark.parametrize(("in_messages", "title"), [(6, "Pipeline bubble"), (5, "Wait for a straggler")])
@@ -275,6 +284,23 @@ def test_hints_for_transfer_follow_the_functions(times: dict[str, int], hint: Bo
         for name, ns in times.items()
     ]
     assert choose_transfer(replace(make_summary(MIXED), nccl=nccl)) == hint
+
+
+@pytest.mark.parametrize(
+    ("times", "hint"),
+    [
+        ({8 << 20: 6, 1024: 5}, bottlenecks.TRANSFER_LARGE),
+        ({8 << 20: 5, 1024: 5}, bottlenecks.TRANSFER),
+        ({(8 << 20) - 1: 6}, bottlenecks.TRANSFER),
+    ],
+)
+def test_large_messages_need_no_larger_buckets(times: dict[int, int], hint: Bottleneck) -> None:
+    nccl = NcclNumbers(function="AllReduce", calls=1, bytes=1, kernels=1, kernel_ns=1, carried_bytes=1, carried_ns=1)
+    rates = {"function": "ncclAllReduce", "communicator": "", "ranks": 2, "count": 1}
+    speeds = {"algorithm_bytes_per_s": 1, "bus_bytes_per_s": 1}
+    bandwidth = [Bandwidth(bytes=size, ns=ns, **rates, **speeds) for size, ns in times.items()]
+    waits = replace(make_waits([make_rank(0, 0, 0)], [], []), bandwidth=bandwidth)
+    assert choose_transfer(replace(make_summary(MIXED, waits=waits), nccl=[nccl])) == hint
 
 
 def test_messages_of_mpi_have_their_own_hint() -> None:
