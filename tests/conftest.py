@@ -163,10 +163,11 @@ def whole_traces() -> Callable[[Path], tuple[bytes, bytes, bytes]]:
 
 # ---- tiers -----------------------------------------------------------------------------------------------------------
 
-settings.register_profile("default", settings.get_profile("default"), print_blob=True)
-settings.register_profile("dev", max_examples=15, print_blob=True)
-settings.register_profile("push", max_examples=20, print_blob=True)
-settings.register_profile("ci", max_examples=20, derandomize=True, print_blob=True)
+# A loaded machine makes examples slow: no deadline.
+settings.register_profile("default", settings.get_profile("default"), deadline=None, print_blob=True)
+settings.register_profile("dev", max_examples=15, deadline=None, print_blob=True)
+settings.register_profile("push", max_examples=20, deadline=None, print_blob=True)
+settings.register_profile("ci", max_examples=20, derandomize=True, deadline=None, print_blob=True)
 # Tests scale their number of examples by that of the profile (tests.examples).
 
 

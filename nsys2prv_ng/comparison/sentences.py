@@ -243,7 +243,7 @@ def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
     """Return a change of a run as the subject of a sentence."""
     where = "" if change.ranks is None else f" on {format_ranks(change.ranks)}"
     if change.target == what.RANK:
-        return f"making{where.removeprefix(' on')} of {run} as fast as the median rank"
+        return f"making{where.removeprefix(' on')} of {run} as fast as the others"
     if change.target == what.NETWORK:
         kind = "an ideal network" if not change.factor else f"a network {1 / change.factor:g} times as fast"
         return f"{kind} {change.name}".rstrip() + f" in {run}{where}"

@@ -37,6 +37,7 @@ from nsys2prv_ng.replay.columns import (
     mark_kinds,
 )
 from nsys2prv_ng.replay.model import Model
+from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.text.option import quote_shortened
 
 _WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR, STAGE)
@@ -191,21 +192,24 @@ def mark_crossing(model: Model) -> BoolArray:
 
 
 def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
-    """Let some ranks take as long as the median rank for each kernel, and for each NVTX range of the host.
+    """Let some ranks take as long as the median of the others, for each class of kernels and range of the host.
 
+    Kernels of no known class count by name: those of one class have names by shape, which may differ between ranks.
     Times are compared in the windows that numbers cover: what ranks do at start-up is no measure of their steps.
     """
     graph = model.graph
     operation = model.edge_operation
     runs = (operation >= 0) & (graph.since + model.numbers.operations == graph.to) & ~mark_kinds(graph.kind, NETWORK)
-    names = np.append(model.lanes.operation_name, NONE)[operation]
-    _equalise_keys(model, runs, names, ranks, weight)
+    classes, texts = model.kernel_class
+    known = (classes >= 0) & (classes != (texts.index(OTHER) if OTHER in texts else NONE))
+    kinds = np.where(known, classes, len(texts) + model.lanes.operation_name)
+    _equalise_keys(model, runs, np.append(kinds, NONE)[operation], ranks, weight)
     on_host = mark_kinds(graph.kind, (CODE, CALL)) & (model.edge_thread >= 0)
     _equalise_keys(model, on_host, model.edge_range, ranks, weight)
 
 
 def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArray, weight: IntArray) -> None:
-    """Scale the edges of some ranks so that their total by key is that of the median rank."""
+    """Scale the edges of some ranks so that their total by key is the median of the others', or of all without any."""
     which = np.flatnonzero(edges)
     if not which.size:
         return
@@ -216,7 +220,9 @@ def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArr
     end = model.graph.time[model.graph.to[which]]
     counted = np.where(mark_inside(end, end, model.job.measured), model.graph.weight[which], 0)
     total = np.bincount(cell, weights=counted, minlength=tasks.size * keys).reshape(-1, keys)
-    median = np.median(total, axis=0)
+    chosen = np.zeros(tasks.size, np.bool_)
+    chosen[task[ranks[which]]] = True
+    median = np.median(total[~chosen] if not chosen.all() else total, axis=0)
     factor = np.divide(median[None, :], total, out=np.ones_like(total), where=total > 0)
     own = ranks[which]
     weight[which[own]] = _scale(weight[which[own]], factor[task[own], key[which[own]] + 1])

@@ -26,6 +26,8 @@ _STARTS = ("MPI_Init", "MPI_Finalize", "cuInit", "cuModuleLoad", "cuLibraryLoad"
 """Beginnings of the names of calls that start or end a program, however often they are made."""
 _LEAST_ON_DEVICE = 0.05
 """Least part of the time of a range in what it launched that makes it one that launches."""
+_HOST_PER_LAUNCH_NS = 100_000
+"""Host time for each operation launched in a range below which the range does little but launch."""
 
 
 class Totals:
@@ -65,9 +67,14 @@ class Totals:
             host = float((share * weight[edges])[self._on_host[edges]].sum())
             device = round(runs[operations].sum())
             found[model.ranges.names[n]] = round(host) + device
-            if device > _LEAST_ON_DEVICE * (host + device):
+            if device > _LEAST_ON_DEVICE * (host + device) or host < _HOST_PER_LAUNCH_NS * self._count(operations):
                 self.launching.add(model.ranges.names[n])
         return found
+
+    def _count(self, operations: IntArray) -> int:
+        """Return how many of some operations run in the steps that count."""
+        end = self._model.graph.time[self._model.numbers.operation_end + operations]
+        return int(((end > self.observed.begin) & (end <= self.observed.end)).sum())
 
     def measure_calls(self) -> dict[str, int]:
         """Return the time of calls by name, without what they waited for, and without calls that wait for threads."""

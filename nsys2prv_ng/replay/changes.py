@@ -24,7 +24,7 @@ class Change:
     """One change: a target takes `factor` times as long as it did.
 
     `name`: pattern of the names of ranges, calls, kernels or classes; for the network, WITHIN, BETWEEN or "".
-    `ranks`: the ranks that change; None for all. For the target RANK, these ranks become like the median rank.
+    `ranks`: the ranks that change; None for all. For the target RANK, these ranks become like the median of the others.
     """
 
     target: str

@@ -149,7 +149,7 @@ def test_what_takes_less_in_the_slower_run_is_not_related() -> None:
         ("range 'x' * 0.5", "halving the time of range `x` in `slow`"),
         ("range 'x' * 0.25", "multiplying by 0.25 the time of range `x` in `slow`"),
         ("range 'x' = 0 on rank 3", "removing range `x` from `slow` on rank 3"),
-        ("rank 2 = median", "making rank 2 of `slow` as fast as the median rank"),
+        ("rank 2 = median", "making rank 2 of `slow` as fast as the others"),
         ("network = ideal", "an ideal network in `slow`"),
         ("network between nodes = ideal", "an ideal network between nodes in `slow`"),
         ("network * 2", "a network 2 times as fast in `slow`"),

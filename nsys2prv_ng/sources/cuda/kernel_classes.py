@@ -35,6 +35,8 @@ import pyarrow.compute as pc
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 
 _NUMBERS = {label: number for number, label in KERNEL_CLASSES.items()}
+OTHER = "Other"
+"""Class of kernels whose names no rule matches."""
 WHOLE_GRAPH = "Opaque CUDA graph"
 """Replaces the name of a class for CUDA graphs that were traced as a whole."""
 
@@ -188,7 +190,7 @@ def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
         if rule.also:
             matches &= _find_matches(text, rule.also)
         classes[matches & (classes == 0)] = _NUMBERS[rule.kernel_class]
-    classes[classes == 0] = _NUMBERS["Other"]
+    classes[classes == 0] = _NUMBERS[OTHER]
     return classes
 
 

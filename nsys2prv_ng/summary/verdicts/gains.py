@@ -7,6 +7,7 @@ from dataclasses import replace
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.summary.tables.what_if import name_pace
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
@@ -28,6 +29,8 @@ from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_GAINS = 3
+_SOME = 0.001
+"""Least share of a step that is not nothing."""
 _SAME = 0.01
 """Two savings are the same if they differ by less than this share."""
 _LEAST_OTHER = 0.5
@@ -62,8 +65,6 @@ _UNKNOWN = {
 }
 """Why no replay can predict savings in some classes."""
 _OVERLAP_SLOWS = "overlap saves less, as it slows kernels"
-_OTHER = "Other"
-"""Class of kernels whose names no rule matches."""
 _HOW = {0.0: "no time", 0.5: "half as long"}
 """What a factor makes of a time."""
 
@@ -87,6 +88,9 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     if bottleneck.key == bottlenecks.COMPUTE.key:
         named = sorted(named, key=lambda each: not each.change.startswith("class "))[:1] + named
     gains += [each for n, each in enumerate(named) if each.share >= LEAST and each not in named[:n]]
+    largest = [each for each in case.changes if each.change.startswith("class ") and each not in gains][:1]
+    if largest and gains and largest[0].saving_ns > max(each.saving_ns for each in gains):
+        gains.insert(1, largest[0])  # another cause, and a larger one
     if kinds is None and bound is not None:  # the same saving, by another name
         gains = [
             each for each in gains if each is bound or abs(each.saving_ns - bound.saving_ns) > _SAME * bound.saving_ns
@@ -121,19 +125,25 @@ def describe_gains(
     ]
     falls_short = share is not None and first.change in IF_BOUND and first.share < share - _FAR_BELOW
     saves += _describe_limit(case, first) if falls_short else _limit_compute(case, bottleneck, first)
-    parts += _bound_overlap(bottleneck, share)
+    parts += _bound_overlap(bottleneck, share, first)
     if bottleneck.key == bottlenecks.COMPUTE.key:
         hosts = [each for each in numbers.scenarios if each.change == HOST_BOUND and each not in gains]
-        parts += [f"at most {format_percent(max(each.share, 0), 1)} from a faster host" for each in hosts]
+        parts += [_bound_host(each) for each in hosts]
     return "; ".join([saves, *parts]), ["what_if"]
 
 
-def _bound_overlap(bottleneck: Bottleneck, share: float | None) -> list[str]:
+def _bound_host(scenario: Scenario) -> str:
+    """Return what a faster host saves at most."""
+    share = format_percent(scenario.share, 1)
+    return f"at most {share} from a faster host" if scenario.share >= _SOME else "nothing from a faster host"
+
+
+def _bound_overlap(bottleneck: Bottleneck, share: float | None, gain: Scenario | None = None) -> list[str]:
     """Return how much less overlap saves: transfer and copies hide behind the rest of the time, which they slow."""
     if bottleneck.key not in (bottlenecks.TRANSFER.key, bottlenecks.COPIES.key) or share is None:
         return []
     rest = 1 - share
-    if rest < HALF * share:
+    if rest < (HALF * share if gain is None else gain.share):
         return [f"overlap saves at most {format_percent(rest, 1)}, the rest of the time"]
     return [_OVERLAP_SLOWS] if bottleneck in bottlenecks.OVERLAPPED else []
 
@@ -160,7 +170,7 @@ def _name_whole(case: Case) -> str:
     if numbers is None or steps is None or not numbers.steps:
         return ""
     is_near = abs(numbers.step_ns - steps.median_ns) <= _NEAR * steps.median_ns
-    return "" if is_near else f" of {format_time(numbers.step_ns)}"
+    return "" if is_near else f" of the mean {format_time(numbers.step_ns)}"
 
 
 def _describe_slow_steps(case: Case) -> str:
@@ -180,12 +190,12 @@ def describe_change(scenario: Scenario) -> str:
         return IF_BOUND[change]
     rank = find_rank(scenario)
     if rank is not None:
-        return f"if rank {rank} were as fast as the median rank"
+        return f"if rank {rank} were as fast as the others"
     changes = read_changes(change)
     how = _HOW.get(changes[0].factor) if len(changes) == 1 else None
     if how is None or changes[0].target not in what.NAMED or changes[0].ranks is not None:
         return f"with {quote_name(change)}"
     name = changes[0].name
-    kernels = "kernels of no known class" if name == _OTHER else f"{clean_name(name)} kernels"
+    kernels = "kernels of no known class" if name == OTHER else f"{clean_name(name)} kernels"
     subjects = {what.CLASS: kernels, what.KERNEL: f"kernel {quote_name(name)}"}
     return f"if {subjects.get(changes[0].target, quote_name(name))} took {how}"

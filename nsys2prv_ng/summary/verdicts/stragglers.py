@@ -128,9 +128,9 @@ def _describe_gain(case: Case, straggler: Straggler) -> tuple[str, str]:
     if change is None or find_rank(change) != straggler.rank:
         return "", ""
     if not is_worth(change):
-        return ", not alone (it alone costs nothing)", ""
+        return " (its delay alone costs nothing: others are as late)", ""
     saves = f"about {format_time(change.saving_ns)} a step"
-    return "", f"; if it alone were as fast as the median rank, that would save {saves}"
+    return "", f"; if it alone were as fast as the others, that would save {saves}"
 
 
 def _describe_hidden(summary: JobSummary, waits: WaitNumbers, least: float) -> str:

@@ -96,7 +96,7 @@ def test_no_rank_alone_is_to_blame_if_the_next_is_as_late(shared_reports: Path, 
     assert verdict is not None
     assert [straggler.rank for straggler in verdict.stragglers] == [1]
     [line] = [statement.text for statement in verdict.statements if statement.label == "STRAGGLER"]
-    assert line.startswith("rank 1, not alone (it alone costs nothing): last in ")
+    assert line.startswith("rank 1 (its delay alone costs nothing: others are as late): last in ")
 
 
 def test_messages_and_their_size(shared_reports: Path, unpacked: Unpacked) -> None:
@@ -155,8 +155,7 @@ def test_a_compiled_program_gains_little_from_a_faster_host(shared_reports: Path
     verdict = judge_set("whatif/w-compiled", shared_reports, unpacked).verdict
     assert verdict is not None
     [gain] = [statement.text for statement in verdict.statements if statement.label == "GAIN"]
-    share = re.search(r"at most ([0-9.]+)% from a faster host", gain)
-    assert share is not None and float(share[1]) <= 5
+    assert gain.endswith("; nothing from a faster host")
 
 
 # ---- the lines -------------------------------------------------------------------------------------------------------
@@ -230,7 +229,7 @@ def test_a_summary_in_a_notebook_escapes_names() -> None:
         ("range 'data loading' = 0", "if `data loading` took no time"),
         ("class 'GEMM FP32' * 0.5", "if GEMM FP32 kernels took half as long"),
         ("kernel 'flash*' * 0.8", "with `kernel 'flash*' * 0.8`"),
-        ("rank 3 = median", "if rank 3 were as fast as the median rank"),
+        ("rank 3 = median", "if rank 3 were as fast as the others"),
         ("range 'a = 0' = 0", "if `a = 0` took no time"),
         ("range '\x1b[1m`x' * 0.5", "if `[1m'x` took half as long"),
     ],
