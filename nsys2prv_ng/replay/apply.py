@@ -194,6 +194,7 @@ def mark_crossing(model: Model) -> BoolArray:
 def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
     """Let some ranks take as long as the median of the others, for each class of kernels and range of the host.
 
+    A rank whose GPU, or whose host, takes less time in all keeps its times: those of the others may hide waits.
     Kernels of no known class count by name: those of one class have names by shape, which may differ between ranks.
     Times are compared in the windows that numbers cover: what ranks do at start-up is no measure of their steps.
     """
@@ -209,7 +210,10 @@ def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
 
 
 def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArray, weight: IntArray) -> None:
-    """Scale the edges of some ranks so that their total by key is the median of the others', or of all without any."""
+    """Scale the edges of some ranks so that their total by key is the median of the others', or of all without any.
+
+    A rank that would take longer in sum keeps its times.
+    """
     which = np.flatnonzero(edges)
     if not which.size:
         return
@@ -224,5 +228,6 @@ def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArr
     chosen[task[ranks[which]]] = True
     median = np.median(total[~chosen] if not chosen.all() else total, axis=0)
     factor = np.divide(median[None, :], total, out=np.ones_like(total), where=total > 0)
+    factor[(total * factor).sum(axis=1) > total.sum(axis=1)] = 1
     own = ranks[which]
     weight[which[own]] = _scale(weight[which[own]], factor[task[own], key[which[own]] + 1])

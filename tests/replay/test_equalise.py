@@ -28,10 +28,14 @@ def loop(edges: list[Edge], changed: int) -> list[int]:
     totals: dict[tuple[int, int], int] = defaultdict(int)
     for rank, key, length, end in edges:
         totals[rank, key] += length if BEGIN <= end <= END else 0
+    keys = [key for key in range(KEYS) if totals[changed, key]]
+    is_slower = sum(totals[changed, key] for key in keys) >= sum(
+        median(totals[each, key] for each in others) for key in keys
+    )
     new = []
     for rank, key, length, _ in edges:
         own = totals[rank, key]
-        factor = median(totals[each, key] for each in others) / own if own and rank == changed else 1
+        factor = median(totals[each, key] for each in others) / own if own and rank == changed and is_slower else 1
         new.append(round(length * factor))
     return new
 

@@ -105,6 +105,10 @@ STRAGGLER = Bottleneck(
     "analysis/waited_for",
     ("waits", "what_if"),
 )
+STRAGGLER_COMPUTES = STRAGGLER._replace(
+    rule="wait for a straggler, and its GPU computes at least a tenth longer than the median of the others",
+    hint="give that rank less work (lengths, batches, experts), or make its kernels faster; check its GPU's clocks",
+)
 PIPELINE = Bottleneck(
     "pipeline bubble",
     "Pipeline bubble",
@@ -256,6 +260,7 @@ BOTTLENECKS = (
         PIPELINE,
         PIPELINE_UNBALANCED,
         STRAGGLER,
+        STRAGGLER_COMPUTES,
         IMBALANCE,
     ),
     *(

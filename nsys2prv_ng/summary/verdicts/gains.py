@@ -55,7 +55,7 @@ _KINDS = {
     bottlenecks.STRAGGLER.key: ("range ", "call "),
 }
 """Kinds of changes that address a class; other classes list the best change of any kind after their bound."""
-_NOT_COMPUTE = (bottlenecks.HOST.key, bottlenecks.LAUNCH.key, bottlenecks.COPIES.key)
+_NOT_COMPUTE = (bottlenecks.HOST.key, bottlenecks.LAUNCH.key, bottlenecks.COPIES.key, bottlenecks.STRAGGLER.key)
 """Classes of which a range with kernels is no cure: half as long, its kernels are faster as well."""
 _UNCLASSIFIED = "no replay can tell what unclassified kernels would do"
 _UNKNOWN = {

@@ -27,6 +27,7 @@ from nsys2prv_ng.summary.verdicts.variants import (
     choose_copies,
     choose_host,
     choose_pipeline,
+    choose_straggler,
     choose_transfer,
 )
 
@@ -121,7 +122,7 @@ def _classify_bound(case: Case, best: Scenario) -> Bottleneck:
     """Return the class of the bound that saves most."""
     rank = case.rank_change
     if rank is not None and is_worth(rank) and rank.saving_ns >= HALF * best.saving_ns:
-        return bottlenecks.STRAGGLER
+        return choose_straggler(case)
     if best.change == HOST_BOUND:
         return choose_host(case)
     if best.change == COPY_BOUND:
@@ -151,7 +152,7 @@ def _classify_waits(case: Case) -> Bottleneck:
     if in_nccl > HALF * caused and in_messages > HALF * in_nccl:
         return choose_pipeline(waits)
     most = max((rank.all_caused_ns - inherited for rank, inherited in list_inherited(waits)), default=0)
-    return bottlenecks.STRAGGLER if most > HALF * caused else bottlenecks.IMBALANCE
+    return choose_straggler(case) if most > HALF * caused else bottlenecks.IMBALANCE
 
 
 def _classify_hosts(case: Case) -> Bottleneck | None:

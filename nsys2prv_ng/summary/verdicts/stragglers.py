@@ -8,7 +8,8 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.numbers.wait_reasons import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
-from nsys2prv_ng.summary.verdicts.case import Case, find_rank, is_worth, list_inherited
+from nsys2prv_ng.summary.verdicts.case import HALF, Case, find_rank, is_worth, list_inherited
+from nsys2prv_ng.summary.verdicts.more_compute import describe_more_compute, find_more_compute
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, name_task, quote_name
 
@@ -75,9 +76,17 @@ def _describe(case: Case, straggler: Straggler, rank: RankWaits, whole: int) -> 
     often = f"last in {last:,} of {collectives:,} collectives, " if 2 * last >= collectives and last else ""
     alone, gain = _describe_gain(case, straggler)
     text = f"{name_task(straggler.rank, straggler.task)}{minor}{alone}: {often}cost the other ranks {format_time(cost)}"
-    text += f" in total ({format_percent(cost, whole)} of rank time)"
+    text += f" in total ({format_percent(cost, whole)} of rank time{_describe_overlap(case)})"
     parts = _list_causes(case, straggler, rank)
     return text + (f"; {', '.join(parts)}" if parts else "") + gain
+
+
+def _describe_overlap(case: Case) -> str:
+    """Return that most wait time costs nothing, since GPUs compute meanwhile; "" if it does cost."""
+    ranks = [] if case.summary.waits is None else case.summary.waits.ranks
+    known = [(rank.wait_ns, rank.exposed_wait_ns) for rank in ranks if rank.exposed_wait_ns is not None]
+    wait, exposed = sum(wait for wait, _ in known), sum(exposed for _, exposed in known)
+    return ", mostly behind compute" if exposed < HALF * wait else ""
 
 
 def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]:
@@ -85,11 +94,13 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
     waits, cost = case.summary.waits, straggler.caused_wait_ns
     assert waits is not None
     causes = _list_host_causes(straggler)
-    for label in (DEVICE, DEPENDENCY):
+    more = find_more_compute(case, rank)
+    for label in (DEVICE, DEPENDENCY) if more is None else ():
         ns = sum(each.ns for each in waits.costs if each.task == rank.task and each.reason == label)
         causes.append((ns, label))
     causes = sorted((cause for cause in causes if cause[0] >= _SOME * cost), reverse=True)[:_MOST_REASONS]
-    texts = [f"{format_time(ns)} {words}" for ns, words in causes]
+    texts = [] if more is None else [describe_more_compute(case, more)]
+    texts += [f"{format_time(ns)} {words}" for ns, words in causes]
     if straggler.inherited_ns >= _SOME * cost:
         origins = Counter[tuple[int | None, str]]()
         for culprit in waits.culprits:

@@ -20,9 +20,13 @@ from nsys2prv_ng.summary.verdicts.case import (
     HOST_BOUND,
     LEAST,
     Case,
+    find_rank,
+    is_worth,
+    list_inherited,
     list_mpi_calls,
     sum_nccl_kernels,
 )
+from nsys2prv_ng.summary.verdicts.more_compute import find_more_compute
 from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges
 
 _SHORT_GAP_NS = 20_000
@@ -128,6 +132,16 @@ def _choose_mpi(summary: JobSummary) -> Bottleneck:
     if sum(ns for call, ns in calls.items() if COLLECTIVES.match(call)) > HALF * whole:
         return bottlenecks.TRANSFER_MPI_COLLECTIVES
     return bottlenecks.TRANSFER_MPI
+
+
+def choose_straggler(case: Case) -> Bottleneck:
+    """Return the variant of a wait for a straggler: by whether its GPU computes longer than those of the others."""
+    waits, change = case.summary.waits, case.rank_change
+    number = find_rank(change) if change is not None and is_worth(change) else None
+    ranks = [] if waits is None else list_inherited(waits)
+    ranks.sort(key=lambda item: (number is None or item[0].rank != number, item[1] - item[0].all_caused_ns))
+    computes = any(find_more_compute(case, rank) is not None for rank, _ in ranks[:1])
+    return bottlenecks.STRAGGLER_COMPUTES if computes else bottlenecks.STRAGGLER
 
 
 def choose_pipeline(waits: WaitNumbers) -> Bottleneck:

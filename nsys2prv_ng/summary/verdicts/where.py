@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited, list_mpi_calls, sum_nccl_kernels
+from nsys2prv_ng.summary.verdicts.more_compute import describe_more_compute, find_more_compute
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_steps import are_host_bound, describe_extra
 from nsys2prv_ng.summary.verdicts.variants import FUSIBLE, LAUNCH_CALLS
@@ -210,7 +211,10 @@ def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
         places.append(Place(kind="rank", name=name, ns=rank.all_caused_ns))
         text = f"{name} causes {format_percent(rank.all_caused_ns, caused)}"
         text += "" if texts else " of the wait time"
-        if main is not None:
+        more = find_more_compute(case, rank)
+        if more is not None:
+            text += f": {describe_more_compute(case, more)}"
+        elif main is not None:
             row = main.row
             inside = [quote_name(part) for part in (row.range, row.what) if part]
             if inside:
