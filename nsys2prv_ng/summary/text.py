@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.efficiency import (
+    PARTS,
     choose_window,
     find_main_range,
     list_parts,
@@ -49,7 +52,7 @@ _MOST_PARTS = 6
 _BAR = 40
 """Most columns of a bar."""
 _HOST_IN_MPI = "host in MPI"
-"""Label of host-bound time, if most of it is in MPI calls: the host is late because it waits or transfers data."""
+"""Label of host-bound time in MPI calls: the host is late because it waits or transfers data."""
 LEADS = f"{TABLES}   {FILES}"
 
 
@@ -91,13 +94,9 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     if losses is None or not window.numbers.window_ns or not losses.devices:
         return []
     whole = losses.devices * window.numbers.window_ns
-    parts = sorted(list_parts(losses), key=lambda part: -part.ns)
-    shown = [part for part in parts if part.ns >= _LEAST_SHARE * whole][:_MOST_PARTS]
-    place, is_mpi = _find_host_place(summary, losses)
-    notes = {"host_ns": f"  mostly {place}"} if place else {}
-    labels = {"host_ns": _HOST_IN_MPI} if is_mpi else {}
-    rows = [(labels.get(part.key, part.label), part.ns, notes.get(part.key, "")) for part in shown]
-    rest = sum(part.ns for part in parts if part not in shown)
+    parts = sorted(_list_rows(summary, losses), key=lambda row: -row[1])
+    rows = [row for row in parts if row[1] >= _LEAST_SHARE * whole][:_MOST_PARTS]
+    rest = sum(ns for _, ns, _ in parts) - sum(ns for _, ns, _ in rows)
     rows += [("other", rest, "")] if rest >= whole / 2000 else []
     if not rows:
         return []
@@ -114,17 +113,24 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _find_host_place(summary: JobSummary, losses: Losses) -> tuple[str, bool]:
-    """Return the MPI call, or else the range, that hosts were mostly in while GPUs were idle, and whether it is a call.
-
-    The words are "" if there is neither.
-    """
-    calls = Case(summary).host_calls
-    for call, ns in calls.most_common(1):
-        if call.startswith("MPI_") and 2 * ns > calls.total():
-            return f"in {quote_name(call)}", True
+def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]]:
+    """Return (label, time (ns), where most of it is) of all parts of GPU time; host-bound time in MPI apart."""
+    rows = [(part.label, part.ns, "") for part in list_parts(losses) if part.key != "host_ns"]
+    case = Case(summary)
+    in_mpi = Counter({call: ns for call, ns in case.host_calls.items() if call.startswith("MPI_")})
+    mpi_ns = round(losses.host_ns * in_mpi.total() / max(case.host_calls.total(), 1))
+    for call, ns in in_mpi.most_common(1):
+        rows.append((_HOST_IN_MPI, mpi_ns, f"  mostly in {quote_name(call)}" if 2 * ns > in_mpi.total() else ""))
     main = find_main_range(losses)
-    return ("" if main is None else describe_place(main.range)), False
+    ranges = Counter[str]() if main is None else Counter({main.range: 1})
+    if in_mpi:
+        ranges = Counter()
+        for (range_, call), (ns, _) in case.host_gaps.items():
+            ranges[range_] += 0 if call in in_mpi else ns
+    place = ""
+    for range_, ns in ranges.most_common(1):
+        place = f"  mostly {describe_place(range_)}" if 2 * ns > ranges.total() else ""
+    return [*rows, (PARTS["host_ns"], losses.host_ns - mpi_ns, place)]
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

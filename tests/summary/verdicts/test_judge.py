@@ -18,6 +18,7 @@ from nsys2prv_ng.summary.numbers.job import (
     MpiNumbers,
     NcclNumbers,
 )
+from nsys2prv_ng.summary.numbers.wait_reasons import DEVICE, LAUNCH
 from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiWaits
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts import bottlenecks
@@ -26,7 +27,9 @@ from nsys2prv_ng.summary.verdicts.case import Case, find_rank
 from nsys2prv_ng.summary.verdicts.gains import list_gains
 from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.variants import choose_copies, choose_transfer
+from nsys2prv_ng.summary.verdicts.where import find_places
 from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits, set_steps
+from tests.summary.made_waits import cost_of
 from tests.summary.verdicts.test_what_if import find, try_change
 
 MS = 10**6
@@ -359,3 +362,39 @@ def test_changes_in_damaged_summaries_name_no_rank(change: str) -> None:
     assert find_rank(try_change(change, MS)) is None
     summary = replace(make_summary(MIXED), what_if=find(try_change(change, 40 * MS)))
     assert "\x1b" not in format_summary(summary, 100)
+
+
+def test_host_time_in_mpi_stands_apart() -> None:
+    summary = add_gaps(make_summary(make_losses(compute=60, host=40)), 1, MPI_Waitall=20, MPI_Send=10, read=10)
+    lines = [line.split() for line in format_summary(summary, 100).splitlines()]
+    assert ["host", "in", "MPI", "30.0%", "mostly", "in", "`MPI_Waitall`"] in lines
+    assert ["host-bound", "10.0%", "mostly", "in", "`step`"] in lines
+
+
+@pytest.mark.parametrize(
+    ("times", "exposed", "reason", "words"),
+    [
+        ((112, 100, 100), 30 * MS, DEVICE, "its GPU computes 22.4 ms a step, the others 20.0 ms"),
+        ((112, 100), 24 * MS, DEVICE, "its GPU computes 22.4 ms a step, rank 1 20.0 ms"),
+        ((112, 100), 25 * MS, DEVICE, ""),
+        ((110, 100), 10 * MS, DEVICE, ""),
+        ((112, 100), 24 * MS, LAUNCH, ""),
+    ],
+)
+def test_a_straggler_that_computes_longer(times: tuple[int, ...], exposed: int, reason: str, words: str) -> None:
+    """The excess must be more than a tenth, explain half of the exposed waits, and the host must not be late."""
+    ranks = [
+        make_rank(0, 0, 100 * MS),
+        *(make_rank(n + 1, exposed // (len(times) - 1), 0) for n in range(len(times) - 1)),
+    ]
+    summary = add_gaps(make_summary(MIXED, waits=make_waits(ranks, [cost_of(0, reason, 100 * MS)], [])), 1, read=1)
+    gpus = [
+        replace(summary.gpus[0], compute_ns=ms * MS, ranks=[rank], tasks=[f"rank {rank}"])
+        for rank, ms in enumerate(times)
+    ]
+    summary = replace(summary, gpus=gpus, what_if=find(try_change("waits = 0", 40 * MS)))
+    case = Case(summary)
+    bottleneck = classify(case)
+    assert bottleneck == (bottlenecks.STRAGGLER_COMPUTES if words else bottlenecks.STRAGGLER)
+    _, where = find_places(case, bottleneck)
+    assert (words in where) if words else ("computes" not in where)
