@@ -220,6 +220,14 @@ LAUNCH = Bottleneck(
     "analysis/gpu-gaps",
     ("efficiency", "gpus", "what_if"),
 )
+LAUNCH_OPTIMIZER = LAUNCH._replace(
+    rule="launch-bound, and a range with `optim` in its name launches at least a third of all operations",
+    hint="use a fused or foreach optimizer first; then CUDA graphs, torch.compile, larger batches",
+)
+LAUNCH_FUSIBLE = LAUNCH._replace(
+    rule="launch-bound, but GPUs compute at least half of the time, mostly in kernels that can be fused",
+    hint="fuse small kernels first (torch.compile, fused layers): fewer launches, less memory traffic; CUDA graphs",
+)
 INSTRUMENTED = HOST._replace(
     title="Host-bound, slowed by NVTX ranges of operators",
     rule="host-bound or launch-bound, and PyTorch's NVTX ranges of operators are at least as many as kernels",
@@ -273,7 +281,19 @@ BOTTLENECKS = (
         TRANSFER_MPI_COLLECTIVES,
     ),
     *(COPIES, COPIES_CHAIN, COPIES_PEER, COPIES_PINNED, COPIES_INSIDE),
-    *(HOST_MPI, INSTRUMENTED, HOST_ALLOCATES, HOST_SYNCHRONISES, LAUNCH, HOST, QUEUED, UNEXPLAINED, NOTHING),
+    *(
+        HOST_MPI,
+        INSTRUMENTED,
+        HOST_ALLOCATES,
+        HOST_SYNCHRONISES,
+        LAUNCH_OPTIMIZER,
+        LAUNCH_FUSIBLE,
+        LAUNCH,
+        HOST,
+        QUEUED,
+        UNEXPLAINED,
+        NOTHING,
+    ),
 )
 """All classes, in the order of the rules."""
 OVERLAPPED = (TRANSFER, TRANSFER_LARGE, TRANSFER_MESSAGES)

@@ -9,6 +9,7 @@ from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary, KernelNumbers
+from nsys2prv_ng.summary.numbers.range_tree import list_paths
 from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, WaitNumbers
 from nsys2prv_ng.summary.verdicts import bottlenecks
@@ -34,6 +35,8 @@ _SHORT_GAP_NS = 20_000
 _GEMM_FP32, _GEMM_16 = "GEMM FP32", ("GEMM BF16", "GEMM FP16", "GEMM FP8", "GEMM FP4")
 FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
+_MUCH = 1 / 3
+"""Least part of all operations that an optimizer launches to come first."""
 _FUSED = ("triton_poi_", "triton_red_", "triton_per_")
 """Beginnings of the names of kernels that torch.compile fuses."""
 _ATTENTION = "Attention"
@@ -71,15 +74,22 @@ def choose_compute(losses: Losses, kernels: Sequence[KernelNumbers]) -> Bottlene
     first = next(iter(classes), "")
     if classes.get(WHOLE_GRAPH, 0) > HALF * whole:
         return bottlenecks.COMPUTE_OPAQUE
-    if sum(classes.get(name, 0) for name in FUSIBLE) > HALF * whole:
-        fused = sum(kernel.total_ns for kernel in kernels if kernel.name.startswith(_FUSED))
-        if fused < LEAST * sum(kernel.total_ns for kernel in kernels) or not fused:
-            return bottlenecks.COMPUTE_FUSIBLE
+    if _are_fusible(losses, kernels):
+        return bottlenecks.COMPUTE_FUSIBLE
     if first == _GEMM_FP32:
         return bottlenecks.COMPUTE_FP32
     if first == _ATTENTION:
         return bottlenecks.COMPUTE_ATTENTION
     return bottlenecks.COMPUTE_16 if first in _GEMM_16 else bottlenecks.COMPUTE
+
+
+def _are_fusible(losses: Losses, kernels: Sequence[KernelNumbers]) -> bool:
+    """Return whether most compute is in kernels that compilers fuse, and no compiler has."""
+    classes = {name: ns for name, ns in losses.compute_by_class.items() if name != NOT_SELECTED}
+    fused = sum(kernel.total_ns for kernel in kernels if kernel.name.startswith(_FUSED))
+    if fused and fused >= LEAST * sum(kernel.total_ns for kernel in kernels):
+        return False
+    return sum(classes.get(name, 0) for name in FUSIBLE) > HALF * sum(classes.values())
 
 
 def choose_copies(case: Case) -> Bottleneck:
@@ -172,7 +182,24 @@ def choose_host(case: Case) -> Bottleneck:
     named = [each for each in case.changes if each.change.endswith("= 0") and not each.change.startswith(launches)]
     has_main = any(each.saving_ns > HALF * whole_gain for each in named)
     mean = whole / max(sum(count for _, count in case.host_gaps.values()), 1)
-    return bottlenecks.LAUNCH if mean < _SHORT_GAP_NS and not has_main else bottlenecks.HOST
+    return _choose_launch(case) if mean < _SHORT_GAP_NS and not has_main else bottlenecks.HOST
+
+
+def _choose_launch(case: Case) -> Bottleneck:
+    """Return the variant of launch-bound: by what launches most, and whether its kernels can be fused."""
+    tree, losses = case.summary.range_tree, case.losses
+    operations = sum(node.operations for node in tree if not node.depth)
+    paths = zip(tree, list_paths(tree), strict=True)
+    optimizer = [node for node, path in paths if _is_optimizer(node.name) and not any(map(_is_optimizer, path[:-1]))]
+    if operations and sum(node.operations for node in optimizer) >= _MUCH * operations:
+        return bottlenecks.LAUNCH_OPTIMIZER
+    if losses is not None and losses.compute_ns >= HALF * case.gpu_ns and _are_fusible(losses, case.summary.kernels):
+        return bottlenecks.LAUNCH_FUSIBLE
+    return bottlenecks.LAUNCH
+
+
+def _is_optimizer(name: str) -> bool:
+    return "optim" in name.lower()
 
 
 def _is_unsplit_mpi(calls: Sequence[MpiWaits]) -> bool:

@@ -20,7 +20,7 @@ from nsys2prv_ng.summary.verdicts.more_compute import describe_more_compute, fin
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_steps import are_host_bound, describe_extra
 from nsys2prv_ng.summary.verdicts.variants import FUSIBLE, LAUNCH_CALLS
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
 _MOST_PLACES = 3
@@ -46,7 +46,8 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
     if key == bottlenecks.COPIES.key:
         return _find_copies(case)
     if key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key):
-        return _find_host(case)
+        places, text = _find_host(case)
+        return places, text + (_describe_launches(case) if key == bottlenecks.LAUNCH.key else "")
     if key in bottlenecks.SLOW:
         return _find_slow_steps(case)
     if key == bottlenecks.UNCLASSIFIED.key:
@@ -164,6 +165,17 @@ def _find_host(case: Case) -> tuple[list[Place], str]:
     call, ns = max(main, key=lambda item: item[1])
     inside = quote_name(call) if call else USER_CODE
     return places, f"{text}; mostly {inside}" if 2 * ns > by_range[places[0].name] else text
+
+
+def _describe_launches(case: Case) -> str:
+    """Return how many operations are launched a step, and how little each computes; "" without steps."""
+    summary, losses = case.summary, case.losses
+    operations = sum(node.operations for node in summary.range_tree if not node.depth)
+    parts = _count_steps(summary) * len(summary.gpus)
+    if not operations or not parts or losses is None:
+        return ""
+    mean = format_time(round(losses.compute_ns / operations))
+    return f"; {operations / parts:,.0f} operations a step and GPU, {mean} of compute each"
 
 
 def _find_slowest_change(changes: Sequence[Scenario]) -> tuple[list[Place], str]:

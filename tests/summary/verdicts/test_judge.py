@@ -18,6 +18,7 @@ from nsys2prv_ng.summary.numbers.job import (
     MpiNumbers,
     NcclNumbers,
 )
+from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.summary.numbers.wait_reasons import DEVICE, LAUNCH
 from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiWaits
 from nsys2prv_ng.summary.text import format_summary
@@ -398,3 +399,34 @@ def test_a_straggler_that_computes_longer(times: tuple[int, ...], exposed: int, 
     assert bottleneck == (bottlenecks.STRAGGLER_COMPUTES if words else bottlenecks.STRAGGLER)
     _, where = find_places(case, bottleneck)
     assert (words in where) if words else ("computes" not in where)
+
+
+@pytest.mark.parametrize(
+    ("losses", "optimizer", "hint"),
+    [
+        (make_losses(compute=40, host=60), 10, bottlenecks.LAUNCH_OPTIMIZER),
+        (make_losses(compute=40, host=60), 9, bottlenecks.LAUNCH),
+        (
+            make_losses(compute=60, host=40, by_class={"Elementwise": 51, "GEMM BF16": 49}),
+            9,
+            bottlenecks.LAUNCH_FUSIBLE,
+        ),
+        (make_losses(compute=60, host=40, by_class={"Elementwise": 50, "GEMM BF16": 50}), 9, bottlenecks.LAUNCH),
+        (make_losses(compute=49, host=51, by_class={"Elementwise": 51, "GEMM BF16": 49}), 9, bottlenecks.LAUNCH),
+    ],
+)
+def test_hints_for_launches_follow_what_launches(losses: Losses, optimizer: int, hint: Bottleneck) -> None:
+    """The step launches 30 operations on its GPU in each of five times."""
+    numbers = {"count": 1, "host_ns": 1, "own_ns": 0, "unlisted_ns": 0, "least_ns": 0, "most_ns": 0, "gpu_ns": 1}
+    parts = {"forward": 30 - optimizer, "Optimizer.step": optimizer, "optimize": optimizer}
+    tree = [RangeNode(name="step", depth=0, operations=5 * 30, **numbers)]
+    tree += [
+        RangeNode(name=name, depth=1 + (name == "optimize"), operations=5 * count, **numbers)
+        for name, count in parts.items()
+    ]
+    summary = replace(add_gaps(make_summary(losses), 1000, cudaLaunchKernel=10), range_tree=tree)
+    case = Case(replace(summary, what_if=find(try_change("host = ideal", 40 * MS))))
+    bottleneck = classify(case)
+    assert bottleneck == hint
+    _, where = find_places(case, bottleneck)
+    assert "; 30 operations a step and GPU" in where
