@@ -149,7 +149,7 @@ TRANSFER_MPI = TRANSFER._replace(
 )
 TRANSFER_MPI_COLLECTIVES = TRANSFER_MPI._replace(
     rule="exposed transfer over MPI, and most of it in collectives",
-    hint="overlap collectives with compute (MPI_Iallreduce and alike); combine small ones; reduce fewer bytes",
+    hint="overlap collectives with compute (MPI_Iallreduce and alike); reduce fewer bytes, in fewer calls",
 )
 TRANSFER_MPI_STAGED = TRANSFER_MPI._replace(
     rule="exposed transfer over MPI, and copies between hosts and GPUs take at least a tenth of the MPI time",
@@ -157,7 +157,7 @@ TRANSFER_MPI_STAGED = TRANSFER_MPI._replace(
 )
 TRANSFER_GATHER = TRANSFER._replace(
     rule="exposed transfer, and AllGather takes most NCCL time, as with sharded parameters",
-    hint="gather less if memory allows (ZeRO-2, reshard_after_forward=False), prefetch; compare busbw with your link",
+    hint="gather less if memory allows (ZeRO-2, reshard_after_forward=False); prefetch; 16-bit parameters, gradients",
 )
 TRANSFER_MESSAGES = TRANSFER._replace(
     rule="exposed transfer, and sends and receives take most NCCL time",

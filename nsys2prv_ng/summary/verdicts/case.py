@@ -71,6 +71,13 @@ class Case:
         return [] if waits is None else [rank.mpi for rank in waits.ranks if rank.mpi is not None]
 
     @cached_property
+    def mpi_transfer_share(self) -> float | None:
+        """The part of the ranks' time in which MPI transfers data, from 0 to 1; None if there is none."""
+        if not self.mpi or self.window is None:
+            return None
+        return sum(mpi.transfer_ns for mpi in self.mpi) / (self.window.numbers.window_ns * len(self.mpi)) or None
+
+    @cached_property
     def bounds(self) -> dict[str, Scenario]:
         """Bounds that a replay predicts, by their change; without those that are below the variation of the steps."""
         names = (HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND)

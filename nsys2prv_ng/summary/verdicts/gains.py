@@ -110,7 +110,7 @@ def describe_gains(
     numbers = case.summary.what_if
     if numbers is None:
         bounds = [] if case.losses is None else [bound_gain(case.summary, bottleneck, share)]
-        return "; ".join(filter(None, [*bounds, *_bound_overlap(bottleneck, share)])), ["critical_path"]
+        return "; ".join(filter(None, [*bounds, *_bound_overlap(case, bottleneck, share)])), ["critical_path"]
     if bottleneck in _UNKNOWN or bottleneck.key == bottlenecks.UNCLASSIFIED.key:
         return f"unknown: {_UNKNOWN.get(bottleneck, _UNCLASSIFIED)}", ["what_if"]
     if not gains:
@@ -125,7 +125,7 @@ def describe_gains(
     ]
     falls_short = share is not None and first.change in IF_BOUND and first.share < share - _FAR_BELOW
     saves += _describe_limit(case, first) if falls_short else _limit_compute(case, bottleneck, first)
-    parts += _bound_overlap(bottleneck, share, first)
+    parts += _bound_overlap(case, bottleneck, share, first)
     if bottleneck.key == bottlenecks.COMPUTE.key:
         hosts = [each for each in numbers.scenarios if each.change == HOST_BOUND and each not in gains]
         parts += [_bound_host(each) for each in hosts]
@@ -138,8 +138,10 @@ def _bound_host(scenario: Scenario) -> str:
     return f"at most {share} from a faster host" if scenario.share >= _SOME else "nothing from a faster host"
 
 
-def _bound_overlap(bottleneck: Bottleneck, share: float | None, gain: Scenario | None = None) -> list[str]:
+def _bound_overlap(case: Case, bottleneck: Bottleneck, share: float | None, gain: Scenario | None = None) -> list[str]:
     """Return how much less overlap saves: transfer and copies hide behind the rest of the time, which they slow."""
+    if bottleneck.key == bottlenecks.TRANSFER.key and share is None:
+        share = case.mpi_transfer_share
     if bottleneck.key not in (bottlenecks.TRANSFER.key, bottlenecks.COPIES.key) or share is None:
         return []
     rest = 1 - share
