@@ -2,7 +2,8 @@
 
 An operation belongs to the innermost range that its thread was in when it launched it. Libraries launch from threads of
 their own, as PyTorch does in backward passes: outside of ranges such a thread counts as in the range of the main
-thread, and so do its outermost ranges. Start/end ranges, which nest in nothing, do not count. Ranges whose names differ
+thread, and so do its outermost ranges. Backward passes that PyTorch's sequence numbers link to a range of the program
+are within that range instead, in one called BACKWARD. Start/end ranges, which nest in nothing, do not count. Ranges whose names differ
 only in a number at their end, as layer0 to layer7, are one.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,12 +24,15 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
-from nsys2prv_ng.job.nvtx_ranges import FEWEST, NvtxRanges, load_nvtx_ranges
+from nsys2prv_ng.job.nvtx_ranges import FEWEST, NvtxRanges, load_nvtx_ranges, load_sequence_numbers
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.summary.compute.backward import TimedRanges, link_backward
 from nsys2prv_ng.summary.compute.totals import add_up
 from nsys2prv_ng.summary.numbers.range_tree import DEEPEST, MOST_NODES, RangeNode
 from nsys2prv_ng.text.formatting import shorten_range_name
+from nsys2prv_ng.text.names import BACKWARD
 
 _NUMBER = re.compile(r"[0-9]+$")
 _SUMS = ["count", "host_ns", "operations", "own_ns", "unlisted_ns"]
@@ -43,6 +48,7 @@ def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, c
     at = np.flatnonzero(counted.mark_operations(every.place, every.begin))
     operations = LaunchedOperations._make(column[at] for column in every)
     nested = _nest(report, ranges, operations.thread, operations.launched)
+    ranges, nested = _move_backward(report, store, counted, ranges, nested)
     nodes = _make_nodes(ranges.key, nested)
     opened = np.flatnonzero(counted.mark_host(ranges.place, ranges.begin) & (nested.level < DEEPEST))
     parts = [
@@ -104,6 +110,46 @@ def _nest(report: ReportRecords, ranges: NvtxRanges, thread: IntArray, sent: Int
     more[outermost] = np.where(parent[outermost] >= 0, np.append(found.depth, 0)[parent[outermost]] + 1, 0)
     root = np.maximum.accumulate(np.where(found.parent < 0, np.arange(parent.size), 0))
     return _Nested(parent, found.depth + more[root], inside)
+
+
+def _move_backward(
+    report: ReportRecords, store: Store, counted: CountedEvents, ranges: NvtxRanges, nested: _Nested
+) -> tuple[NvtxRanges, _Nested]:
+    """Move linked backward ranges within the ranges that they belong to: in a further range around each of them."""
+    every = report.places.all
+    process = np.array([place.process if isinstance(place, Thread) else -1 for place in every], np.int64)
+    head, target = link_backward(
+        TimedRanges(
+            place=ranges.place,
+            begin=ranges.begin,
+            end=ranges.end,
+            parent=nested.parent,
+            process=process[ranges.place],
+            step=counted.find_step(ranges.place, ranges.begin),
+            sequence=load_sequence_numbers(report, store, ranges),
+        ),
+        ranges.key,
+        [name if not domain else "" for domain, name in ranges.keys],
+    )
+    if not head.size:
+        return ranges, nested
+    size = nested.parent.size
+    parent = np.append(nested.parent, target)
+    parent[head] = np.arange(size, parent.size)
+    ranges = ranges.select(np.append(np.arange(size), head))
+    key = np.append(ranges.key[:size], np.full(head.size, len(ranges.keys)))
+    ranges = replace(ranges, key=key, keys=[*ranges.keys, ("", BACKWARD)])
+    return ranges, nested._replace(parent=parent, level=_measure_levels(parent))
+
+
+def _measure_levels(parent: IntArray) -> IntArray:
+    level = np.zeros(parent.size, np.int64)
+    inner, around = np.arange(parent.size), parent
+    while inner.size:
+        inner, around = inner[around >= 0], around[around >= 0]
+        level[inner] += 1
+        around = parent[around]
+    return level
 
 
 class _Nodes(NamedTuple):
