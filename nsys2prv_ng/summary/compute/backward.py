@@ -76,9 +76,10 @@ def _find_nodes(ranges: TimedRanges, key: IntArray, names: Sequence[str]) -> tup
     known = {name: number for number, name in enumerate(names)}
     runs = [known.get(name.removeprefix(_ENGINE), -1) if name.startswith(_ENGINE) else -1 for name in names]
     child = np.flatnonzero((ranges.sequence != ABSENT) & (ranges.parent >= 0))
+    child = child[ranges.place[ranges.parent[child]] == ranges.place[child]]
     child = child[np.array(runs, np.int64)[key[ranges.parent[child]]] == key[child]]
     number = ranges.sequence.copy()
-    number[ranges.parent[child]] = ranges.sequence[child]
+    number[ranges.parent[child[::-1]]] = ranges.sequence[child[::-1]]  # the first one counts
     is_backward = np.array([_NODE.search(name) is not None for name in names], np.bool_)[key]
     is_backward &= ranges.sequence != ABSENT
     is_backward |= np.array([name.startswith(_ENGINE) for name in names], np.bool_)[key]
