@@ -14,6 +14,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -116,7 +117,10 @@ def load_sequence_numbers(report: ReportRecords, store: Store, ranges: NvtxRange
     result = report.results.get(source_names.NVTX)
     if result is None or result.stored_side_columns is None:
         return np.full(ranges.line.size, ABSENT, np.int64)
-    place, begin, end, number = load_columns(result.stored_side_columns, store)
+    columns = load_columns(result.stored_side_columns, store)
+    if len(columns) != 4 or any(column.dtype != np.int64 for column in columns):  # only in a crafted shard
+        raise TranslationError("the sequence numbers of a shard are damaged; read its report again")
+    place, begin, end, number = columns
     begin, end = report.clock(begin), report.clock(end)
     once = np.flatnonzero(~mark_duplicates(place, begin, end))  # an operator and the one that only calls it agree
     at = find_rows([place[once], begin[once], end[once]], [ranges.place, ranges.begin, ranges.end])
