@@ -116,7 +116,7 @@ class _DomainWriter:
         self.result.closed += int(((self.columns["end"][rows] == NULL) & (end != NO_END)).sum())
 
     def _keep_sequence_numbers(self, rows: IntArray) -> None:
-        """Keep place, start, end and sequence number of the ranges with such a number: analyses link backward passes."""
+        """Keep place, start, end and number of the ranges with a sequence number: analyses link backward passes."""
         numbers = read_sequence_numbers(self.texts.original)
         rows = rows[numbers[self.texts.index[rows]] != NULL]
         if rows.size:

@@ -3,14 +3,14 @@
 An operation belongs to the innermost range that its thread was in when it launched it. Libraries launch from threads of
 their own, as PyTorch does in backward passes: outside of ranges such a thread counts as in the range of the main
 thread, and so do its outermost ranges. Backward passes that PyTorch's sequence numbers link to a range of the program
-are within that range instead, in one called BACKWARD. Start/end ranges, which nest in nothing, do not count. Ranges whose names differ
-only in a number at their end, as layer0 to layer7, are one.
+are within that range instead, in one called BACKWARD. Start/end ranges, which nest in nothing, do not count. Ranges
+whose names differ only in a number at their end, as layer0 to layer7, are one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
@@ -29,7 +29,6 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.summary.compute.backward import TimedRanges, link_backward
-from nsys2prv_ng.summary.compute.totals import add_up
 from nsys2prv_ng.summary.numbers.range_tree import DEEPEST, MOST_NODES, RangeNode
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.names import BACKWARD
@@ -223,39 +222,61 @@ def _name_paths(table: pd.DataFrame, nodes: _Nodes, names: Sequence[str]) -> pd.
 
 def make_range_tree(parts: Sequence[pd.DataFrame]) -> list[RangeNode]:
     """Return the tree of all reports, from the tables of `sum_by_range`."""
-    table = add_up(parts, ["path", "task"])
-    if table.empty or not table["operations"].any():
+    if not any(part["operations"].any() for part in parts):
         return []
-    sums, by_task = _sum_around(table)
-    tasks = table.loc[table["operations"] > 0, "task"].unique().tolist()
+    sums = _sum_nodes(parts)
     longest = sorted(sums, key=lambda path: (bool(path), -sums[path]["gpu_ns"], len(path), path))
     for path in reversed(longest[MOST_NODES:]):  # the path around a path stands before it
-        around = sums.setdefault(path[:-1], _make_sums())
+        around = sums.setdefault(path[:-1], dict.fromkeys(sums[path], 0))
         around["unlisted_ns"] += sums[path]["own_ns"] + sums[path]["unlisted_ns"]
         if len(path) == 1:
             around["gpu_ns"] += sums[path]["gpu_ns"]
-            around["all"] += sums[path]["all"]
+            around["operations"] += sums[path]["operations"]
     ordered = _order(sorted(longest[:MOST_NODES], key=lambda path: (-sums[path]["gpu_ns"], len(path), path)))
-    return [_make_node(path, sums[path], [by_task[path].get(task, 0) for task in tasks]) for path in ordered]
+    return [RangeNode(name=path[-1] if path else "", depth=max(len(path) - 1, 0), **sums[path]) for path in ordered]
 
 
-def _sum_around(table: pd.DataFrame) -> tuple[dict[Path, dict[str, int]], dict[Path, dict[int, int]]]:
-    """Return the sums of each path, with `gpu_ns` and `all` operations of the paths within it, and `gpu_ns` by task."""
-    merged = _merge_numbered(set(table["path"]))
-    sums: dict[Path, dict[str, int]] = {}
-    by_task: dict[Path, dict[int, int]] = {}
-    for row in table.to_dict("records"):
-        path, gpu_ns = merged[row["path"]], row["own_ns"] + row["unlisted_ns"]
-        own = sums.setdefault(path, _make_sums())
-        for name in _SUMS:
-            own[name] += row[name]
-        for length in range(min(len(path), 1), len(path) + 1):
-            around = sums.setdefault(path[:length], _make_sums())
-            around["gpu_ns"] += gpu_ns
-            around["all"] += row["operations"]
-            ns_of_task = by_task.setdefault(path[:length], {})
-            ns_of_task[row["task"]] = ns_of_task.get(row["task"], 0) + gpu_ns
-    return sums, by_task
+def _sum_nodes(parts: Sequence[pd.DataFrame]) -> dict[Path, dict[str, int]]:
+    """Return the numbers of each node by its path: what it has itself, and what it has with the nodes within it.
+
+    A row is a node of a task, so the memory grows with the ranges that tasks have, and not with all that any has.
+    """
+    known: dict[Path, int] = {}
+    numbers = [known.setdefault(path, len(known)) for part in parts for path in part["path"]]
+    merged = _merge_numbered(set(known))
+    nodes = {path: number for number, path in enumerate(_list_nodes({merged[path] for path in known}))}
+    node = np.array([nodes[merged[path]] for path in known], np.int64)[numbers]
+    rows = pd.concat([part[["task", *_SUMS]] for part in parts], ignore_index=True).assign(node=node)
+    own = rows.groupby("node")[_SUMS].sum()
+    rows = _sum_around(rows.assign(gpu_ns=rows["own_ns"] + rows["unlisted_ns"]), nodes)
+    tasks = rows.loc[rows["operations"] > 0, "task"].unique()
+    of_task = rows[rows["task"].isin(tasks)].groupby("node")["gpu_ns"]
+    all_ranks = of_task.agg(least_ns="min", most_ns="max", ranks="count")
+    tables = own.drop(columns="operations"), rows.groupby("node")[["operations", "gpu_ns"]].sum(), all_ranks
+    # Filled with 0, columns stay integers, which are exact.
+    table = pd.concat([each.reindex(range(len(nodes)), fill_value=0) for each in tables], axis=1)
+    table["least_ns"] = table["least_ns"].where(table.pop("ranks") == tasks.size, 0)
+    return dict(zip(nodes, table.to_dict("records"), strict=True))
+
+
+def _list_nodes(paths: set[Path]) -> list[Path]:
+    """Return the paths and all paths around them; () is around none."""
+    return sorted({path[:length] for path in paths for length in range(min(len(path), 1), len(path) + 1)})
+
+
+def _sum_around(rows: pd.DataFrame, nodes: Mapping[Path, int]) -> pd.DataFrame:
+    """Return `operations` and `gpu_ns` by node and task, with those of the nodes within each node."""
+    parent = np.array([nodes[path[:-1]] if len(path) > 1 else -1 for path in nodes], np.int64)
+    level = np.array([len(path) for path in nodes], np.int64)
+    rows = rows[["node", "task", "operations", "gpu_ns"]]
+    summed, within = [], rows[:0]
+    for deep in range(int(level.max(initial=0)), -1, -1):
+        here = pd.concat([rows[level[rows["node"]] == deep], within], ignore_index=True)
+        here = here.groupby(["node", "task"], as_index=False).sum()
+        summed.append(here)
+        within = here.assign(node=parent[here["node"]])
+        within = within[within["node"] >= 0]
+    return pd.concat(summed, ignore_index=True)
 
 
 def _merge_numbered(paths: set[Path]) -> dict[Path, Path]:
@@ -284,22 +305,3 @@ def _order(paths: Sequence[Path]) -> list[Path]:
         ordered.append(path)
         waiting += reversed(within.get(path, []))
     return ordered
-
-
-def _make_sums() -> dict[str, int]:
-    return dict.fromkeys([*_SUMS, "gpu_ns", "all"], 0)
-
-
-def _make_node(path: Path, sums: dict[str, int], of_tasks: Sequence[int]) -> RangeNode:
-    return RangeNode(
-        name=path[-1] if path else "",
-        depth=max(len(path) - 1, 0),
-        count=sums["count"],
-        host_ns=sums["host_ns"],
-        operations=sums["all"],
-        gpu_ns=sums["gpu_ns"],
-        own_ns=sums["own_ns"],
-        unlisted_ns=sums["unlisted_ns"],
-        least_ns=min(of_tasks),
-        most_ns=max(of_tasks),
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import random
 from collections import defaultdict
 from pathlib import Path
 
@@ -153,6 +154,30 @@ def test_a_tree_has_a_bound_and_adds_up(monkeypatch: pytest.MonkeyPatch) -> None
         ("a", 5, 5, 0),
     ]
     assert sum(node.own_ns + node.unlisted_ns for node in tree) + 3 == sum(sums.values())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_of_many_ranks_are_those_of_loops(seed: int) -> None:
+    generator = random.Random(seed)
+    parts, everything = [], []
+    for task in range(9):
+        paths = {tuple(generator.choices("abc", k=generator.randrange(5))) for _ in range(generator.randrange(30))}
+        sums = {path: generator.randrange(2**54) for path in sorted(paths)}  # floats would round them
+        part = make_part(sums, task).assign(operations=int(task > 0))  # the first one launches nothing
+        parts.append(part.assign(own_ns=part["own_ns"] * part["operations"]))
+        everything += [(path, task, ns if task else 0) for path, ns in sums.items()]
+    tree = make_range_tree(parts)
+    launching = {task for _, task, _ in everything if task}
+    found = [() if path == ("",) else path for path in list_paths(tree)]
+    assert set(found) == {path[:n] for path, _, _ in everything for n in range(min(len(path), 1), len(path) + 1)}
+    for path, node in zip(found, tree, strict=True):
+        inside = [each for each in everything if each[0][: len(path)] == path and (path or not each[0])]
+        assert node.gpu_ns == sum(ns for _, _, ns in inside)
+        assert node.own_ns == sum(ns for own, _, ns in inside if own == path)
+        assert node.operations == sum(task > 0 for _, task, _ in inside)
+        assert node.count == sum(own == path for own, _, _ in inside)
+        of_tasks = [sum(ns for _, task, ns in inside if task == each) for each in launching]
+        assert (node.least_ns, node.most_ns) == (min(of_tasks), max(of_tasks))
 
 
 def make_node(name: str, depth: int, ns: int) -> RangeNode:
