@@ -42,7 +42,7 @@ def test_every_part_of_a_summary_has_a_section() -> None:
     keys = [section.key for section in list_sections(summary, pictures)]
     assert keys == [
         "facts", "pace", "over-time", "step", "critical-path", "what-if", "efficiency", "waits", "gaps", "kernels",
-        "operations", "bandwidth", "links", "memory", "quality",
+        "ranges", "operations", "bandwidth", "links", "memory", "quality",
     ]  # fmt: skip
 
 

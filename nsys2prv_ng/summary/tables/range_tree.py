@@ -43,7 +43,9 @@ def tabulate_range_tree(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -
         else ""
     )
     has_backward = any(node.name == BACKWARD for node in shown)
-    linked = f"{BACKWARD}: passes of the operators of that range, linked by their `seq`" if has_backward else ""
+    linked = (
+        f"{BACKWARD}: backward passes of the range's operators, which PyTorch's `seq` links" if has_backward else ""
+    )
     return Grid(
         caption="GPU time by NVTX range, of the operations that were launched in it",
         columns=make_columns("launched in", "GPU time", "share", *ranks, Column("outside inner", minor=True), *others),
