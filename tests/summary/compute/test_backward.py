@@ -18,7 +18,7 @@ from nsys2prv_ng.summary.compute.backward import TimedRanges, link_backward
 from nsys2prv_ng.summary.numbers.range_tree import list_paths
 from tests.conftest import DATA, Unpacked
 from tests.examples import examples
-from tests.sources.small_reports import MAIN, PROCESS, WORKER, Rows, export
+from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, Rows, export
 from tests.summary.compute.range_tree_truth import Range, find_path, link
 from tests.summary.made import IN_STEPS, summarize_reports
 
@@ -106,7 +106,7 @@ Launches = Sequence[tuple[int, int, int]]
 """Time and thread of each call, and how long the kernel runs, alone."""
 
 
-def write_report(path: Path, ranges: Ranges, launches: Launches) -> Path:
+def write_report(path: Path, ranges: Ranges, launches: Launches, utc: int = UTC, host: str = "host") -> Path:
     """Write a report; the times of hosts are in ns, and kernels run after all of them."""
     runs, calls, begin = [], [], 1_000_000
     for number, (time, thread, length) in enumerate(launches, 1):
@@ -122,12 +122,12 @@ def write_report(path: Path, ranges: Ranges, launches: Launches) -> Path:
             [(begin, end, thread, 59, text) for begin, end, thread, text in ranges],
         ),
     }
-    return export(path, STRINGS, tables)
+    return export(path, STRINGS, tables, utc, host)
 
 
-def sum_own(report: Path, selection: Selection | None = None) -> dict[str, int]:
+def sum_own(*reports: Path, selection: Selection | None = None) -> dict[str, int]:
     """Return the time of the kernels launched in each range and in no range within it, if there are any."""
-    tree = summarize_reports([report], selection).range_tree
+    tree = summarize_reports(reports, selection).range_tree
     return {" > ".join(path): node.own_ns for path, node in zip(list_paths(tree), tree, strict=True) if node.own_ns}
 
 
@@ -207,10 +207,10 @@ def make_steps(
     return ranges, launches
 
 
-def sum_linked(report: Path, selection: Selection | None = None) -> dict[str, int]:
+def sum_linked(*reports: Path, selection: Selection | None = None) -> dict[str, int]:
     """Return the time of all backward passes by the range that they are in."""
     sums: dict[str, int] = {}
-    for path, ns in sum_own(report, selection).items():
+    for path, ns in sum_own(*reports, selection=selection).items():
         name = path.split(" > ")[1]
         sums[name] = sums.get(name, 0) + ns
     return sums
@@ -229,7 +229,7 @@ def test_a_number_of_one_step_says_nothing_in_the_next(tmp_path: Path) -> None:
     forward = [[("a", 7), ("b", 7)], *[[("a", 2 * step), ("b", 2 * step + 1)] for step in range(50, 55)]]
     backward = [[7], *[[2 * step + 1, 2 * step, 2 * step - 2] for step in range(50, 55)]]
     report = write_report(tmp_path / "x.sqlite", *make_steps(forward, backward))
-    found = sum_linked(report, IN_STEPS)
+    found = sum_linked(report, selection=IN_STEPS)
     counted = found["backward"].bit_count()
     assert 3 <= counted <= 5
     steps = [(1 << 3 * step + 1, 1 << 3 * step + 2, 1 << 3 * step + 3) for step in range(5)][5 - counted :]
@@ -250,6 +250,24 @@ def test_a_range_that_is_open_already_has_its_backward_pass(tmp_path: Path) -> N
     ranges, launches = make_steps([[("a", 1)]], [[2, 1]])
     report = write_report(tmp_path / "x.sqlite", [*ranges, (400, 410, MAIN, "aten::mean, seq = 2")], launches)
     assert sum_linked(report) == {"backward": 1, "a": 2}
+
+
+def test_two_nodes_whose_clocks_start_apart(tmp_path: Path) -> None:
+    ranges, launches = make_steps([[("a", 1), ("b", 2)]], [[2, 1]])
+    reports = [
+        write_report(tmp_path / f"rank{rank}.sqlite", ranges, launches, UTC + 5_000 * rank, f"node{rank}")
+        for rank in range(2)
+    ]
+    assert sum_linked(*reports) == {"a": 4, "b": 2}
+
+
+def test_operators_with_the_same_limits(tmp_path: Path) -> None:
+    """One calls the other within the resolution of the clock."""
+    ranges, launches = make_steps([[("a", 1)]], [[1]])
+    twice = [
+        (begin, end, MAIN, text.replace("mm", "_mm")) for begin, end, _, text in ranges if "seq = 1, op_id" in text
+    ]
+    assert sum_linked(write_report(tmp_path / "x.sqlite", [*ranges, *twice], launches)) == {"a": 1}
 
 
 @pytest.mark.slow
