@@ -51,8 +51,6 @@ def link_backward(ranges: TimedRanges, key: IntArray, names: Sequence[str]) -> t
     range is still open: then the backward pass is within it anyway.
     """
     has_number = ranges.sequence != ABSENT
-    if not has_number.any():
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     is_backward, number = _find_nodes(ranges, key, names)
     runs = np.flatnonzero(is_backward)
     limits = ranges.place[runs], ranges.begin[runs], ranges.end[runs]

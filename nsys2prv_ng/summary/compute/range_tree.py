@@ -25,6 +25,7 @@ from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
 from nsys2prv_ng.job.nvtx_ranges import FEWEST, NvtxRanges, load_nvtx_ranges, load_sequence_numbers
+from nsys2prv_ng.job.opened_events import ABSENT
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.records.store import Store
@@ -115,6 +116,9 @@ def _move_backward(
     report: ReportRecords, store: Store, counted: CountedEvents, ranges: NvtxRanges, nested: _Nested
 ) -> tuple[NvtxRanges, _Nested]:
     """Move linked backward ranges within the ranges that they belong to: in a further range around each of them."""
+    sequence = load_sequence_numbers(report, store, ranges)
+    if (sequence == ABSENT).all():
+        return ranges, nested
     every = report.places.all
     process = np.array([place.process if isinstance(place, Thread) else -1 for place in every], np.int64)
     head, target = link_backward(
@@ -125,13 +129,11 @@ def _move_backward(
             parent=nested.parent,
             process=process[ranges.place],
             step=counted.find_step(ranges.place, ranges.begin),
-            sequence=load_sequence_numbers(report, store, ranges),
+            sequence=sequence,
         ),
         ranges.key,
         [name if not domain else "" for domain, name in ranges.keys],
     )
-    if not head.size:
-        return ranges, nested
     size = nested.parent.size
     parent = np.append(nested.parent, target)
     parent[head] = np.arange(size, parent.size)
