@@ -11,6 +11,7 @@ from nsys2prv_ng.html.charts.maps import MapFigure, Swatch
 from nsys2prv_ng.html.charts.matrix import MatrixFigure
 from nsys2prv_ng.html.charts.plots import Shape
 from nsys2prv_ng.html.tables import Table
+from nsys2prv_ng.html.trees import Tree
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Matrix:
     kind = "matrix"
 
 
-Block = Table | Paragraph | Map | Chart | Matrix
+Block = Table | Paragraph | Map | Chart | Matrix | Tree
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         pipeline.make_pipeline_section(summary),
         waits.make_gap_section(summary, pictures),
         contents.make_kernel_section(summary, pictures),
+        contents.make_range_section(summary),
         contents.make_operation_section(summary),
         waits.make_bandwidth_section(summary),
         links.make_link_section(summary),

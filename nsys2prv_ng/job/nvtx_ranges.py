@@ -12,13 +12,14 @@ from functools import cached_property
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.records.store import Store, load_columns
 
 FEWEST = 3
 """A range repeats if one thread opened it at least this often."""
@@ -106,6 +107,24 @@ def load_nvtx_ranges(
         parts.append((line, np.full(line.size, n < nesting), np.array(numbers, np.int64)[position]))
     line, is_push_pop, key = (np.concatenate(column) for column in zip(*parts, strict=True))
     return NvtxRanges(events, line, is_push_pop, key, list(keys))
+
+
+def load_sequence_numbers(report: ReportRecords, store: Store, ranges: NvtxRanges) -> IntArray:
+    """Return PyTorch's sequence number of each range of the report (n); ABSENT for a range without one.
+
+    A range that windows of time cut has none.
+    """
+    result = report.results.get(source_names.NVTX)
+    if result is None or result.stored_side_columns is None:
+        return np.full(ranges.line.size, ABSENT, np.int64)
+    columns = load_columns(result.stored_side_columns, store)
+    if len(columns) != 4 or any(column.dtype != np.int64 for column in columns):  # only in a crafted shard
+        raise TranslationError("the sequence numbers of a shard are damaged; read its report again")
+    place, begin, end, number = columns
+    begin, end = report.clock(begin), report.clock(end)
+    once = np.flatnonzero(~mark_duplicates(place, begin, end))  # an operator and the one that only calls it agree
+    at = find_rows([place[once], begin[once], end[once]], [ranges.place, ranges.begin, ranges.end])
+    return np.append(number[once], ABSENT)[at]
 
 
 def load_repeated_ranges(

@@ -165,6 +165,9 @@ def read_report(
             if result.join_columns:
                 result.stored_join_columns = store_columns(result.join_columns, store)
                 result.join_columns = []
+            if result.side_columns:
+                result.stored_side_columns = store_columns(result.side_columns, store)
+                result.side_columns = []
             assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
             tick(1)
         evidence = _collect_evidence(reader, results, evidence_sources)

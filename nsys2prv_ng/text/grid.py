@@ -215,6 +215,8 @@ class Grid:
     """Hue and text of each colour."""
     below: Sequence[str] = ()
     """Sentences below the table."""
+    name_room: int = 0
+    """Characters that names have, if they need them, before the terminal leaves out minor columns."""
     tight: bool = False
     """Whether the terminal separates columns by one blank only."""
 

@@ -53,11 +53,12 @@ def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[st
         shown = [row for _, _, rows in groups for row in rows]
     columns = [number for number in grid.list_columns([*shown, *grid.footer], wide=False) if number != grid.group]
     minor = [number for number in columns if grid.columns[number].minor]
-    head, body = _format_rows(grid, shown, columns, width)
+    head, body = _format_rows(grid, shown, columns, width, grid.name_room if minor else 0)
     left_out: list[int] = []
     while minor and max(map(len, [*head, *body])) > width:
         left_out = [minor.pop(), *left_out]
-        head, body = _format_rows(grid, shown, [number for number in columns if number not in left_out], width)
+        kept = [number for number in columns if number not in left_out]
+        head, body = _format_rows(grid, shown, kept, width, grid.name_room if minor else 0)
     body = _add_group_lines(groups, body) if groups else body
     caption = wrap(f"{grid.caption}:", width) if grid.caption else []
     hidden = 0 if groups else len(grid.rows) - len(shown)
@@ -70,11 +71,12 @@ def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[st
 
 
 def _format_rows(
-    grid: Grid, shown: Sequence[Sequence[Cell]], columns: Sequence[int], width: int
+    grid: Grid, shown: Sequence[Sequence[Cell]], columns: Sequence[int], width: int, shortest: int
 ) -> tuple[list[str], list[str]]:
     """Return the lines of the titles, and the lines of the rows shown and of the footer.
 
-    In a table that is too wide, titles of numbers take two lines.
+    In a table that is too wide, titles of numbers take two lines. `shortest`: fewest characters of names; 0: as few as
+    the table needs.
     """
     names = sum(number < grid.names for number in columns)
     rows = [line for row in [*shown, *grid.footer] for line in _format_row(row, columns)]
@@ -85,7 +87,7 @@ def _format_rows(
     heads, gap = _format_titles(grid, columns), " " if grid.tight else "  "
     if max(map(len, _align([*heads, *rows], None, names, gap))) > width:
         heads = [*heads[:-1], *_split_titles(heads[-1], names)]
-    lines = _align([*heads, *rows], width, names, gap)
+    lines = _align([*heads, *rows], width, names, gap, shortest)
     return lines[: len(heads)], lines[len(heads) :]
 
 
@@ -116,13 +118,16 @@ def _format_row(row: Sequence[Cell], columns: Sequence[int]) -> list[list[str]]:
     return [times, [f"  {cells[1]}", *shares[1:]]]
 
 
-def _align(rows: Sequence[Sequence[str]], width: int | None, names: int, gap: str) -> list[str]:
+def _align(rows: Sequence[Sequence[str]], width: int | None, names: int, gap: str, shortest: int = 0) -> list[str]:
     """Return the lines of a table; the first `names` columns contain names from reports.
 
-    If the table is wider than `width`, names are cut shorter, and one blank separates columns.
+    If the table is wider than `width`, names are cut shorter, and one blank separates columns. With `shortest`, names
+    keep that many characters, and the table may stay wider.
     """
     title, *others = rows
     cleaned = [title, *([*map(clean_name, row[:names]), *row[names:]] for row in others)]
+    if shortest:
+        return format_table(cleaned, texts=names, width=width, gap=gap, shortest=shortest)
     lines = format_table(cleaned, texts=names, width=width, gap=gap)
     if width is not None and max(map(len, lines)) > width:
         return format_table(cleaned, texts=names, width=width, gap=" ", shortest=_SHORTEST)

@@ -8,6 +8,8 @@ import zlib
 USER_CODE = "user code"
 NO_RANGE, NO_CALL = "(outside NVTX ranges)", f"({USER_CODE})"
 """Shown instead of a range if a thread is in no NVTX range, and instead of a call if it is in no call."""
+BACKWARD = "(backward)"
+"""Shown as the range, within a range of the program, of the backward passes of its operators."""
 LABEL_LENGTH = 500
 """Longer labels are cut: the legend of wxParaver hangs with labels of some thousand characters."""
 

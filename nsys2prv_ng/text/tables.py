@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 _SHORTEST = 12
 """Fewest characters of a text column, unless the caller sets another number."""
@@ -42,8 +42,23 @@ def format_table(
 
 
 def cut_names(names: Sequence[str], width: int) -> list[str]:
-    """Return names of at most `width` characters: cut in the middle, or elsewhere if names would become equal."""
-    short = {name: cut_middle(name, width) for name in names}
+    """Return names of at most `width` characters: cut in the middle, or elsewhere if names would become equal.
+
+    Leading blanks, which show depth, stay as far as _SHORTEST characters of the name have room.
+    """
+    by_indent: dict[int, list[str]] = {}
+    for name in names:
+        by_indent.setdefault(len(name) - len(name.lstrip(" ")), []).append(name)
+    short: dict[str, str] = {}
+    for blanks, alike in by_indent.items():
+        indent = min(blanks, max(width - _SHORTEST, 0)) if max(map(len, alike)) > width else blanks
+        cut = _cut_stems([name[blanks:] for name in alike], width - indent, cut_path if blanks else cut_middle)
+        short |= {name: " " * indent + text for name, text in zip(alike, cut, strict=True)}
+    return [short[name] for name in names]
+
+
+def _cut_stems(names: Sequence[str], width: int, cut: Callable[[str, int], str]) -> list[str]:
+    short = {name: cut(name, width) for name in names}
     for _ in range(_TRIES):
         for group in _group_equal(short):
             low, high = min(group), max(group)  # no two names of the group differ earlier
@@ -76,6 +91,18 @@ def cut_middle(text: str, width: int) -> str:
         return text
     head = (width - 2) // 2
     return f"{text[:head]}..{text[len(text) - (width - 2 - head) :]}"
+
+
+def cut_path(text: str, width: int) -> str:
+    """Return a text of at most `width` characters as `cut_middle` does, with its last part whole if that has room.
+
+    The last part follows the last colon, as in `engine::evaluate_function: MmBackward0`.
+    """
+    leaf = text.rpartition(":")[2].lstrip(" ")
+    head = width - 2 - len(leaf)
+    if len(text) <= width or not 0 < head < (width - 2) // 2:
+        return cut_middle(text, width)
+    return f"{text[:head]}..{leaf}"
 
 
 def _align(row: Sequence[str], widths: Sequence[int], texts: int, text_last: bool) -> list[str]:

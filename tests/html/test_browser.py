@@ -186,6 +186,24 @@ def test_keys_move_the_pointer_and_zoom(browser: Browser, file: Path) -> None:
     assert opened.faults == []
 
 
+def test_keys_open_and_close_branches(browser: Browser, file: Path) -> None:
+    """Without scripts, too; each level is further to the right, and the numbers stay below their titles."""
+    page = Opened(browser, file, java_script_enabled=False, viewport=WIDE).page
+    branch = page.locator("#ranges details[open]").first
+    inner = branch.locator("> ul > li").first
+    assert inner.is_visible()
+    around, within = (each.locator("span").first.bounding_box() for each in (branch, inner))
+    assert around is not None and within is not None and within["x"] > around["x"] + 5
+    numbers = page.locator("#ranges .titles > span").last, inner.locator(":is(div, summary) > span:last-child").first
+    title, number = (each.bounding_box() for each in numbers)
+    assert title is not None and number is not None
+    assert title["x"] + title["width"] == pytest.approx(number["x"] + number["width"], abs=1)
+    branch.locator("> summary").press("Enter")
+    assert not inner.is_visible()
+    branch.locator("> summary").press("Enter")
+    assert inner.is_visible()
+
+
 def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path) -> None:
     hostile = [
         rename(part, lambda text: f"{text} {HOSTILE}<script>window.hacked = 1</script>" if text else text, KEYS)

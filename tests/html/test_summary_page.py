@@ -42,7 +42,7 @@ def test_every_part_of_a_summary_has_a_section() -> None:
     keys = [section.key for section in list_sections(summary, pictures)]
     assert keys == [
         "facts", "pace", "over-time", "step", "critical-path", "what-if", "efficiency", "waits", "gaps", "kernels",
-        "operations", "bandwidth", "links", "memory", "quality",
+        "ranges", "operations", "bandwidth", "links", "memory", "quality",
     ]  # fmt: skip
 
 
@@ -105,6 +105,24 @@ def test_tables_have_the_numbers_of_the_summary() -> None:
         assert any(row[:4] == expected for row in cells), kernel.name
     for rank in summary.critical_path.ranks:
         assert any(row[:2] == (f"rank {rank.rank}", format_time(rank.ns)) for row in cells)
+
+
+def test_the_tree_of_ranges_has_the_numbers_of_the_summary() -> None:
+    summary, pictures = job_of("ddp-2x2")
+    text = render_summary(summary, pictures)
+    section = text[text.index('<section id="ranges"') :]
+    section = section[: section.index("</section>")]
+    assert summary.range_tree
+    for node in summary.range_tree:
+        cells = node.name or "(outside NVTX ranges)", format_time(node.gpu_ns)
+        assert "".join(f"<span>{cell}</span>" for cell in cells) in section
+    inner = [
+        node
+        for node, around in zip(summary.range_tree[1:], summary.range_tree, strict=False)
+        if node.depth > around.depth
+    ]
+    assert section.count("<details") == len(inner) + section.count(" more ranges with less than ")
+    assert section.count("<summary") == section.count("<details")
 
 
 def test_bars_of_a_rank_add_up_to_its_path() -> None:

@@ -64,3 +64,14 @@ GRID = Grid(caption="Numbers", columns=COLUMNS, rows=[[Name("x"), Count(1), Coun
 )
 def test_a_table_fits_its_terminal(width: int, lines: list[str]) -> None:
     assert format_grid(GRID, width) == ["Numbers:", *lines]
+
+
+def test_minor_columns_go_before_names_that_need_room() -> None:
+    rows = [[Name("a_name_of_24_characters_"), Count(1), Count(20), Count(300)]]
+    lines = [format_grid(Grid(columns=COLUMNS, rows=rows, name_room=room), 42)[2] for room in (18, 19, 80)]
+    assert lines == [
+        "a_name_o..racters_        1     20     300",
+        "a_name_of_24_characters_        1     20",
+        "a_name_of_24_characters_        1     20",
+    ]
+    assert len(format_grid(Grid(columns=COLUMNS, rows=rows, name_room=80), 20)[2]) == 20, "without minor columns"

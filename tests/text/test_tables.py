@@ -62,6 +62,22 @@ def test_names_that_differ_still_do(rows: list[tuple[str, str, str]], width: int
     assert all(len(line) <= max(width, len(full)) for line, full in zip(lines, whole, strict=True))
 
 
+def test_indents_stay_when_names_are_cut() -> None:
+    """A long indent gives way to 12 characters of the name; the part after the last colon stays if it fits."""
+    names = [
+        "step",
+        "  autograd::engine::evaluate_function: MmBackward0",
+        "    autograd::engine::evaluate_function: Sum",
+    ]
+    assert cut_names([*names, " " * 20 + "aten::native_layer_norm"], 24) == [
+        *("step", "  autograd:..MmBackward0", "    autograd:..tion: Sum", " " * 12 + "aten:.._norm")
+    ]
+    assert cut_names(names[1:2], 22) == ["  autogra..MmBackward0"]
+    assert cut_names(names[1:2], 12) == ["autog..ward0"], "no room for the indent"
+    deep = " " * 30 + "short"
+    assert cut_names([deep], 20) == [" " * 8 + "short"] and cut_names([deep], 40) == [deep]
+
+
 @given(st.text(min_size=4), st.integers(4, 50))
 def test_a_cut_name_keeps_its_ends(name: str, width: int) -> None:
     short = cut_middle(name, width)

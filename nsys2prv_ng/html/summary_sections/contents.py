@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.names import drop_quotes
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
+from nsys2prv_ng.html.trees import show_tree
 from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.numbers.range_tree import MOST_NODES
 from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.efficiency import name_time
 from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
-from nsys2prv_ng.summary.tables.range_tree import LEAST_SHARE, tabulate_range_tree
+from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
 from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
@@ -47,6 +46,20 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     return Section("kernels", "Kernels", lead, blocks, presets)
 
 
+def make_range_section(summary: JobSummary) -> Section | None:
+    """Return the section on the GPU time of NVTX ranges; None if no range launched anything."""
+    tree = summary.range_tree
+    grid = tabulate_range_tree(tree, 0.0)
+    if not grid.rows:
+        return None
+    lead = (
+        f"Numbers of {name_time(summary)}, of the operations that were launched in each range and in the ranges within"
+        f" it, whenever they ran. {'. '.join([*grid.below, ''])}"
+    )
+    shown = show_tree(grid, "range", [node.depth for node in tree], [node.gpu_ns for node in tree])
+    return Section("ranges", "GPU time by NVTX range", lead.rstrip(), [shown], ["basics/nvtx"])
+
+
 def make_operation_section(summary: JobSummary) -> Section | None:
     """Return the section on NVTX ranges, copies and calls; None without any."""
     tables = [
@@ -55,21 +68,12 @@ def make_operation_section(summary: JobSummary) -> Section | None:
         calls.tabulate_nccl(summary),
         calls.tabulate_mpi(summary),
     ]
-    blocks: list[Block] = [*_show_range_tree(summary), *(show_grid(table) for table in tables if table.rows)]
+    blocks: list[Block] = [show_grid(table) for table in tables if table.rows]
     if not blocks:
         return None
     presets = ["basics/nvtx", "basics/memory_operations", "basics/nccl", "basics/mpi"]
     used = [preset for preset, table in zip(presets, tables, strict=True) if table.rows]
     return Section("operations", "Ranges, copies and calls", f"Numbers of {name_time(summary)}.", blocks, used)
-
-
-def _show_range_tree(summary: JobSummary) -> list[Block]:
-    """Return the large ranges of the tree, and all of them folded; [] if no range launched anything."""
-    large, every = (tabulate_range_tree(summary.range_tree, least) for least in (LEAST_SHARE, 0.0))
-    if not large.rows:
-        return []
-    folded = replace(show_grid(replace(every, caption=""), MOST_NODES), folded="All ranges")
-    return [show_grid(large, MOST_NODES), *([folded] if len(every.rows) > len(large.rows) else [])]
 
 
 def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:

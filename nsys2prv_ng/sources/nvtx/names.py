@@ -12,6 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.report.database import NULL
+
 # One line, one blank between words: control characters (Cc), line and paragraph separators, all other blanks (Z).
 _BLANKS = r"[\p{Cc}\p{Z}]+"
 # The first PyTorch field and everything after it. A number must end there or be followed by the next field.
@@ -38,11 +41,8 @@ def split_numbers(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt
     4. A cut that would leave no name is not made (`7`, `10 20`, `, op_id = 3`). A number that does not fit int64 stays
        in the name, together with everything that rule 2 or 3 would have cut.
     """
-    whole = pc.utf8_trim(pc.replace_substring_regex(texts, _BLANKS, " "), " ")
-
     # Rule 2. Without a match the suffix is empty and the name is the whole text.
-    parts = pc.extract_regex(whole, _SUFFIX)
-    suffix = pc.fill_null(parts.field("suffix"), "") if len(whole) else whole
+    whole, parts, suffix = _cut_suffix(texts)
     op_id, seq = (_get_number(pc.extract_regex(suffix, _FIELD.format(field))) for field in ("op_id", "seq"))
     digits = pc.if_else(pc.not_equal(op_id, ""), op_id, seq)
     cut = pc.and_(pc.not_equal(suffix, ""), pc.or_(pc.equal(digits, ""), _fits(digits)))
@@ -62,6 +62,23 @@ def split_numbers(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt
     has_number = pc.not_equal(digits, "")
     numbers = pc.cast(pc.if_else(has_number, digits, "0"), pa.int64())
     return name, numbers.to_numpy(zero_copy_only=False), has_number.to_numpy(zero_copy_only=False)
+
+
+def read_sequence_numbers(texts: pa.Array) -> IntArray:
+    """Return PyTorch's sequence number in each NVTX text (n); NULL for a text without one.
+
+    It is the field `, seq = N`, which links operators to their backward passes: their ranges have the same number.
+    """
+    digits = _get_number(pc.extract_regex(_cut_suffix(texts)[2], _FIELD.format("seq")))
+    has_number = pc.and_(_fits(digits), pc.invert(pc.starts_with(digits, "-")))
+    return pc.cast(pc.if_else(has_number, digits, str(NULL)), pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def _cut_suffix(texts: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return the texts on one line, the parts into which PyTorch's fields divide them, and these fields ("": none)."""
+    whole = pc.utf8_trim(pc.replace_substring_regex(texts, _BLANKS, " "), " ")
+    parts = pc.extract_regex(whole, _SUFFIX)
+    return whole, parts, pc.fill_null(parts.field("suffix"), "") if len(whole) else whole
 
 
 def _get_number(parts: pa.Array) -> pa.Array:

@@ -35,6 +35,7 @@ from nsys2prv_ng.sources.nvtx.events import (
     read_nvtx_events,
 )
 from nsys2prv_ng.sources.nvtx.flops import count_flops
+from nsys2prv_ng.sources.nvtx.names import read_sequence_numbers
 from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import NO_RANGE_LANE, OTHER_DOMAIN, OVERLAPS_RANGE
@@ -92,6 +93,8 @@ class _DomainWriter:
         crossing = self.events.select_domain(self.domain, PUSH_POP).size - nesting.size
         self.result.drop(OVERLAPS_RANGE, crossing)
         self._write_ranges(nesting, families.make_nvtx_range(self.domain))
+        if not self.domain:  # PyTorch's
+            self._keep_sequence_numbers(nesting)
         beyond = sum(rows.size for rows in lanes[families.NVTX_LANES :])
         self.result.drop(NO_RANGE_LANE, beyond)
         for lane, rows in enumerate(lanes[: families.NVTX_LANES]):
@@ -111,6 +114,14 @@ class _DomainWriter:
         self.result.add_intervals(self._get_places(rows), self.columns["start"][rows], end, pairs, closing)
         # The program also did not close a range that has no end and ends with the range around it.
         self.result.closed += int(((self.columns["end"][rows] == NULL) & (end != NO_END)).sum())
+
+    def _keep_sequence_numbers(self, rows: IntArray) -> None:
+        """Keep place, start, end and number of the ranges with a sequence number: analyses link backward passes."""
+        numbers = read_sequence_numbers(self.texts.original)
+        rows = rows[numbers[self.texts.index[rows]] != NULL]
+        if rows.size:
+            limits = self.columns["start"][rows], self.events.ends[rows]
+            self.result.side_columns = [self._get_places(rows), *limits, numbers[self.texts.index[rows]]]
 
     def _make_name(self, event_type: EventType, rows: IntArray) -> Pair:
         return Pair(self.labels.handle(event_type), self.texts.name_ids(self.labels, event_type.names, rows))

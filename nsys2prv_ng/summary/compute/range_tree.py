@@ -2,14 +2,16 @@
 
 An operation belongs to the innermost range that its thread was in when it launched it. Libraries launch from threads of
 their own, as PyTorch does in backward passes: outside of ranges such a thread counts as in the range of the main
-thread, and so do its outermost ranges. Start/end ranges, which nest in nothing, do not count. Ranges whose names differ
-only in a number at their end, as layer0 to layer7, are one.
+thread, and so do its outermost ranges. Backward passes that PyTorch's sequence numbers link to a range of the program
+are within that range instead, in one called BACKWARD. Start/end ranges, which nest in nothing, do not count. Ranges
+whose names differ only in a number at their end, as layer0 to layer7, are one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,12 +24,15 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
-from nsys2prv_ng.job.nvtx_ranges import FEWEST, NvtxRanges, load_nvtx_ranges
+from nsys2prv_ng.job.nvtx_ranges import FEWEST, NvtxRanges, load_nvtx_ranges, load_sequence_numbers
+from nsys2prv_ng.job.opened_events import ABSENT
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.summary.compute.totals import add_up
+from nsys2prv_ng.summary.compute.backward import TimedRanges, link_backward
 from nsys2prv_ng.summary.numbers.range_tree import DEEPEST, MOST_NODES, RangeNode
 from nsys2prv_ng.text.formatting import shorten_range_name
+from nsys2prv_ng.text.names import BACKWARD
 
 _NUMBER = re.compile(r"[0-9]+$")
 _SUMS = ["count", "host_ns", "operations", "own_ns", "unlisted_ns"]
@@ -43,6 +48,7 @@ def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, c
     at = np.flatnonzero(counted.mark_operations(every.place, every.begin))
     operations = LaunchedOperations._make(column[at] for column in every)
     nested = _nest(report, ranges, operations.thread, operations.launched)
+    ranges, nested = _move_backward(report, store, counted, ranges, nested)
     nodes = _make_nodes(ranges.key, nested)
     opened = np.flatnonzero(counted.mark_host(ranges.place, ranges.begin) & (nested.level < DEEPEST))
     parts = [
@@ -104,6 +110,47 @@ def _nest(report: ReportRecords, ranges: NvtxRanges, thread: IntArray, sent: Int
     more[outermost] = np.where(parent[outermost] >= 0, np.append(found.depth, 0)[parent[outermost]] + 1, 0)
     root = np.maximum.accumulate(np.where(found.parent < 0, np.arange(parent.size), 0))
     return _Nested(parent, found.depth + more[root], inside)
+
+
+def _move_backward(
+    report: ReportRecords, store: Store, counted: CountedEvents, ranges: NvtxRanges, nested: _Nested
+) -> tuple[NvtxRanges, _Nested]:
+    """Move linked backward ranges within the ranges that they belong to: in a further range around each of them."""
+    sequence = load_sequence_numbers(report, store, ranges)
+    if (sequence == ABSENT).all():
+        return ranges, nested
+    every = report.places.all
+    process = np.array([place.process if isinstance(place, Thread) else -1 for place in every], np.int64)
+    head, target = link_backward(
+        TimedRanges(
+            place=ranges.place,
+            begin=ranges.begin,
+            end=ranges.end,
+            parent=nested.parent,
+            process=process[ranges.place],
+            step=counted.find_step(ranges.place, ranges.begin),
+            sequence=sequence,
+        ),
+        ranges.key,
+        [name if not domain else "" for domain, name in ranges.keys],
+    )
+    size = nested.parent.size
+    parent = np.append(nested.parent, target)
+    parent[head] = np.arange(size, parent.size)
+    ranges = ranges.select(np.append(np.arange(size), head))
+    key = np.append(ranges.key[:size], np.full(head.size, len(ranges.keys)))
+    ranges = replace(ranges, key=key, keys=[*ranges.keys, ("", BACKWARD)])
+    return ranges, nested._replace(parent=parent, level=_measure_levels(parent))
+
+
+def _measure_levels(parent: IntArray) -> IntArray:
+    level = np.zeros(parent.size, np.int64)
+    inner, around = np.arange(parent.size), parent
+    while inner.size:
+        inner, around = inner[around >= 0], around[around >= 0]
+        level[inner] += 1
+        around = parent[around]
+    return level
 
 
 class _Nodes(NamedTuple):
@@ -177,39 +224,61 @@ def _name_paths(table: pd.DataFrame, nodes: _Nodes, names: Sequence[str]) -> pd.
 
 def make_range_tree(parts: Sequence[pd.DataFrame]) -> list[RangeNode]:
     """Return the tree of all reports, from the tables of `sum_by_range`."""
-    table = add_up(parts, ["path", "task"])
-    if table.empty or not table["operations"].any():
+    if not any(part["operations"].any() for part in parts):
         return []
-    sums, by_task = _sum_around(table)
-    tasks = table.loc[table["operations"] > 0, "task"].unique().tolist()
+    sums = _sum_nodes(parts)
     longest = sorted(sums, key=lambda path: (bool(path), -sums[path]["gpu_ns"], len(path), path))
     for path in reversed(longest[MOST_NODES:]):  # the path around a path stands before it
-        around = sums.setdefault(path[:-1], _make_sums())
+        around = sums.setdefault(path[:-1], dict.fromkeys(sums[path], 0))
         around["unlisted_ns"] += sums[path]["own_ns"] + sums[path]["unlisted_ns"]
         if len(path) == 1:
             around["gpu_ns"] += sums[path]["gpu_ns"]
-            around["all"] += sums[path]["all"]
+            around["operations"] += sums[path]["operations"]
     ordered = _order(sorted(longest[:MOST_NODES], key=lambda path: (-sums[path]["gpu_ns"], len(path), path)))
-    return [_make_node(path, sums[path], [by_task[path].get(task, 0) for task in tasks]) for path in ordered]
+    return [RangeNode(name=path[-1] if path else "", depth=max(len(path) - 1, 0), **sums[path]) for path in ordered]
 
 
-def _sum_around(table: pd.DataFrame) -> tuple[dict[Path, dict[str, int]], dict[Path, dict[int, int]]]:
-    """Return the sums of each path, with `gpu_ns` and `all` operations of the paths within it, and `gpu_ns` by task."""
-    merged = _merge_numbered(set(table["path"]))
-    sums: dict[Path, dict[str, int]] = {}
-    by_task: dict[Path, dict[int, int]] = {}
-    for row in table.to_dict("records"):
-        path, gpu_ns = merged[row["path"]], row["own_ns"] + row["unlisted_ns"]
-        own = sums.setdefault(path, _make_sums())
-        for name in _SUMS:
-            own[name] += row[name]
-        for length in range(min(len(path), 1), len(path) + 1):
-            around = sums.setdefault(path[:length], _make_sums())
-            around["gpu_ns"] += gpu_ns
-            around["all"] += row["operations"]
-            ns_of_task = by_task.setdefault(path[:length], {})
-            ns_of_task[row["task"]] = ns_of_task.get(row["task"], 0) + gpu_ns
-    return sums, by_task
+def _sum_nodes(parts: Sequence[pd.DataFrame]) -> dict[Path, dict[str, int]]:
+    """Return the numbers of each node by its path: what it has itself, and what it has with the nodes within it.
+
+    A row is a node of a task, so the memory grows with the ranges that tasks have, and not with all that any has.
+    """
+    known: dict[Path, int] = {}
+    numbers = [known.setdefault(path, len(known)) for part in parts for path in part["path"]]
+    merged = _merge_numbered(set(known))
+    nodes = {path: number for number, path in enumerate(_list_nodes({merged[path] for path in known}))}
+    node = np.array([nodes[merged[path]] for path in known], np.int64)[numbers]
+    rows = pd.concat([part[["task", *_SUMS]] for part in parts], ignore_index=True).assign(node=node)
+    own = rows.groupby("node")[_SUMS].sum()
+    rows = _sum_around(rows.assign(gpu_ns=rows["own_ns"] + rows["unlisted_ns"]), nodes)
+    tasks = rows.loc[rows["operations"] > 0, "task"].unique()
+    of_task = rows[rows["task"].isin(tasks)].groupby("node")["gpu_ns"]
+    all_ranks = of_task.agg(least_ns="min", most_ns="max", ranks="count")
+    tables = own.drop(columns="operations"), rows.groupby("node")[["operations", "gpu_ns"]].sum(), all_ranks
+    # Filled with 0, columns stay integers, which are exact.
+    table = pd.concat([each.reindex(range(len(nodes)), fill_value=0) for each in tables], axis=1)
+    table["least_ns"] = table["least_ns"].where(table.pop("ranks") == tasks.size, 0)
+    return dict(zip(nodes, table.to_dict("records"), strict=True))
+
+
+def _list_nodes(paths: set[Path]) -> list[Path]:
+    """Return the paths and all paths around them; () is around none."""
+    return sorted({path[:length] for path in paths for length in range(min(len(path), 1), len(path) + 1)})
+
+
+def _sum_around(rows: pd.DataFrame, nodes: Mapping[Path, int]) -> pd.DataFrame:
+    """Return `operations` and `gpu_ns` by node and task, with those of the nodes within each node."""
+    parent = np.array([nodes[path[:-1]] if len(path) > 1 else -1 for path in nodes], np.int64)
+    level = np.array([len(path) for path in nodes], np.int64)
+    rows = rows[["node", "task", "operations", "gpu_ns"]]
+    summed, within = [], rows[:0]
+    for deep in range(int(level.max(initial=0)), -1, -1):
+        here = pd.concat([rows[level[rows["node"]] == deep], within], ignore_index=True)
+        here = here.groupby(["node", "task"], as_index=False).sum()
+        summed.append(here)
+        within = here.assign(node=parent[here["node"]])
+        within = within[within["node"] >= 0]
+    return pd.concat(summed, ignore_index=True)
 
 
 def _merge_numbered(paths: set[Path]) -> dict[Path, Path]:
@@ -238,22 +307,3 @@ def _order(paths: Sequence[Path]) -> list[Path]:
         ordered.append(path)
         waiting += reversed(within.get(path, []))
     return ordered
-
-
-def _make_sums() -> dict[str, int]:
-    return dict.fromkeys([*_SUMS, "gpu_ns", "all"], 0)
-
-
-def _make_node(path: Path, sums: dict[str, int], of_tasks: Sequence[int]) -> RangeNode:
-    return RangeNode(
-        name=path[-1] if path else "",
-        depth=max(len(path) - 1, 0),
-        count=sums["count"],
-        host_ns=sums["host_ns"],
-        operations=sums["all"],
-        gpu_ns=sums["gpu_ns"],
-        own_ns=sums["own_ns"],
-        unlisted_ns=sums["unlisted_ns"],
-        least_ns=min(of_tasks),
-        most_ns=max(of_tasks),
-    )

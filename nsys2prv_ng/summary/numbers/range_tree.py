@@ -21,7 +21,10 @@ class RangeNode:
     """
 
     name: str
-    """Numbers and shapes that PyTorch writes into names are cut off; ranges of domains start with the domain."""
+    """Numbers and shapes that PyTorch writes into names are cut off; ranges of domains start with the domain.
+
+    `(backward)` within a range has the backward passes of its operators, which ran after it.
+    """
     depth: int
     """0 for an outermost range."""
     count: int

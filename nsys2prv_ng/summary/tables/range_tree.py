@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.text.formatting import count_noun, format_percent
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Share, make_columns
-from nsys2prv_ng.text.names import NO_RANGE, clean_name
+from nsys2prv_ng.text.names import BACKWARD, NO_RANGE, clean_name
 
 LEAST_SHARE = 0.01
 """Least share of GPU time of a range that has a line on the terminal."""
 _INDENT = "  "
+_NAME_ROOM = 36
+"""Characters of names on a narrow terminal."""
 
 
 def tabulate_range_tree(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -> Grid:
@@ -40,10 +42,15 @@ def tabulate_range_tree(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -
         if hidden and rows
         else ""
     )
+    has_backward = any(node.name == BACKWARD for node in shown)
+    linked = (
+        f"{BACKWARD}: backward passes of the range's operators, which PyTorch's `seq` links" if has_backward else ""
+    )
     return Grid(
         caption="GPU time by NVTX range, of the operations that were launched in it",
         columns=make_columns("launched in", "GPU time", "share", *ranks, Column("outside inner", minor=True), *others),
         rows=rows,
         more="ranges",
-        below=[below] if below else [],
+        name_room=_NAME_ROOM,
+        below=[each for each in (linked, below) if each],
     )

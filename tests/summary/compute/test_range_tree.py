@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import sqlite3
+import random
 from collections import defaultdict
-from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +19,7 @@ from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
 from nsys2prv_ng.text.layout import format_grid
 from tests.conftest import DATA, Unpacked, slow_but
 from tests.report_truth import Report
+from tests.summary.compute.range_tree_truth import Own, project
 from tests.summary.made import summarize_reports
 
 SETS = {
@@ -31,65 +31,18 @@ SETS = {
     "exercises/ex1a-fast": [f"exercises/ex1a-fast.rank{rank}.sqlite" for rank in range(4)],
     "whatif/w-gemm": ["whatif/w-gemm.rank0.sqlite"],
     "whatif/w-shapes": ["whatif/w-shapes.rank0.sqlite"],
+    "h100/attn": ["h100/attn.rank0.sqlite.xz"],
+    "h100/hand": ["h100/hand.rank0.sqlite.xz"],
 }
-_TABLES = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
-Own = dict[tuple[str, ...], tuple[int, int]]
-"""Time of the operations (ns) launched in a path of ranges and in no range within it, and their number."""
-
-
-def project(report: Path, names: dict[str, str]) -> Own:
-    """Return which ranges contain the call that launched each operation, by a loop over the calls of each thread.
-
-    `names`: the names that the project gives to texts, whose rules other tests check.
-    """
-    with closing(sqlite3.connect(report)) as database:
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        calls: dict[tuple[int, int], tuple[int, int]] = {}
-        query = """SELECT globalTid >> 24, correlationId, start, globalTid
-            FROM CUPTI_ACTIVITY_KIND_RUNTIME ORDER BY start DESC"""
-        for process, correlation, start, thread in database.execute(query):
-            calls[process, correlation] = start, thread
-        operations = []
-        for table in _TABLES:
-            if f"CUPTI_ACTIVITY_KIND_{table}" in tables:
-                query = f'SELECT globalPid >> 24, correlationId, "end" - start FROM CUPTI_ACTIVITY_KIND_{table}'
-                operations += database.execute(query).fetchall()
-    ranges: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-    frame = Report(report).nvtx
-    for row in frame[frame["style"] == "push/pop"].itertuples():
-        name = names[row.text]
-        ranges[row.tid].append((row.begin, row.end, f"{row.domain}:{name}" if row.domain else name))
-    for own in ranges.values():
-        own.sort(key=lambda each: (each[0], -each[1]))
-    sums: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
-    by_call: dict[tuple[int, int], tuple[str, ...]] = {}
-    for process, correlation, ns in operations:
-        call = calls.get((process, correlation))
-        path: tuple[str, ...] = ()
-        if call is not None:
-            path = by_call.setdefault(call, find_path(ranges, *call))
-        sums[path][0] += ns
-        sums[path][1] += 1
-    return {path: (ns, count) for path, (ns, count) in sums.items()}
-
-
-def find_path(ranges: dict[int, list[tuple[int, int, str]]], time: int, thread: int) -> tuple[str, ...]:
-    """Return the ranges of a thread that contain a time; before the outermost, those of the main thread then.
-
-    The main thread of a process has its number.
-    """
-    main = (thread >> 24 << 24) | (thread >> 24 & 0xFFFFFF)
-    inside = [each for each in ranges[thread] if each[0] <= time <= each[1]]
-    path = tuple(name for _, _, name in inside)
-    if thread == main:
-        return path
-    outer = inside[0][0] if inside else time
-    return (*(name for begin, end, name in ranges[main] if begin <= outer <= end), *path)
+LINKED = ["whatif/w-shapes", "h100/attn"]
+"""Sets with linked backward passes. In autograd-1, the range around the forward operators stays open."""
 
 
 def locate(name: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> list[Path]:
     return [
-        samples / Path(file).name if file.startswith("samples/") else unpacked(shared_reports / file)
+        samples / Path(file).name
+        if file.startswith("samples/")
+        else unpacked((DATA if file.startswith("h100/") else shared_reports) / file)
         for file in SETS[name]
     ]
 
@@ -134,6 +87,7 @@ def test_every_operation_is_in_its_ranges(name: str, samples: Path, shared_repor
             of_ranks = [sum(own[each][0] for each in inside) for own in by_rank]
             assert (node.least_ns, node.most_ns) == (min(of_ranks), max(of_ranks))
     assert sum(node.gpu_ns for node in tree if not node.depth) == sum(ns for ns, _ in truth.values())
+    assert any("(backward)" in path for path in paths) == (name in LINKED)
 
 
 @pytest.mark.slow
@@ -200,6 +154,30 @@ def test_a_tree_has_a_bound_and_adds_up(monkeypatch: pytest.MonkeyPatch) -> None
         ("a", 5, 5, 0),
     ]
     assert sum(node.own_ns + node.unlisted_ns for node in tree) + 3 == sum(sums.values())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_of_many_ranks_are_those_of_loops(seed: int) -> None:
+    generator = random.Random(seed)
+    parts, everything = [], []
+    for task in range(9):
+        paths = {tuple(generator.choices("abc", k=generator.randrange(5))) for _ in range(generator.randrange(30))}
+        sums = {path: generator.randrange(2**54) for path in sorted(paths)}  # floats would round them
+        part = make_part(sums, task).assign(operations=int(task > 0))  # the first one launches nothing
+        parts.append(part.assign(own_ns=part["own_ns"] * part["operations"]))
+        everything += [(path, task, ns if task else 0) for path, ns in sums.items()]
+    tree = make_range_tree(parts)
+    launching = {task for _, task, _ in everything if task}
+    found = [() if path == ("",) else path for path in list_paths(tree)]
+    assert set(found) == {path[:n] for path, _, _ in everything for n in range(min(len(path), 1), len(path) + 1)}
+    for path, node in zip(found, tree, strict=True):
+        inside = [each for each in everything if each[0][: len(path)] == path and (path or not each[0])]
+        assert node.gpu_ns == sum(ns for _, _, ns in inside)
+        assert node.own_ns == sum(ns for own, _, ns in inside if own == path)
+        assert node.operations == sum(task > 0 for _, task, _ in inside)
+        assert node.count == sum(own == path for own, _, _ in inside)
+        of_tasks = [sum(ns for _, task, ns in inside if task == each) for each in launching]
+        assert (node.least_ns, node.most_ns) == (min(of_tasks), max(of_tasks))
 
 
 def make_node(name: str, depth: int, ns: int) -> RangeNode:
