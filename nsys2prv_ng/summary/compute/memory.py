@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -55,63 +55,81 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
     if not levels:
         return None
     parts = job.engine.map(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports)))
-    changes, kept, calls, peaks = (list(tables) for tables in zip(*parts, strict=True))
-    changed = add_up(changes, ["row"]).set_index("row").to_dict("index")
-    kept_of_row = {row: table for row, table in add_up(kept, ["row", "range", "call"]).groupby("row")}
-    called = add_up(calls, ["row", "name"])
-    places = {row: place for found in peaks for row, place in found.items()}
-    gpus = []
-    for row, level in sorted(levels.items()):
-        device = devices.rows[row]
-        range_name, call = places.get(row, ("", ""))
-        own = called[called["row"] == row]
-        blocks = own["name"].map(is_blocking).to_numpy(np.bool_)
-        gpus.append(
-            GpuMemory(
-                node=device.node,
-                gpu=device.gpu.number,
-                ranks=device.list_ranks(job.tree.ranks),
-                tasks=[job.tree.model.tasks[task].name for task in sorted(device.tasks)],
-                steps=level.count,
-                begin_bytes=int(level.ends[0]),
-                end_bytes=int(level.ends[-1]),
-                peak_bytes=level.peak,
-                peak_at_ns=level.peak_time - job.origin,
-                peak_step=None if steps is None or not level.count else int(steps.number[level.peak_step]),
-                peak_range=range_name,
-                peak_call=call,
-                **changed.get(row, dict.fromkeys(_CHANGES, 0)),
-                allocator_calls=int(own["count"].sum()),
-                allocator_ns=int(own["total_ns"].sum()),
-                blocking_ns=int(own["total_ns"][blocks].sum()),
-                growth_per_step=measure_growth(level.least),
-                leak=is_leak(level.least, _sum_kernel_time(kernel_times, device.tasks, level.count)),
-                least_by_step=level.least[choose_points(level.count)].tolist() if level.count else [],
-                **_list_kept(kept_of_row.get(row)),
-            )
-        )
+    changes, kept, calls, peaks = zip(*parts, strict=True)
+    sums = _Sums(
+        changes=add_up(changes, ["row"]),
+        kept=add_up(kept, ["row", "range", "call"]),
+        calls=add_up(calls, ["row", "name"]),
+        peaks={row: place for found in peaks for row, place in found.items()},
+    )
     return MemoryNumbers(
         steps=0 if steps is None else steps.number.size,
         step_numbers=[] if steps is None else steps.number[choose_points(steps.number.size)].tolist(),
-        gpus=gpus,
-        calls=_list_calls(called),
+        gpus=[_make_gpu(job, devices, row, levels[row], sums, steps, kernel_times) for row in sorted(levels)],
+        calls=_list_calls(sums.calls),
     )
 
 
-def _list_kept(table: pd.DataFrame | None) -> dict[str, object]:
-    """Return the fields of a GPU on the memory that stays in use."""
-    if table is None:
-        return {}
-    table = table.drop(columns="row").sort_values(["bytes", "range", "call"], ascending=[False, True, True])
-    rows = [KeptMemory(**row) for row in table.to_dict("records")]
-    return {"kept": rows[:_MOST_KEPT], "more_kept_bytes": sum(row.bytes for row in rows[_MOST_KEPT:])}
+class _Sums(NamedTuple):
+    """Sums over reports, in tables."""
+
+    changes: pd.DataFrame
+    """The columns _CHANGES by `row` of the GPU."""
+    kept: pd.DataFrame
+    """`count` and `bytes` of the memory that stays, by `row`, `range` and `call`."""
+    calls: pd.DataFrame
+    """`count`, `total_ns` and `max_ns` of allocator calls by `row` (-1: not known) and `name`."""
+    peaks: dict[int, tuple[str, str]]
+    """Range and call of the allocation that made the peak, by row of the GPU."""
+
+
+def _make_gpu(
+    job: Job,
+    devices: Devices,
+    row: int,
+    level: _Levels,
+    sums: _Sums,
+    steps: Steps | None,
+    kernel_times: Sequence[KernelTimes],
+) -> GpuMemory:
+    device = devices.rows[row]
+    changes, kept, calls = (_list_rows(table[table["row"] == row].drop(columns="row")) for table in sums[:3])
+    places = sorted((KeptMemory(**own) for own in kept), key=lambda own: (-own.bytes, own.range, own.call))
+    range_name, call = sums.peaks.get(row, ("", ""))
+    return GpuMemory(
+        node=device.node,
+        gpu=device.gpu.number,
+        ranks=device.list_ranks(job.tree.ranks),
+        tasks=[job.tree.model.tasks[task].name for task in sorted(device.tasks)],
+        steps=level.steps,
+        begin_bytes=int(level.ends[0]),
+        end_bytes=int(level.ends[-1]),
+        peak_bytes=level.peak,
+        peak_at_ns=level.peak_time - job.origin,
+        peak_step=None if steps is None or not level.steps else int(steps.number[level.peak_step]),
+        peak_range=range_name,
+        peak_call=call,
+        **(changes[0] if changes else dict.fromkeys(_CHANGES, 0)),
+        allocator_calls=sum(own["count"] for own in calls),
+        allocator_ns=sum(own["total_ns"] for own in calls),
+        blocking_ns=sum(own["total_ns"] for own in calls if is_blocking(own["name"])),
+        growth_per_step=measure_growth(level.least),
+        leak=is_leak(level.least, _sum_kernel_time(kernel_times, device.tasks, level.steps)),
+        least_by_step=level.least[choose_points(level.steps)].tolist() if level.steps else [],
+        kept=places[:_MOST_KEPT],
+        more_kept_bytes=sum(own.bytes for own in places[_MOST_KEPT:]),
+    )
+
+
+def _list_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def _list_calls(table: pd.DataFrame) -> list[AllocatorCalls]:
     if table.empty:
         return []
     by_name = add_up([table.drop(columns="row")], ["name"]).sort_values(["total_ns", "name"], ascending=[False, True])
-    return [AllocatorCalls(**row, blocking=is_blocking(row["name"])) for row in by_name.to_dict("records")]
+    return [AllocatorCalls(**row, blocking=is_blocking(row["name"])) for row in _list_rows(by_name)]
 
 
 def _sum_kernel_time(parts: Sequence[KernelTimes], tasks: set[int], steps: int) -> FloatArray:
@@ -134,7 +152,7 @@ class _Levels(NamedTuple):
 
     edges: IntArray
     """The last time (ns) before the first step, then the end of each step (n + 1)."""
-    count: int
+    steps: int
     """n; 0 if the window is no step."""
     ends: IntArray
     """In use at these times (bytes, n + 1)."""
@@ -179,8 +197,10 @@ def _find_edges(job: Job, steps: Steps | None, tasks: set[int]) -> tuple[IntArra
     The times are those of hosts. Without steps, they are the limits of the time that numbers cover, and the number is
     0; so they are if records were cut to several windows of time.
     """
-    own = [] if steps is None or len(job.windows) > 1 else np.flatnonzero(np.isin(steps.task, list(tasks)))
-    if steps is None or not len(own):
+    own = np.zeros(0, np.int64)
+    if steps is not None and len(job.windows) <= 1:
+        own = np.flatnonzero(np.isin(steps.task, list(tasks)))
+    if steps is None or not own.size:
         windows = job.measured or [(job.first, job.last)]
         return np.array([windows[0][0] - 1, windows[-1][1]], np.int64), 0
     ends = np.full(steps.number.size, np.iinfo(np.int64).min, np.int64)
@@ -204,7 +224,7 @@ def _measure_level(level: StepFunction, edges: IntArray, count: int, first: int)
     is_later = bool(value.size) and value[at] > ends[0]
     return _Levels(
         edges=edges,
-        count=count,
+        steps=count,
         ends=ends,
         least=least if count else least[:0],
         last=last if count else int(edges[-1]),

@@ -2,7 +2,7 @@
 
 The rules, for the least memory in use in each of the steps after the warm-up:
 
-- There are FEWEST_STEPS or more. The time from the first to the last is divided into PARTS parts of nearly equal length.
+- There are FEWEST_STEPS or more. From the first to the last, they are divided into PARTS parts of about equal length.
 - The *floor* of a step is the least memory in use in it and in all later steps: what never becomes free again. The
   *ceiling* is the most in it and in all earlier steps. A leak raises both in every part. Noise around a level raises
   the ceiling early and the floor late. A cache that grows until it is large enough raises both early.
