@@ -111,11 +111,12 @@ def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
     """Return (row of the allocation that each free undoes, or -1 if the report has none; bytes of each row).
 
     A free undoes the last allocation at its address, unless that was freed before. A free without bytes has the bytes
-    of its allocation.
+    of its allocation. What happened before the capture has the time 0 and may be in any order: correlation ids, which
+    rise with each call, show the order of rows with equal times.
     """
     allocation = np.full(columns.rows, -1, np.int64)
     process, address = get_process(columns["globalPid"]), columns["address"]
-    order = np.lexsort((columns["start"], address, process))
+    order = np.lexsort((columns["correlationId"], columns["start"], address, process))
     is_free = columns["memoryOperationType"] == _FREE
     before, after = order[:-1], order[1:]
     same = (process[before] == process[after]) & (address[before] == address[after]) & (address[after] != NULL)

@@ -50,8 +50,8 @@ _MOST_KEPT = 10
 
 def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTimes]) -> MemoryNumbers | None:
     """Return the device memory of a job; None if no report records any. `kernel_times`: of its reports."""
-    steps = list_counted_steps(job)
-    levels = _measure_levels(job, devices, steps)
+    steps = None if job.counted is None else list_counted_steps(job)
+    levels = _measure_levels(job, devices)
     if not levels:
         return None
     parts = job.engine.map(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports)))
@@ -166,7 +166,7 @@ class _Levels(NamedTuple):
     """Index of the step of the peak."""
 
 
-def _measure_levels(job: Job, devices: Devices, steps: Steps | None) -> dict[int, _Levels]:
+def _measure_levels(job: Job, devices: Devices) -> dict[int, _Levels]:
     """Return the memory in use on each GPU with known device memory, by its row."""
     levels = {}
     captured = _list_captured_once(job, devices)
@@ -174,7 +174,7 @@ def _measure_levels(job: Job, devices: Devices, steps: Steps | None) -> dict[int
         for number in np.unique(row).tolist():
             if number in captured:
                 low, high = np.searchsorted(row, [number, number + 1])
-                edges, count = _find_edges(job, steps, devices.rows[number].tasks)
+                edges, count = _find_edges(job, devices.rows[number].tasks)
                 function = StepFunction(time[low:high], level[low:high])
                 levels[number] = _measure_level(function, edges, count, job.first)
     return levels
@@ -191,22 +191,23 @@ def _list_captured_once(job: Job, devices: Devices) -> set[int]:
     return {row for row, device in devices.rows.items() if all(reports[task] <= 1 for task in device.tasks)}
 
 
-def _find_edges(job: Job, steps: Steps | None, tasks: set[int]) -> tuple[IntArray, int]:
+def _find_edges(job: Job, tasks: set[int]) -> tuple[IntArray, int]:
     """Return (the last time (ns) before the steps of some tasks and the end of each, number of steps).
 
-    The times are those of hosts. Without steps, they are the limits of the time that numbers cover, and the number is
-    0; so they are if records were cut to several windows of time.
+    The times are those of hosts. If numbers cover no steps, they are the limits of what they cover, and the number is
+    0.
     """
-    own = np.zeros(0, np.int64)
-    if steps is not None and len(job.windows) <= 1:
-        own = np.flatnonzero(np.isin(steps.task, list(tasks)))
-    if steps is None or not own.size:
+    steps, own = job.steps, np.zeros(0, np.int64)
+    if steps is not None and job.counted is not None:
+        own = np.flatnonzero(np.isin(job.new_task[steps.task], list(tasks)))
+    if steps is None or job.counted is None or not own.size:
         windows = job.measured or [(job.first, job.last)]
         return np.array([windows[0][0] - 1, windows[-1][1]], np.int64), 0
-    ends = np.full(steps.number.size, np.iinfo(np.int64).min, np.int64)
+    ends = np.full(steps.number.size, steps.host_begin[own].min() - 1, np.int64)
     np.maximum.at(ends, steps.step[own], steps.host_end[own])
-    first = steps.host_begin[own][steps.step[own] == steps.step[own].min()].min() - 1
-    return np.maximum.accumulate(np.append(first, ends)), steps.number.size
+    first, last = job.counted
+    before = ends[first - 1] if first else steps.host_begin[own].min() - 1
+    return np.maximum.accumulate(np.append(before, ends[first : last + 1])), last - first + 1
 
 
 def _measure_level(level: StepFunction, edges: IntArray, count: int, first: int) -> _Levels:
