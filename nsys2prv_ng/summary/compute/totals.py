@@ -50,7 +50,7 @@ def add_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
     return added
 
 
-def sum_groups(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> pd.DataFrame:
+def _group(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> pd.DataFrame:
     """Return count, shortest, longest and total time (ns), and more sums, of events that agree in the key columns."""
     # Many tables have few rows: pandas' groups would take most of the time of a small report.
     code, first = encode_rows(*keys.values())
@@ -89,7 +89,7 @@ def sum_kernels(
         values = {"name": events.get_values(event_type), "kernel_class": events.get_values(types.KERNEL_CLASS)}
         values |= {name: find_key(events) for name, find_key in more_keys.items()}
         lines = np.flatnonzero((values["name"] != ABSENT) & counted.mark_operations(events.place, events.begin))
-        table = sum_groups({name: column[lines] for name, column in values.items()}, events.length[lines])
+        table = _group({name: column[lines] for name, column in values.items()}, events.length[lines])
         table = _name_values(table, "name", events.get_names(event_type))
         parts.append(_name_values(table, "kernel_class", events.get_names(types.KERNEL_CLASS)))
     parts[-1]["kernel_class"] = WHOLE_GRAPH
@@ -113,7 +113,7 @@ def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) ->
     for number, steps in ranges.steps.items():
         of_thread = np.flatnonzero(thread == number)
         inside[of_thread] = steps.get_values(sent[of_thread])
-    table = sum_groups({"range": inside}, kernels.length[line]).drop(columns=["min_ns", "max_ns"])
+    table = _group({"range": inside}, kernels.length[line]).drop(columns=["min_ns", "max_ns"])
     return _name_values(table, "range", {NOTHING: "", **dict(enumerate(ranges.names))})
 
 
@@ -135,7 +135,7 @@ def sum_memory_operations(
     keys = {name: events.get_values(event_type) for name, event_type in named.items()}
     lines = np.flatnonzero(counted.mark_operations(events.place, events.begin))
     keys = {name: column[lines] for name, column in keys.items()}
-    table = sum_groups(keys, events.length[lines], bytes=moved[lines], rated_ns=(events.length * whole)[lines])
+    table = _group(keys, events.length[lines], bytes=moved[lines], rated_ns=(events.length * whole)[lines])
     for name, event_type in named.items():
         table = _name_values(table, name, {ABSENT: "", **events.get_names(event_type)})
     return table
@@ -221,9 +221,7 @@ def sum_mpi(report: ReportRecords, store: Store, counted: CountedEvents, windows
     for event_type in types.MPI_CALLS.values():
         value = events.get_values(event_type)
         lines = np.flatnonzero((value != ABSENT) & counts)
-        table = sum_groups(
-            {"name": value[lines]}, events.length[lines], **{key: sum_[lines] for key, sum_ in sums.items()}
-        )
+        table = _group({"name": value[lines]}, events.length[lines], **{key: sum_[lines] for key, sum_ in sums.items()})
         parts.append(_name_values(table, "name", events.get_names(event_type)))
     table = add_up(parts, ["name"])
     roles = np.array([get_role(name) for name in table["name"]], np.int64)
@@ -246,7 +244,7 @@ def sum_calls(report: ReportRecords, task_of_place: IntArray, store: Store, coun
     length = calls.end - calls.begin
     on_main = np.isin(calls.place, list(map_main_threads(report).values()))
     keys = {"name": calls.name, "source": calls.source, "task": task_of_place[calls.place]}
-    table = sum_groups(keys, length, main_ns=np.where(on_main, length, 0))
+    table = _group(keys, length, main_ns=np.where(on_main, length, 0))
     table = table.drop(columns=["min_ns", "max_ns"])
     table["source"] = [calls.sources[number] for number in table["source"].tolist()]
     return _name_values(table, "name", dict(enumerate(calls.names)))
@@ -278,7 +276,7 @@ def sum_repeated_ranges(
     parts = {name: measure(ranges.place, ranges.begin, ranges.end) for name, measure in measures.items()}
     task = task_of_place[ranges.place]
     keys = {"task": task, "key": ranges.key, "depth": depth}
-    table = sum_groups(keys, ranges.end - ranges.begin, **parts)
+    table = _group(keys, ranges.end - ranges.begin, **parts)
     per_step = _count_per_step(task, ranges.key, counted.find_step(ranges.place, ranges.begin), counted.steps)
     table = table.merge(per_step, on=["task", "key"], how="left")
     table["per_step"] = table["per_step"].fillna(0).astype(np.int64)  # of tasks without steps
