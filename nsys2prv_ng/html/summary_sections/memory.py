@@ -46,7 +46,7 @@ def _list_blocks(summary: JobSummary, memory: MemoryNumbers, pictures: Pictures)
     """Return what is known of device memory: leaks first, then the chart and the tables."""
     blocks: list[Block] = [Paragraph(f"{describe_leak(gpu)}.") for gpu in memory.leaks[:_MOST_LEAKS]]
     if len(memory.leaks) > _MOST_LEAKS:
-        blocks.append(Paragraph(f"So does that of {count_noun(len(memory.leaks) - _MOST_LEAKS, 'more GPU')}."))
+        blocks.append(Paragraph(f"Memory of {count_noun(len(memory.leaks) - _MOST_LEAKS, 'more GPU')} grows as well."))
     by_step = [gpu for gpu in memory.gpus if len(gpu.least_by_step) > 1]
     if by_step:
         blocks.append(_draw_steps(memory, by_step))

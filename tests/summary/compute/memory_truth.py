@@ -38,7 +38,6 @@ class Change:
     is_free: bool = False
     device: int = 0
     kind: int = 2
-    process: int = PROCESS
 
 
 @dataclass
@@ -78,7 +77,7 @@ class Program:
         for n, change in enumerate(self.changes, 100_000):
             if change.time:
                 calls.append((change.time - 100, change.time + 100, thread, change.call, n))
-            place = change.process, change.device, 1 + change.device
+            place = self.process, change.device, 1 + change.device
             rows.append((change.time, *place, change.address, change.bytes, change.kind, int(change.is_free), n))
         memory = (
             (*_PLACE, "address", "bytes", "memKind", "memoryOperationType", "correlationId"),
@@ -156,10 +155,10 @@ def find_truth(program: Program, device: int, first: int) -> Truth:
 # ---- programs --------------------------------------------------------------------------------------------------------
 
 
-def make_random_program(seed: int, steps: int = 8, devices: int = 1) -> Program:
+def make_random_program(seed: int, steps: int = 8, devices: int = 1, process: int = PROCESS) -> Program:
     """Return a program that allocates and frees at random: also before the capture, and what is not known."""
     random = Random(seed)
-    program = Program(steps, devices=devices)
+    program = Program(steps, devices=devices, process=process)
     live: list[Change] = []
     times = sorted(random.sample(range(STEP // 500, (steps + 2) * STEP // 500), 20 * steps))
     for address, time in enumerate([0] * 5 + [500 * time + 250 for time in times], 1):

@@ -15,7 +15,7 @@ from nsys2prv_ng.summary.numbers.memory import ALLOCATOR_CALLS, GpuMemory, Memor
 from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.conftest import REPORTS, SAMPLES, Unpacked, push_but
 from tests.report_sets import list_sets
-from tests.sources.small_reports import UTC
+from tests.sources.small_reports import PROCESS, UTC
 from tests.summary.compute.memory_truth import (
     FREE,
     MALLOC,
@@ -99,6 +99,23 @@ def test_numbers_are_those_of_plain_loops(seed: int, devices: int, tmp_path: Pat
     assert [gpu.gpu for gpu in memory.gpus] == list(range(devices))
     for gpu in memory.gpus:
         check(gpu, program, first)
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_gpu(tmp_path: Path) -> None:
+    """Each process has a report of its own. The memory of the GPU is that of both, and so are its calls."""
+    programs = [make_random_program(seed, process=PROCESS + (seed << 24)) for seed in (5, 6)]
+    reports = [program.write(tmp_path / f"{n}.sqlite") for n, program in enumerate(programs)]
+    memory = summarize_reports(reports, IN_STEPS).memory
+    assert memory is not None
+    [gpu] = memory.gpus
+    truths = [find_truth(program, 0, memory.step_numbers[0]) for program in programs]
+    assert gpu.begin_bytes == sum(truth.begin for truth in truths)
+    assert gpu.end_bytes == sum(truth.end for truth in truths)
+    assert gpu.allocated_bytes == sum(truth.allocated for truth in truths)
+    assert gpu.frees == sum(truth.frees for truth in truths)
+    assert max(truth.peak for truth in truths) < gpu.peak_bytes <= sum(truth.peak for truth in truths)
+    assert gpu.allocator_calls == sum(call.count for call in memory.calls) > gpu.allocations + gpu.frees
 
 
 @pytest.mark.slow
