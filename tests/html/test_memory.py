@@ -52,7 +52,7 @@ def test_leaks_come_first_and_lines_are_of_those_that_grow_most() -> None:
     assert "75.0% of what stays was allocated in `loss <b>`, by `cudaMalloc`." in paragraphs[0]
     assert paragraphs[-1] == "Memory of 7 more GPUs grows as well."
     [chart] = [block for block in section.blocks if isinstance(block, Chart)]
-    assert chart.about == "7 of 12 GPUs"
+    assert chart.about == "7 of 12 GPUs (axis does not start at 0)"
     assert [shape.name.split("GPU ")[1] for shape in chart.shapes] == [f"{n}, rank {n}" for n in range(11, 4, -1)]
     assert [tick.text for tick in chart.x_ticks] == [str(number) for number in range(5, 35, 3)]
     assert chart.table.rows[0][1:] == ["1.00 GB", "1.32 GB"]

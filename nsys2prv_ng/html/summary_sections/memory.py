@@ -76,9 +76,11 @@ def _draw_steps(memory: MemoryNumbers, gpus: list[GpuMemory]) -> Chart:
     columns = make_columns("", "first step", "last step")
     grid = Grid(caption="Least memory in use", columns=columns, rows=rows, more="GPUs")
     every = max(1, -(-x.size // _MOST_TICKS))
+    about = f"{len(shown)} of {count_noun(len(gpus), 'GPU')}" if len(shown) < len(gpus) else "by GPU"
+    about += " (axis does not start at 0)" if height.low else ""
     return Chart(
         "Least memory in use in each step",
-        f"{len(shown)} of {count_noun(len(gpus), 'GPU')}" if len(shown) < len(gpus) else "by GPU",
+        about,
         [Shape("line", css, name, draw_line(x, y)) for css, name, y in lines],
         [Tick(float(x[n]), str(memory.step_numbers[n])) for n in range(0, x.size, every)],
         height.mark(ticks, map(format_bytes, ticks)),
