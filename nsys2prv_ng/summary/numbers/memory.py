@@ -50,7 +50,8 @@ class KeptMemory:
 class GpuMemory:
     """Device memory of a GPU in the steps that numbers cover, by the times of hosts; without steps, in all this time.
 
-    `end_bytes` - `begin_bytes` is `allocated_bytes` - `freed_bytes`, unless a free has other bytes than its allocation.
+    `end_bytes` - `begin_bytes` is `allocated_bytes` - `freed_bytes`, unless a free has other bytes than its allocation,
+    or numbers cover several windows of time.
     """
 
     node: str
