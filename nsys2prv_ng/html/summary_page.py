@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections import contents, efficiency, links, over_time, pipeline, waits, what_if
+from nsys2prv_ng.html.summary_sections import (
+    contents,
+    efficiency,
+    links,
+    memory,
+    over_time,
+    pipeline,
+    waits,
+    what_if,
+)
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.verdicts.answer import answer
@@ -22,6 +31,7 @@ _SECTIONS = {
     "gpus": "gaps",
     "kernels": "kernels",
     "slow_modes": "kernels",
+    "memory": "memory",
     "mfu": "kernels",
     "memory_operations": "operations",
     "skipped": "quality",
@@ -60,7 +70,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         contents.make_operation_section(summary),
         waits.make_bandwidth_section(summary),
         links.make_link_section(summary),
-        over_time.make_memory_section(pictures),
+        memory.make_memory_section(summary, pictures),
         contents.make_quality_section(summary, pictures),
     ]
     return [section for section in sections if section is not None]

@@ -182,6 +182,8 @@ CUDA_CONTEXT_ID = EventType(9304, "CUDA event or synchronization context", sourc
 ALLOCATED_BYTES = EventType(66500001, "CUDA memory allocated", source_names.CUDA_MEMORY, unit="bytes")
 FREED_BYTES = EventType(66500002, "CUDA memory freed", source_names.CUDA_MEMORY, unit="bytes")
 ALLOCATION_KIND = EventType(66500003, "CUDA memory kind", source_names.CUDA_MEMORY, values=MEMORY_KINDS)
+ALLOCATION_LIFETIME = EventType(66500004, "CUDA memory lifetime", source_names.CUDA_MEMORY, unit="ns")
+ALLOCATION_GPU = EventType(66500005, "CUDA memory GPU", source_names.CUDA_MEMORY)
 MEMORY_LEVELS = tuple(
     EventType(
         66500010 + kind, f"CUDA memory in use: {MEMORY_KINDS[kind + 1].lower()}", source_names.CUDA_MEMORY, unit="bytes"

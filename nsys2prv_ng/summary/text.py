@@ -21,6 +21,7 @@ from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate
 from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
 from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
+from nsys2prv_ng.summary.tables.memory import list_memory_tables
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
 from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
@@ -78,7 +79,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "SLOW", "PIPELINE", "STEPS", "MFU", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "SLOW", "MEMORY", "PIPELINE", "STEPS", "MFU", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -153,6 +154,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(tabulate_kernel_activity(summary.activity), width),
         [] if summary.flops is None else format_grid(tabulate_flops(summary.flops), width),
         [] if summary.slow_modes is None else format_grid(tabulate_slow_modes(summary.slow_modes), width),
+        *_format_memory(summary, width),
         format_grid(calls.tabulate_memory_operations(summary), width, None),
         format_grid(calls.tabulate_nccl(summary), width, None),
         format_grid(calls.tabulate_mpi(summary), width),
@@ -160,6 +162,13 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]
+
+
+def _format_memory(summary: JobSummary, width: int) -> list[list[str]]:
+    """Return the tables on device memory, each as its lines."""
+    if summary.memory is None:
+        return []
+    return [format_grid(grid, width, MOST_GPUS) for grid in list_memory_tables(summary.memory, name_time(summary))]
 
 
 def _absent(summary: JobSummary, width: int) -> list[str]:

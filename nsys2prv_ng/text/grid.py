@@ -57,6 +57,13 @@ class Bytes(Number):
         return format_bytes(number)
 
 
+class Growth(Number):
+    """A change of a size (bytes), with its sign."""
+
+    def write(self, number: float) -> str:
+        return f"{'+' if number > 0 else '-' if number < 0 else ''}{format_bytes(abs(number))}"
+
+
 class Flops(Number):
     """A number of floating-point operations."""
 

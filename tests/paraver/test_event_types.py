@@ -157,6 +157,8 @@ TYPES = {
     66500001: "CUDA memory allocated [bytes]",
     66500002: "CUDA memory freed [bytes]",
     66500003: "CUDA memory kind",
+    66500004: "CUDA memory lifetime [ns]",
+    66500005: "CUDA memory GPU",
     66500010: "CUDA memory in use: pageable [bytes]",
     66500011: "CUDA memory in use: pinned [bytes]",
     66500012: "CUDA memory in use: device [bytes]",

@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from nsys2prv_ng.summary.numbers.job import JobSummary, MpiNumbers
+from nsys2prv_ng.summary.numbers.memory import AllocatorCalls, GpuMemory, KeptMemory, MemoryNumbers
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.formatting import format_time
 from tests.summary.made import summarize_reports
@@ -75,6 +76,7 @@ def test_no_line_is_wider_whatever_the_numbers(found: JobSummary, width: int) ->
     waits = replace(found.waits, ranks=[make_large(replace(rank, rank=None, task=long)) for rank in found.waits.ranks])
     large = replace(
         found,
+        memory=make_large_memory(),
         ranges=ranges,
         gpus=gpus,
         mpi=mpi,
@@ -85,6 +87,32 @@ def test_no_line_is_wider_whatever_the_numbers(found: JobSummary, width: int) ->
         steps=None,
     )
     assert max(map(len, format_summary(large, width, details=True).splitlines())) <= width
+
+
+def make_large_memory() -> MemoryNumbers:
+    """Device memory with large numbers, which leaks."""
+    long = "a name that is longer than most " * 4
+    sizes = ("begin_bytes", "end_bytes", "peak_bytes", "allocated_bytes", "freed_bytes", "growth_per_step")
+    counts = ("allocations", "frees", "allocator_calls")
+    gpu = GpuMemory(
+        node=long,
+        gpu=123,
+        ranks=[],
+        tasks=[long, long],
+        steps=1,
+        peak_at_ns=99_999 * 10**9,
+        peak_step=12_345,
+        peak_range=long,
+        peak_call=long,
+        allocator_ns=99_999 * 10**9,
+        blocking_ns=99_999 * 10**9,
+        leak=True,
+        kept=[KeptMemory(range=long, call=long, count=12_345_678, bytes=999 * 10**9)],
+        **dict.fromkeys(sizes, 999 * 10**9),
+        **dict.fromkeys(counts, 12_345_678),
+    )
+    call = AllocatorCalls(name=long, blocking=True, count=12_345_678, total_ns=99_999 * 10**9, max_ns=99_999 * 10**9)
+    return MemoryNumbers(steps=1, step_numbers=[12_345], gpus=[gpu], calls=[call])
 
 
 def make_large(numbers: T) -> T:

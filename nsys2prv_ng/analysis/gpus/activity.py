@@ -19,6 +19,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Device, Stream
 from nsys2prv_ng.objects.tree import make_gpu_key
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.report.metadata import Gpu
@@ -189,11 +190,13 @@ def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakM
     return peaks
 
 
-def load_memory(job: Job, rows: Mapping[int, DeviceRow]) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Yield (row, time (ns), bytes of all kinds of memory in use from then on) of each group of GPUs."""
+def load_memory(
+    job: Job, rows: Mapping[int, DeviceRow], kinds: Sequence[EventType] = types.MEMORY_LEVELS
+) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """Yield (row, time (ns), bytes of these kinds of memory in use from then on) of each group of GPUs."""
     for run in list_runs(job, cuda_memory.LEVEL):
         records = load_records(run, job.store)
-        levels = [get_values(records, event_type.number) for event_type in types.MEMORY_LEVELS]
+        levels = [get_values(records, event_type.number) for event_type in kinds]
         row, time, level = (np.concatenate(columns) for columns in zip(*levels, strict=True))
         kind = np.repeat(np.arange(len(levels)), [rows.size for rows, _, _ in levels])
         is_on_gpu = np.isin(row, list(rows))

@@ -1,4 +1,4 @@
-"""Makes the sections on what happened when: heat maps, memory, the pace of steps, one typical step."""
+"""Makes the sections on what happened when: heat maps, the pace of steps, one typical step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": form
 
 def make_heat_map_section(pictures: Pictures) -> Section | None:
     """Return the section on what GPUs and ranks did over time; None without any."""
-    maps = [_make_map(heat, pictures) for heat in pictures.heat_maps if heat.key != "memory"]
+    maps = [make_map(heat, pictures) for heat in pictures.heat_maps if heat.key != "memory"]
     presets = list(dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset and heat.key != "memory"))
     if not maps:
         return None
@@ -50,14 +50,6 @@ def make_heat_map_section(pictures: Pictures) -> Section | None:
     )
     window = format_window(pictures.begin_ns, pictures.end_ns)
     return Section("over-time", "Over time", lead, maps, presets, window)
-
-
-def make_memory_section(pictures: Pictures) -> Section | None:
-    """Return the section on the memory in use over time; None if no allocations are known."""
-    maps = [heat for heat in pictures.heat_maps if heat.key == "memory"]
-    if not maps:
-        return None
-    return Section("memory", "GPU memory", "", [_make_map(heat, pictures) for heat in maps], [maps[0].preset])
 
 
 def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None:
@@ -149,7 +141,8 @@ def _tabulate_step(step: TypicalStep) -> Table:
 # ---- heat maps -------------------------------------------------------------------------------------------------------
 
 
-def _make_map(heat: HeatMap, pictures: Pictures) -> Map:
+def make_map(heat: HeatMap, pictures: Pictures) -> Map:
+    """Return a heat map, with its numbers as a table."""
     limits, write, absent = (pictures.begin_ns, pictures.end_ns), _FORMATS[heat.unit], _ABSENT.get(heat.key, "")
     figure = make_heat_map(heat.rows, heat.values, limits, HUES[heat.key], heat.unit, write, absent)
     return Map(heat.title, heat.about, figure, _tabulate_map(heat))

@@ -3,6 +3,9 @@
 Reports list memory that was allocated before the capture at time 0. It is part of the level from the start, but not an
 event, because nothing happened at that time. The level of a GPU counts all processes on it, over all reports, so it is
 computed in the join. It covers the memory in the reports, but not the memory of the driver or of other programs.
+
+An allocation has its lifetime, if the report shows its free. What is on a GPU has the GPU's number, unless it is a free
+that changes no level.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, Records, make_events
@@ -81,7 +84,10 @@ def read(reader: ReportReader) -> Result:
         return result
     is_known = (columns["memKind"] >= 0) & (columns["memKind"] < len(types.MEMORY_LEVELS))
     kind = np.where(is_known, columns["memKind"], _UNKNOWN_KIND)
-    result.join_data = _collect_changes(reader, columns, rows, kind, allocation, size)
+    gpu, is_unknown = _find_gpus(reader, columns, rows, kind), _mark_unknown_frees(columns, allocation)
+    result.join_data = _collect_changes(
+        reader, columns, rows[~is_unknown[rows]], kind, allocation, size, gpu, int(is_unknown[rows].sum())
+    )
 
     before = columns["start"][rows] == 0
     result.drop(BEFORE_CAPTURE, int(before.sum()))
@@ -89,7 +95,13 @@ def read(reader: ReportReader) -> Result:
     labels = reader.labels
     is_free = columns["memoryOperationType"][rows] == _FREE
     handles = np.where(is_free, labels.handle(types.FREED_BYTES), labels.handle(types.ALLOCATED_BYTES))
-    pairs = [Pair(handles, size[rows]), Pair(labels.handle(types.ALLOCATION_KIND), kind[rows] + 1)]
+    lifetime = _measure_lifetimes(columns, allocation)[rows]
+    pairs = [
+        Pair(handles, size[rows]),
+        Pair(labels.handle(types.ALLOCATION_KIND), kind[rows] + 1),
+        Pair(labels.handle(types.ALLOCATION_LIFETIME), lifetime, lifetime != NULL),
+        Pair(labels.handle(types.ALLOCATION_GPU), gpu[rows], (gpu[rows] != NULL) & ~is_unknown[rows]),
+    ]
     place = reader.places.threads(_find_threads(reader, columns, rows), application=True)
     result.records.append(make_events(place, columns["start"][rows], pairs))
     return result
@@ -99,11 +111,12 @@ def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
     """Return (row of the allocation that each free undoes, or -1 if the report has none; bytes of each row).
 
     A free undoes the last allocation at its address, unless that was freed before. A free without bytes has the bytes
-    of its allocation.
+    of its allocation. What happened before the capture has the time 0 and may be in any order: correlation ids, which
+    rise with each call, show the order of rows with equal times.
     """
     allocation = np.full(columns.rows, -1, np.int64)
     process, address = get_process(columns["globalPid"]), columns["address"]
-    order = np.lexsort((columns["start"], address, process))
+    order = np.lexsort((columns["correlationId"], columns["start"], address, process))
     is_free = columns["memoryOperationType"] == _FREE
     before, after = order[:-1], order[1:]
     same = (process[before] == process[after]) & (address[before] == address[after]) & (address[after] != NULL)
@@ -116,6 +129,32 @@ def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
     return allocation, size
 
 
+def _mark_unknown_frees(columns: Columns, allocation: IntArray) -> BoolArray:
+    """Mark the frees that change nothing, because their allocation is not in the report or was freed before."""
+    is_free = columns["memoryOperationType"] == _FREE
+    return np.asarray(is_free & (allocation < 0) & (columns["address"] != NULL), np.bool_)
+
+
+def _measure_lifetimes(columns: Columns, allocation: IntArray) -> IntArray:
+    """Return the time (ns) from each allocation to its free; NULL for frees, and without a free in the report."""
+    start = columns["start"]
+    lifetime = np.full(columns.rows, NULL, np.int64)
+    free = np.flatnonzero((allocation >= 0) & ~lacks_time(start))
+    lifetime[allocation[free]] = start[free] - start[allocation[free]]
+    return lifetime
+
+
+def _find_gpus(reader: ReportReader, columns: Columns, rows: IntArray, kind: IntArray) -> IntArray:
+    """Return the number in nsys of the GPU that each row's memory is on; NULL on the host, and for other rows."""
+    gpu = np.full(columns.rows, NULL, np.int64)
+    rows = rows[~np.isin(kind[rows], _HOST_KINDS)]
+    process = get_process(columns["globalPid"][rows])
+    device = contexts.find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
+    codes, pairs = find_distinct_rows(process, device)
+    gpu[rows] = np.array([reader.metadata.gpu(*pair).number for pair in pairs], np.int64)[codes]
+    return gpu
+
+
 def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> IntArray:
     """Return the globalTid of the thread that made the call; without a recorded call, of the main thread."""
     process = get_process(columns["globalPid"][rows])
@@ -126,25 +165,28 @@ def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> Int
 
 
 def _collect_changes(
-    reader: ReportReader, columns: Columns, rows: IntArray, kind: IntArray, allocation: IntArray, size: IntArray
+    reader: ReportReader,
+    columns: Columns,
+    rows: IntArray,
+    kind: IntArray,
+    allocation: IntArray,
+    size: IntArray,
+    gpu: IntArray,
+    unknown: int,
 ) -> MemoryChanges:
     """Return the changes of the level by these rows, each at the place of its GPU or process."""
     is_free = columns["memoryOperationType"] == _FREE
-    unknown = is_free[rows] & (allocation[rows] < 0) & (columns["address"][rows] != NULL)
-    rows = rows[~unknown]
     undoes = allocation[rows] >= 0
     change = np.where(is_free[rows], -np.where(undoes, size[allocation[rows]], size[rows]), size[rows])
 
-    process = get_process(columns["globalPid"][rows])
-    device = contexts.find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
     place = np.empty(rows.size, np.int64)
-    on_host = np.isin(kind[rows], _HOST_KINDS)
-    host = process[on_host]
+    on_host = gpu[rows] == NULL
+    host = get_process(columns["globalPid"][rows[on_host]])
     place[on_host] = reader.places.threads(get_main_thread(host), application=True)
-    place[~on_host] = reader.place_gpus(process[~on_host], device[~on_host])
+    place[~on_host] = reader.places.devices(gpu[rows[~on_host]])
     for one_kind in np.unique(kind[rows]):
         reader.labels.declare(types.MEMORY_LEVELS[one_kind])
-    return MemoryChanges(place, kind[rows], columns["start"][rows], change, int(unknown.sum()))
+    return MemoryChanges(place, kind[rows], columns["start"][rows], change, unknown)
 
 
 # ---- the level -------------------------------------------------------------------------------------------------------

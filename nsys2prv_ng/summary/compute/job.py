@@ -46,6 +46,7 @@ from nsys2prv_ng.summary.compute.flops import collect_flops, sum_operators
 from nsys2prv_ng.summary.compute.kernel_activity import find_kernel_time, list_kernel_activity
 from nsys2prv_ng.summary.compute.kernel_cells import KernelTimes, measure_kernels
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
+from nsys2prv_ng.summary.compute.memory import measure_memory
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_tree import make_range_tree, sum_by_range
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
@@ -162,6 +163,7 @@ def compute_summary(
         flops=collect_flops(flop_sums, kernels, count_steps(job)),
         skipped=job.skipped,
         slow_modes=find_slow_modes(job, kernel_times),
+        memory=measure_memory(job, devices, kernel_times),
         what_if=None
         if experiment is None or not experiment.has_steps
         else analyse(experiment, with_slack=False, progress=progress),

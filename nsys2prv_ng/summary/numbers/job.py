@@ -25,6 +25,7 @@ from nsys2prv_ng.summary.numbers.flops import FlopNumbers, MfuNumbers
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
+from nsys2prv_ng.summary.numbers.memory import MemoryNumbers
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.summary.numbers.slow_modes import SlowModeNumbers
@@ -323,6 +324,8 @@ class JobSummary:
     """None if FLOPs neither follow from shapes nor were given, and in summaries of older versions."""
     slow_modes: SlowModeNumbers | None = None
     """None without steps or kernels, and in summaries of older versions."""
+    memory: MemoryNumbers | None = None
+    """Device memory; None if the reports do not record it, and in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:
@@ -359,6 +362,7 @@ class JobSummary:
         yield from (task for repeated in self.ranges for task in repeated.tasks)
         if self.slow_modes is not None:
             yield from (kernel for mode in self.slow_modes.modes for kernel in mode.kernels)
+        yield from [] if self.memory is None else self.memory.calls
         if self.waits is not None:
             yield from self.waits.bandwidth
             yield from [] if self.waits.links is None else self.waits.links.sizes

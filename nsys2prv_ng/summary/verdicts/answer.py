@@ -13,6 +13,7 @@ from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
+from nsys2prv_ng.summary.verdicts.memory import describe_leaks
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_modes import describe_slow_modes
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
@@ -69,6 +70,7 @@ def answer(summary: JobSummary) -> Verdict:
         Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary)[:1]
     ]
     statements.append(Statement(label="SLOW", text=describe_slow_modes(summary), evidence=["slow_modes"]))
+    statements.append(Statement(label="MEMORY", text=describe_leaks(summary), evidence=["memory"]))
     if bottleneck is None or bottleneck.key != bottlenecks.PIPELINE.key:
         statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
     slow = case.slow_steps

@@ -9,6 +9,7 @@ from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary, KernelNumbers
+from nsys2prv_ng.summary.numbers.memory import ALLOCATOR_CALLS
 from nsys2prv_ng.summary.numbers.range_tree import list_paths
 from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, WaitNumbers
@@ -51,10 +52,6 @@ _LARGE_BYTES = 8 << 20
 """Messages from this size on gain little from being larger: most of their time is that of their bytes."""
 _GATHERS, _MESSAGES = ("AllGather",), ("SendRecv", "Send", "Recv")
 LAUNCH_CALLS = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
-_ALLOCATES = (
-    *("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister"),
-    *("cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemHostRegister", "cuMemCreate", "cuMemMap", "cuMemUnmap"),
-)
 _SYNCHRONISES = (
     *("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaThreadSynchronize"),
     *("cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"),
@@ -169,7 +166,7 @@ def choose_host(case: Case) -> Bottleneck:
         return bottlenecks.UNCLASSIFIED_MPI if _is_unsplit_mpi(case.mpi) else bottlenecks.HOST_MPI
     if count_operator_ranges(case.summary):
         return bottlenecks.INSTRUMENTED
-    allocates = sum(ns for call, ns in calls.items() if call.startswith(_ALLOCATES))
+    allocates = sum(ns for call, ns in calls.items() if call.startswith(ALLOCATOR_CALLS))
     synchronises = sum(ns for call, ns in calls.items() if call.startswith(_SYNCHRONISES) or call in _BLOCKING_COPIES)
     if max(allocates, synchronises) > HALF * whole:
         return bottlenecks.HOST_ALLOCATES if allocates > synchronises else bottlenecks.HOST_SYNCHRONISES

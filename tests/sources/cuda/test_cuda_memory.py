@@ -20,6 +20,7 @@ from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, export, get_
 from tests.trace_reader import Trace
 
 ALLOCATED, FREED, KIND, LEVEL = 66500001, 66500002, 66500003, 66500010
+LIFETIME, GPU = 66500004, 66500005
 PID = 0xFFFFFF
 
 SETS = {
@@ -196,6 +197,57 @@ def test_frees_without_bytes_and_of_unknown_memory(tmp_path: Path) -> None:
         6,
         {"frees memory that the report does not show as allocated": 2},
     )
+
+
+def test_memory_from_before_the_capture_in_any_order(tmp_path: Path) -> None:
+    """nsys lists it at time 0, and may list the frees at an address before the allocations."""
+    rows = [
+        *(_event(0, 1, 100, 1, correlation=number) for number in (2, 4)),
+        *(_event(0, 1, 100, correlation=number) for number in (1, 3)),
+        _event(50, 2, 8, correlation=5),
+    ]
+    trace, summary = translate_reports(
+        [_report(tmp_path / "a.sqlite", rows)], tmp_path / "x.prv", "cuda_memory,cuda_api"
+    )
+    assert list(_levels(trace).values()) == [[(0, 0), (45, 8)]]
+    assert get_account(summary, "cuda_memory_level").dropped == {
+        "merged into the next change at the same time, nothing is lost": 3
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lifetimes_and_gpus(seed: int, tmp_path: Path) -> None:
+    """An allocation that is freed has its lifetime; what changes the memory of a GPU has the GPU's number."""
+    rng = random.Random(seed)
+    rows, live, expected = [], {}, []
+    for time in range(100, 4000, 100):
+        size, gpu, kind = rng.randrange(1, 99), rng.randrange(2), rng.choice([1, 2, 4])
+        if live and rng.random() < 0.4:
+            address = rng.choice(list(live))
+            since, size, gpu, kind, at = live.pop(address)
+            expected[at] = (*expected[at][:3], time - since)
+        elif rng.random() < 0.1:  # a free of unknown memory
+            rows.append(_event(time, 10**6 + time, size, 1))
+            expected.append((time, None, FREED, None))
+            continue
+        else:
+            address = time
+            live[address] = time, size, gpu, kind, len(expected)
+            rows.append(_event(time, address, size, kind=kind, device=gpu, context=gpu + 1))
+            expected.append((time, gpu if kind != 1 else None, ALLOCATED, None))
+            continue
+        rows.append(_event(time, address, size, 1, kind=kind, device=gpu, context=gpu + 1))
+        expected.append((time, gpu if kind != 1 else None, FREED, None))
+    gpus = {"TARGET_INFO_GPU": (("id", "name", "uuid"), [(0, "GPU", "one"), (1, "GPU", "two")])}
+    trace, summary = translate_reports(
+        [_report(tmp_path / "a.sqlite", rows, **gpus)], tmp_path / "x.prv", "cuda_memory,cuda_api"
+    )
+    zero = UTC - summary.start_utc_ns
+    lifetime, gpu_of_line = trace.get_attribute(LIFETIME), trace.get_attribute(GPU)
+    changes = trace.events[trace.events["type"].isin((ALLOCATED, FREED))]
+    found = [(e.time - zero, gpu_of_line.get(e.line), e.type, lifetime.get(e.line)) for e in changes.itertuples()]
+    assert sorted(found, key=lambda row: row[0]) == expected
+    assert any(row[3] for row in expected)
 
 
 def test_rows_that_cannot_be_shown(tmp_path: Path) -> None:

@@ -1,0 +1,112 @@
+"""Measures the device memory in use on each GPU, over all time that numbers cover and in each step of the hosts.
+
+Hosts allocate, so steps are the steps of hosts (job/step_spans.py), on each GPU until the last of its tasks ends the
+step: an allocation or free belongs to the first step that ends after it.
+
+Another capture of a process lists the memory in use again. GPUs of processes with several captures have no levels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.gpus.activity import Devices, load_memory
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.step_functions import StepFunction
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.objects.places import Stream
+from nsys2prv_ng.paraver import event_types as types
+
+KINDS = (2, 3)
+"""CUPTI's kinds of device memory: device, and array."""
+
+
+class MemoryLevel(NamedTuple):
+    """Device memory in use on a GPU over n steps, or one window of time."""
+
+    edges: IntArray
+    """The last time (ns) before the first step, then the end of each step (n + 1)."""
+    steps: int
+    """n; 0 if the window is no step."""
+    ends: IntArray
+    """In use at these times (bytes, n + 1)."""
+    least: IntArray
+    """Least in use in each step (n)."""
+    last: int
+    """When the last step has least in use (ns); without steps, the end."""
+    peak: int
+    peak_time: int
+    peak_step: int
+    """Index of the step of the peak."""
+
+
+def measure_levels(job: Job, devices: Devices) -> dict[int, MemoryLevel]:
+    """Return the memory in use on each GPU with known device memory, by its row."""
+    levels = {}
+    captured = _list_captured_once(job, devices)
+    for row, time, level in load_memory(job, devices.rows, [types.MEMORY_LEVELS[kind] for kind in KINDS]):
+        for number in np.unique(row).tolist():
+            if number in captured:
+                low, high = np.searchsorted(row, [number, number + 1])
+                edges, count = _find_edges(job, devices.rows[number].tasks)
+                function = StepFunction(time[low:high], level[low:high])
+                levels[number] = _measure_level(function, edges, count, job.first)
+    return levels
+
+
+def _list_captured_once(job: Job, devices: Devices) -> set[int]:
+    """Return the rows of the GPUs none of whose tasks has operations in several reports."""
+    reports = Counter[int]()
+    for report, rows in zip(job.reports, job.tree.rows, strict=True):
+        streams = [
+            row for place, row in zip(report.places.all, rows.tolist(), strict=True) if isinstance(place, Stream)
+        ]
+        reports.update(set(job.tree.task_of_row[[row for row in streams if row >= 0]].tolist()))
+    return {row for row, device in devices.rows.items() if all(reports[task] <= 1 for task in device.tasks)}
+
+
+def _find_edges(job: Job, tasks: set[int]) -> tuple[IntArray, int]:
+    """Return (the last time (ns) before the steps of some tasks and the end of each, number of steps).
+
+    The times are those of hosts. If numbers cover no steps, they are the limits of what they cover, and the number is
+    0.
+    """
+    steps, own = job.steps, np.zeros(0, np.int64)
+    if steps is not None and job.counted is not None:
+        own = np.flatnonzero(np.isin(job.new_task[steps.task], list(tasks)))
+    if steps is None or job.counted is None or not own.size:
+        windows = job.measured or [(job.first, job.last)]
+        return np.array([windows[0][0] - 1, windows[-1][1]], np.int64), 0
+    ends = np.full(steps.number.size, steps.host_begin[own].min() - 1, np.int64)
+    np.maximum.at(ends, steps.step[own], steps.host_end[own])
+    first, last = job.counted
+    before = ends[first - 1] if first else steps.host_begin[own].min() - 1
+    return np.maximum.accumulate(np.append(before, ends[first : last + 1])), last - first + 1
+
+
+def _measure_level(level: StepFunction, edges: IntArray, count: int, first: int) -> MemoryLevel:
+    """Measure the memory in use between edges (n + 1). `first`: start of the trace, with what was allocated before."""
+    ends = np.maximum(level.get_values(np.maximum(edges, first)), 0)  # nothing before the first allocation
+    low, high = np.searchsorted(level.time, [max(int(edges[0]), first), edges[-1]], "right")
+    time, value = level.time[low:high], level.value[low:high]
+    step = np.searchsorted(edges, time, "left") - 1
+    least = ends[:-1].copy()
+    np.minimum.at(least, step, value)
+    in_last = np.flatnonzero(step == count - 1)
+    lowest = in_last[np.argmin(value[in_last])] if in_last.size else -1
+    last = int(time[lowest]) if in_last.size and value[lowest] < ends[-2] else int(edges[-2])
+    at = int(np.argmax(value)) if value.size else 0
+    is_later = bool(value.size) and value[at] > ends[0]
+    return MemoryLevel(
+        edges=edges,
+        steps=count,
+        ends=ends,
+        least=least if count else least[:0],
+        last=last if count else int(edges[-1]),
+        peak=int(value[at]) if is_later else int(ends[0]),
+        peak_time=int(time[at]) if is_later else max(int(edges[0]) + 1, first),
+        peak_step=int(step[at]) if is_later else 0,
+    )
