@@ -15,7 +15,7 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.memory import ALLOCATOR_CALLS, GpuMemory, MemoryNumbers, is_blocking
 from nsys2prv_ng.summary.verdicts.answer import answer
-from tests.conftest import REPORTS, SAMPLES, Unpacked, push_but
+from tests.conftest import DATA, REPORTS, SAMPLES, Unpacked, push_but
 from tests.report_sets import list_sets
 from tests.sources.small_reports import PROCESS, UTC
 from tests.summary.compute.memory_truth import (
@@ -304,3 +304,17 @@ def test_real_reports_have_no_leak(name: str, unpacked: Unpacked) -> None:
     for gpu in [] if memory is None else memory.gpus:
         assert not gpu.leak
         assert gpu.end_bytes - gpu.begin_bytes == gpu.allocated_bytes - gpu.freed_bytes
+
+
+def test_a_real_leak_behind_a_caching_allocator(unpacked: Unpacked) -> None:
+    """The program keeps 8 x 512 x 8192 floats of each step; the allocator has enough for the first ones."""
+    kept = 8 * 512 * 8192 * 4
+    report = unpacked(DATA / "h100/leak.rank0.sqlite.xz")
+    with closing(sqlite3.connect(report)) as database:
+        query = "SELECT bytes FROM CUDA_GPU_MEMORY_USAGE_EVENTS WHERE memoryOperationType = 0 AND memKind = 2"
+        sizes = Counter(size for (size,) in database.execute(query))
+    summary = summarize_reports([report], IN_STEPS)
+    assert summary.memory is not None
+    [gpu] = summary.memory.gpus
+    assert sizes[kept] >= 18 and gpu.leak and gpu.growth_per_step == kept
+    assert gpu.end_bytes - gpu.begin_bytes == gpu.allocations * kept

@@ -80,8 +80,12 @@ def test_what_decides() -> None:
     assert not is_leak(leak[: FEWEST_STEPS - 1], NO_TIMES)
     assert not is_leak(leak, np.linspace(1, 1.2, 40))  # inputs grow
     assert is_leak(leak, np.linspace(1, 1.1, 40))
+    assert is_leak(leak, np.where(steps < 5, 1, 1.2)) and is_leak(leak, np.where(steps < 25, 1, 1.2))  # clocks change
     assert not is_leak(np.where(steps < 32, leak, leak[32]), NO_TIMES)  # no growth in the last part
     assert not is_leak(np.where(steps < 39, leak, leak[0]), NO_TIMES)  # freed in the last step
+    later = np.maximum(steps - 10, 0)
+    assert is_leak(10**9 + 10**6 * later, NO_TIMES)  # an allocator has enough for a quarter of the steps
+    assert not is_leak(10**9 + 10**6 * np.maximum(steps - 11, 0), NO_TIMES)
     comes = np.where(steps % 7 == 3, 10**10, leak)
     assert not is_leak(comes, NO_TIMES)  # the most in use does not grow
     assert is_leak(np.where(steps % 7 == 3, leak + 3 * 10**6, leak), NO_TIMES)
