@@ -28,6 +28,7 @@ from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.summary.numbers.slow_modes import SlowModeNumbers
+from nsys2prv_ng.summary.numbers.slow_steps import SlowStepNumbers
 from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.verdict import Verdict
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
@@ -323,6 +324,8 @@ class JobSummary:
     """None if FLOPs neither follow from shapes nor were given, and in summaries of older versions."""
     slow_modes: SlowModeNumbers | None = None
     """None without steps or kernels, and in summaries of older versions."""
+    slow_steps: SlowStepNumbers | None = None
+    """None without slow steps, if numbers cover a chosen time, and in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:
