@@ -89,6 +89,7 @@ def compare_steps(usual: JobSummary, slow: JobSummary) -> SlowStepNumbers | None
         slow_ns=slow_ns,
         difference_ns=slow_ns - usual_ns,
         unit=a.unit,
+        units=a.units,
         parts=parts,
         idle=_compare_idle(usual, slow, a.units),
         changes=_list_changes(usual, slow, LEAST * usual_ns),

@@ -79,6 +79,8 @@ class SlowStepNumbers:
     difference_ns: int
     unit: str
     """What the parts are times of: "GPU" or "main thread"."""
+    units: int
+    """The number of GPUs or main threads that the parts are means over."""
     parts: list[StepPart]
     """The largest difference first."""
     idle: list[IdlePart] = field(default_factory=list)

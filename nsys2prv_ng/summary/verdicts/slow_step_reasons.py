@@ -53,7 +53,7 @@ def _find_reason(numbers: SlowStepNumbers, summary: JobSummary) -> Reason | None
 def _blame(late: LateInSlow) -> Reason:
     """Return the rank that others wait for, each for the same time on average."""
     name = name_task(late.rank, late.task)
-    places = [Place(kind="rank", name=name, ns=late.ns)]
+    places = [Place(kind="rank", name=name)]
     places += [Place(kind="range", name=late.range)] if late.range else []
     places += [Place(kind="call", name=late.what)] if late.what else []
     inside = " / ".join(quote_name(text) for text in (late.range, late.what) if text)
@@ -67,15 +67,16 @@ def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Re
     for part in numbers.idle:
         by_call[part.name] += part.difference_ns
         by_range[part.range] += part.difference_ns
-    ranges = [Place(kind="range", name=name, ns=ns) for name, ns in by_range.most_common(1) if name not in ("", step)]
-    ranges = [place for place in ranges if (place.ns or 0) >= _LEAST * numbers.difference_ns]
-    inside = "".join(f"in range {quote_name(place.name)}" for place in ranges)
+    least = _LEAST * numbers.difference_ns
+    ranges = [(name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and ns >= least]
+    places = [Place(kind="range", name=name) for name, _ in ranges]
+    inside = "".join(f"in range {quote_name(name)}" for name, _ in ranges)
     for call, ns in by_call.most_common(1):
         where = f"in {quote_name(call)}" if call else "outside traced calls"
-        calls = [Place(kind="call", name=call, ns=ns)] if call else []
-        yield Reason(ns, f"{inside}, {where}" if inside else where, [*calls, *ranges])
-    for place in ranges:
-        yield Reason(place.ns or 0, inside, [place])
+        calls = [Place(kind="call", name=call)] if call else []
+        yield Reason(ns, f"{inside}, {where}" if inside else where, [*calls, *places])
+    for _, ns in ranges:
+        yield Reason(ns, inside, places)
 
 
 def _find_in_changes(numbers: SlowStepNumbers) -> Iterator[Reason]:
@@ -85,5 +86,4 @@ def _find_in_changes(numbers: SlowStepNumbers) -> Iterator[Reason]:
     for kind, where in kinds.items():
         for change in [each for each in numbers.changes if each.kind == kind][:1]:
             name = clean_name(change.name) if kind == "class" else quote_name(change.name)
-            place = Place(kind=kind, name=change.name, ns=change.difference_ns)
-            yield Reason(change.difference_ns, where.format(name), [place])
+            yield Reason(change.difference_ns, where.format(name), [Place(kind=kind, name=change.name)])
