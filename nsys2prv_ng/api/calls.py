@@ -121,6 +121,7 @@ def _summarize(
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.summary.compute.job import compute_summary
     from nsys2prv_ng.summary.verdicts.answer import add_verdict
+    from nsys2prv_ng.summary.verdicts.slow_steps import find_slowest
 
     compute = partial(compute_summary, progress=progress, flops_per_step=flops_per_step, peak_tflops=peak_tflops)
     with announce_compilation(progress.note), open_job(reports, _find_scratch(), read_options, progress) as job:
@@ -130,7 +131,7 @@ def _summarize(
             return summary, None
         from nsys2prv_ng.summary.compute.pictures import collect_pictures
 
-        return summary, collect_pictures(job, waits)
+        return summary, collect_pictures(job, waits, find_slowest(summary))
 
 
 def _find_scratch() -> Path:

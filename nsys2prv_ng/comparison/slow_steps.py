@@ -69,7 +69,7 @@ def add_slow_steps(summary: JobSummary, job: Job, waits: Waits, late: LateReason
     costs = [list_costs(side, waits, late) for side in jobs] if job.finds_waits else [[], []]
     explained = replace(
         explained,
-        only_slow=_find_only_slow(list_names_by_step(job), explained, jobs),
+        only_slow=_find_only_slow(list_names_by_step(job), explained, jobs, summary.ranks or summary.tasks),
         late=_find_late(summary.tasks, explained, *costs),
     )
     return replace(summary, slow_steps=explained)
@@ -142,13 +142,13 @@ def _make_change(change: Change, kind: str) -> StepChange:
     return StepChange(**vars(part), kind=kind, per=change.per, rank=change.rank)
 
 
-def _find_only_slow(names: pd.DataFrame, explained: SlowStepNumbers, jobs: Sequence[Job]) -> list[OnlySlow]:
+def _find_only_slow(names: pd.DataFrame, explained: SlowStepNumbers, jobs: Sequence[Job], ranks: int) -> list[OnlySlow]:
     """Return the calls and ranges of every slow step and of no usual step. `jobs`: of the usual and the slow steps."""
     usual, slow = (set() if side.counted is None else set(side.counted.tolist()) for side in jobs)
     found = []
     for (kind, name), rows in names.groupby(["kind", "name"]):
         steps = set(rows["step"].tolist())
-        ns = round(int(rows["ns"].sum()) / len(slow))
+        ns = round(int(rows["ns"].sum()) / (len(slow) * ranks))
         if steps == slow and not steps & usual and (len(slow) >= _FEWEST or ns >= NOISE * explained.difference_ns):
             found.append(OnlySlow(kind=str(kind), name=str(name), count=int(rows["count"].sum()), ns=ns))
     return sorted(found, key=lambda only: (-only.ns, only.kind, only.name))[:_MOST_NAMES]

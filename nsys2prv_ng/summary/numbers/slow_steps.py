@@ -44,7 +44,7 @@ class OnlySlow:
     count: int
     """How often it occurs in all slow steps."""
     ns: int
-    """Its time in a mean slow step, over all ranks."""
+    """Its time in a mean slow step, of a mean rank."""
 
 
 @dataclass(frozen=True, kw_only=True)

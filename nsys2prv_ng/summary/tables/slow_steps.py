@@ -101,7 +101,7 @@ def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
     known = {(change.kind, change.name) for change in numbers.changes}
     others = [each for each in numbers.only_slow if (each.kind, each.name) not in known]
     rows += [
-        [Name(each.name), _KINDS[each.kind], "all ranks", "only", Ns(0), Ns(each.ns), NsChange(each.ns)]
+        [Name(each.name), _KINDS[each.kind], "each rank", "only", Ns(0), Ns(each.ns), NsChange(each.ns)]
         for each in others
     ]
     return Grid(

@@ -38,7 +38,7 @@ def describe_reason(summary: JobSummary) -> tuple[str, list[Place]]:
             where += f" ({which})"
         else:
             more = f"; {quote_name(only.name)} ({format_time(only.ns)}) {which}"
-    return f"{format_time(reason.ns)} of {format_time(numbers.difference_ns)} more {where}{more}", reason.places
+    return f"{format_time(reason.ns)} of the {format_time(numbers.difference_ns)} more are {where}{more}", reason.places
 
 
 def _find_reason(numbers: SlowStepNumbers, summary: JobSummary) -> Reason | None:
