@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection
 from pathlib import Path
@@ -114,6 +115,20 @@ def test_nothing_is_half_of_the_difference(tmp_path: Path) -> None:
 def test_a_job_without_slow_steps(tmp_path: Path) -> None:
     summary = nsys2prv_ng.summarize(write_job(tmp_path, (), ""), jobs=1)
     assert summary.slow_steps is None and "Slow step" not in format_summary(summary, 100, details=True)
+
+
+def test_a_slow_step_is_drawn_beside_the_typical_one(tmp_path: Path) -> None:
+    """On one axis: the typical step of 465 us takes as much of it as of the slow step of 3,465 us."""
+    page = tmp_path / "page.html"
+    nsys2prv_ng.summarize(write_job(tmp_path, SLOW, "call"), html=page, jobs=1)
+    section = page.read_text().split('<section id="step"')[1].split("</section>")[0]
+    assert "A typical step and a slow one" in section
+    assert "<code>step 1</code>, the step closest to the median: 465 us" in section
+    assert "<code>step 4</code> is the slowest: 3.46 ms" in section or "3.47 ms" in section
+    widths = re.findall(r'<div class="lane".*?width:([0-9.]+)%', section, re.DOTALL)
+    lanes = [float(width) for width in widths]
+    assert lanes[0] == pytest.approx(lanes[-1] * 465 / 3465, rel=0.02), lanes
+    assert "10 usual steps, mean time per GPU and step" in section and "10 usual steps, by name" in section
 
 
 def test_a_summary_is_read_back(tmp_path: Path) -> None:

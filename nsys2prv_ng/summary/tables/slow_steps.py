@@ -85,6 +85,7 @@ def _lay_out_times(part: StepPart) -> list[Cell]:
 # ---- by name ---------------------------------------------------------------------------------------------------------
 
 
+_SLOW = "slow steps"
 _KINDS = {
     "class": "kernel class",
     "kernel": "kernel",
@@ -101,12 +102,12 @@ def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
     known = {(change.kind, change.name) for change in numbers.changes}
     others = [each for each in numbers.only_slow if (each.kind, each.name) not in known]
     rows += [
-        [Name(each.name), _KINDS[each.kind], "each rank", "only", Ns(0), Ns(each.ns), NsChange(each.ns)]
+        [Name(each.name), _KINDS[each.kind], "each rank", _SLOW, Ns(0), Ns(each.ns), NsChange(each.ns)]
         for each in others
     ]
     return Grid(
         caption=f"{_describe(numbers)}, by name, mean time per step",
-        columns=make_columns("name", "kind", Column("of", minor=True), Column("in slow", optional=True))
+        columns=make_columns("name", "kind", Column("of", minor=True), Column("only in", optional=True))
         + make_columns("usual", "slow", "difference"),
         rows=rows,
         names=4,
@@ -116,4 +117,4 @@ def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
 
 def _lay_out_change(change: StepChange, is_only: bool) -> list[Cell]:
     whose = f"each {change.per}" if change.rank is None else f"rank {change.rank}"
-    return [Name(change.name), _KINDS[change.kind], whose, "only" if is_only else "", *_lay_out_times(change)]
+    return [Name(change.name), _KINDS[change.kind], whose, _SLOW if is_only else "", *_lay_out_times(change)]
