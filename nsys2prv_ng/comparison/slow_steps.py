@@ -107,22 +107,22 @@ def _make_part(name: str, usual_ns: float, slow_ns: float) -> StepPart:
 def _compare_idle(usual: JobSummary, slow: JobSummary, gpus: int) -> list[IdlePart]:
     """Return the host-bound time of a mean GPU by range and call."""
     before, after = _sum_idle(usual, gpus), _sum_idle(slow, gpus)
-    keys = dict.fromkeys([*before, *after])
     parts = [
-        IdlePart(**vars(_make_part(call, before[in_range, call], after[in_range, call])), range=in_range)
-        for in_range, call in keys
+        IdlePart(**vars(_make_part(key[1], before.get(key, 0), after.get(key, 0))), range=key[0])
+        for key in dict.fromkeys([*before, *after])
     ]
     return sorted(parts, key=lambda part: (-abs(part.difference_ns), part.range, part.name))
 
 
-def _sum_idle(summary: JobSummary, gpus: int) -> Counter[tuple[str, str]]:
+def _sum_idle(summary: JobSummary, gpus: int) -> dict[tuple[str, str], float]:
+    """Return the host-bound time (ns) of a mean GPU and step by range and call."""
     assert summary.steps is not None
     sums: Counter[tuple[str, str]] = Counter()
     for gpu in summary.gpus:
         for cause in gpu.idle_causes or []:
             if cause.cause == "host":
                 sums[cause.range, cause.call] += cause.ns
-    return Counter({key: ns / (gpus * summary.steps.count) for key, ns in sums.items()})  # type: ignore[misc]
+    return {key: ns / (gpus * summary.steps.count) for key, ns in sums.items()}
 
 
 def _list_changes(usual: JobSummary, slow: JobSummary, least: float) -> list[StepChange]:
@@ -161,14 +161,19 @@ def _find_late(
     tasks: int, explained: SlowStepNumbers, usual: Sequence[LateCost], slow: Sequence[LateCost]
 ) -> LateInSlow | None:
     """Return the task that the others wait for, if each waits for half of the difference at least."""
-    extra: Counter[str] = Counter()
-    for cost in slow:
-        extra[cost.task] += cost.ns / len(explained.slow)  # type: ignore[assignment]
-    for cost in usual:
-        extra[cost.task] -= cost.ns / len(explained.usual)  # type: ignore[assignment]
+    before, after = _sum_costs(usual), _sum_costs(slow)
+    extra = {task: ns / len(explained.slow) - before[task] / len(explained.usual) for task, ns in after.items()}
     main = find_main_reasons(group_costs(slow, []))
-    for task, ns in extra.most_common(1):
+    for task, ns in sorted(extra.items(), key=lambda item: -item[1])[:1]:
         if task in main and tasks > 1 and ns >= _HALF * explained.difference_ns * (tasks - 1):
             row = main[task].row
             return LateInSlow(rank=row.rank, task=task, ns=round(ns), others=tasks - 1, range=row.range, what=row.what)
     return None
+
+
+def _sum_costs(costs: Sequence[LateCost]) -> Counter[str]:
+    """Return how long (ns) others waited for each task."""
+    sums: Counter[str] = Counter()
+    for cost in costs:
+        sums[cost.task] += cost.ns
+    return sums

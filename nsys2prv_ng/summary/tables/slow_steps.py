@@ -9,7 +9,7 @@ from nsys2prv_ng.summary.numbers.slow_steps import IdlePart, SlowStepNumbers, St
 from nsys2prv_ng.summary.tables.efficiency import PARTS
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, join_first
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, Ns, NsChange, Share, make_columns
-from nsys2prv_ng.text.names import NO_RANGE, USER_CODE
+from nsys2prv_ng.text.names import NO_RANGE, USER_CODE, clean_name
 
 _LEAST = 0.01
 """Least share of the difference of a part with a row of its own."""
@@ -38,7 +38,7 @@ def _tabulate_parts(numbers: SlowStepNumbers) -> Grid:
         name="step", usual_ns=numbers.usual_ns, slow_ns=numbers.slow_ns, difference_ns=numbers.difference_ns
     )
     return Grid(
-        caption=f"{_describe(numbers)}, mean time per {numbers.unit} and step",
+        caption=f"{_describe(numbers)}, mean time per {clean_name(numbers.unit)} and step",
         columns=make_columns("part", "of it, host in", "usual", "slow", "difference", Column("share", minor=True)),
         rows=rows,
         names=2,
@@ -102,7 +102,7 @@ def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
     known = {(change.kind, change.name) for change in numbers.changes}
     others = [each for each in numbers.only_slow if (each.kind, each.name) not in known]
     rows += [
-        [Name(each.name), _KINDS[each.kind], "each rank", _SLOW, Ns(0), Ns(each.ns), NsChange(each.ns)]
+        [Name(each.name), _name_kind(each.kind), "each rank", _SLOW, Ns(0), Ns(each.ns), NsChange(each.ns)]
         for each in others
     ]
     return Grid(
@@ -115,6 +115,11 @@ def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
     )
 
 
+def _name_kind(kind: str) -> str:
+    """Return a kind in words; kinds of later versions have their key."""
+    return _KINDS.get(kind, clean_name(kind))
+
+
 def _lay_out_change(change: StepChange, is_only: bool) -> list[Cell]:
-    whose = f"each {change.per}" if change.rank is None else f"rank {change.rank}"
-    return [Name(change.name), _KINDS[change.kind], whose, _SLOW if is_only else "", *_lay_out_times(change)]
+    whose = f"each {clean_name(change.per)}" if change.rank is None else f"rank {change.rank}"
+    return [Name(change.name), _name_kind(change.kind), whose, _SLOW if is_only else "", *_lay_out_times(change)]

@@ -57,7 +57,7 @@ def _blame(late: LateInSlow) -> Reason:
     places += [Place(kind="range", name=late.range)] if late.range else []
     places += [Place(kind="call", name=late.what)] if late.what else []
     inside = " / ".join(quote_name(text) for text in (late.range, late.what) if text)
-    return Reason(late.ns / late.others, f"wait for {name}" + (f" ({inside})" if inside else ""), places)
+    return Reason(late.ns / max(late.others, 1), f"wait for {name}" + (f" ({inside})" if inside else ""), places)
 
 
 def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Reason]:
