@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.slow_steps import SlowStepNumbers
+from nsys2prv_ng.summary.numbers.slow_steps import OnlySlow, SlowStepNumbers
 from nsys2prv_ng.summary.text import format_summary
+from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.comparison.slow_step_reports import EXTRA, LATE, STEPS, write_job
 from tests.conftest import Unpacked
 from tests.job.step_truth import StepTruth, list_ranges
@@ -135,6 +137,27 @@ def test_a_summary_is_read_back(tmp_path: Path) -> None:
     summary, _ = summarize(tmp_path, "late")
     summary.save(tmp_path / "summary.json")
     assert JobSummary.load(tmp_path / "summary.json") == summary
+
+
+def test_names_of_reports_are_printable(tmp_path: Path) -> None:
+    hostile = "<b>\x1b[31m\nname\t`"
+    summary, found = summarize(tmp_path, "late")
+    assert found.late is not None
+    late = replace(found.late, rank=None, task=hostile, range=hostile, what=hostile)
+    changed = replace(
+        found,
+        unit=hostile,
+        late=late,
+        parts=[replace(part, name=hostile) for part in found.parts],
+        idle=[replace(part, name=hostile, range=hostile) for part in found.idle],
+        changes=[replace(each, name=hostile, kind=hostile, per=hostile) for each in found.changes],
+        only_slow=[OnlySlow(kind="call", name=hostile, count=1, ns=1)],
+    )
+    for each in (changed, replace(changed, late=None)):
+        verdict = answer(replace(summary, slow_steps=each))
+        assert all(line.text.isprintable() for line in verdict.statements)
+        text = format_summary(replace(summary, slow_steps=each, verdict=verdict), 80, details=True)
+        assert all(line.isprintable() for line in text.splitlines())
 
 
 # ---- real reports ----------------------------------------------------------------------------------------------------
