@@ -13,8 +13,10 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.slow_steps import OnlySlow, SlowStepNumbers
+from nsys2prv_ng.summary.tables.slow_steps import list_slow_tables
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.text.layout import MOST_ROWS
 from tests.comparison.slow_step_reports import EXTRA, LATE, STEPS, write_job
 from tests.conftest import Unpacked
 from tests.job.step_truth import StepTruth, list_ranges
@@ -28,6 +30,7 @@ def summarize(folder: Path, cause: str, slow: Collection[int] = SLOW) -> tuple[J
     summary = nsys2prv_ng.summarize(write_job(folder, slow, cause), jobs=1)
     assert summary.slow_steps is not None
     check_sums(summary, summary.slow_steps)
+    check_table(summary.slow_steps)
     assert summary.slow_steps.slow == sorted(slow)
     assert summary.slow_steps.usual == [step for step in range(1, STEPS) if step not in slow]
     return summary, summary.slow_steps
@@ -44,6 +47,17 @@ def check_sums(summary: JobSummary, numbers: SlowStepNumbers) -> None:
         if which:
             times = [step.window_ns for step in summary.efficiency.steps if step.number in which]
             assert whole == pytest.approx(sum(times) / len(which), abs=len(numbers.parts))
+
+
+def check_table(numbers: SlowStepNumbers) -> None:
+    """The rows of the table add up, also with small parts and places as sums, and the terminal shows all of them."""
+    grid = list_slow_tables(numbers)[0]
+    rows = [[str(row[0]), str(row[1]), row[2].number, row[3].number, row[4].number] for row in grid.rows]
+    assert len(rows) + len(grid.footer) <= MOST_ROWS + 1
+    for column, whole in ((2, numbers.usual_ns), (3, numbers.slow_ns), (4, numbers.difference_ns)):
+        assert sum(row[column] for row in rows if not row[1]) == whole
+        host = sum(row[column] for row in rows if row[0] == "host-bound")
+        assert sum(row[column] for row in rows if row[1]) == pytest.approx(host, abs=len(numbers.idle) + 1)
 
 
 def get_lines(summary: JobSummary) -> dict[str, str]:
@@ -171,6 +185,7 @@ def test_steps_with_new_shapes(shared_reports: Path, unpacked: Unpacked) -> None
     found = summary.slow_steps
     assert found is not None and found.slow == [2, 4, 6, 8, 16]
     check_sums(summary, found)
+    check_table(found)
     report = Report(path)
     truth = StepTruth([report], list_ranges([report], "step"))
     [process] = truth.ranges

@@ -13,6 +13,8 @@ from nsys2prv_ng.text.names import NO_RANGE, USER_CODE, clean_name
 
 _LEAST = 0.01
 """Least share of the difference of a part with a row of its own."""
+_MOST_PARTS, _MOST_PLACES = 4, 4
+"""Most parts, and places of the host-bound part, with a row of their own: with the sums, no row of the table hides."""
 _MOST_NUMBERS = 8
 
 
@@ -48,17 +50,18 @@ def _tabulate_parts(numbers: SlowStepNumbers) -> Grid:
 
 def _list_parts(numbers: SlowStepNumbers) -> Iterator[tuple[StepPart, str]]:
     """Yield the parts with their places: the larger ones, and the sum of the smaller ones."""
-    for part in _join_small(numbers.parts, numbers, "smaller part"):
+    for part in _join_small(numbers.parts, numbers, "smaller part", _MOST_PARTS):
         yield part, ""
         if part.name == PARTS["host_ns"]:
-            for idle in _join_small(numbers.idle, numbers, "smaller place"):
+            for idle in _join_small(numbers.idle, numbers, "smaller place", _MOST_PLACES):
                 yield idle, _name_place(idle) if isinstance(idle, IdlePart) else idle.name
 
 
-def _join_small(parts: Sequence[StepPart], numbers: SlowStepNumbers, noun: str) -> list[StepPart]:
-    """Return the parts with at least _LEAST of the difference, and the sum of the others."""
+def _join_small(parts: Sequence[StepPart], numbers: SlowStepNumbers, noun: str, most: int) -> list[StepPart]:
+    """Return the first parts, at most `most`, with at least _LEAST of the difference, and the sum of the others."""
     least = _LEAST * abs(numbers.difference_ns)
-    small = [part for part in parts if abs(part.difference_ns) < least]
+    large = [part for part in parts if abs(part.difference_ns) >= least][:most]
+    small = [part for part in parts if part not in large]
     if not small:
         return list(parts)
     sums = {
@@ -66,7 +69,7 @@ def _join_small(parts: Sequence[StepPart], numbers: SlowStepNumbers, noun: str) 
         for field in fields(StepPart)
         if field.name.endswith("_ns")
     }
-    return [*(part for part in parts if part not in small), StepPart(name=count_noun(len(small), noun), **sums)]
+    return [*large, StepPart(name=count_noun(len(small), noun), **sums)]
 
 
 def _name_place(idle: IdlePart) -> str:
