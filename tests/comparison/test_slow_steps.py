@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.numbers.slow_steps import OnlySlow, SlowStepNumbers
 from nsys2prv_ng.summary.tables.slow_steps import list_slow_tables
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.text.layout import MOST_ROWS
 from tests.comparison.slow_step_reports import EXTRA, LATE, STEPS, write_job
 from tests.conftest import Unpacked
@@ -78,7 +79,7 @@ def test_a_call_that_only_slow_steps_have(tmp_path: Path) -> None:
     assert [(each.kind, each.name, each.count, each.ns) for each in found.only_slow] == [
         ("call", "cudaMalloc", 3 * len(SLOW), EXTRA)
     ]
-    text = "3.00 ms of the 3.00 ms more are in `cudaMalloc` (only in slow steps)"
+    text = "the 3.00 ms more are in `cudaMalloc` (only in slow steps)"
     assert get_lines(summary)["WHERE"] == f"their additional time: host-bound 100.0%; {text}"
     table = format_summary(summary, 100, details=True).split("Slow steps 4, 7, 11 against 10 usual steps, mean")[1]
     assert table.splitlines()[2].split() == ["host-bound", "115", "us", "3.12", "ms", "+3.00", "ms", "100.0%"]
@@ -91,7 +92,10 @@ def test_a_kernel_that_takes_longer(tmp_path: Path) -> None:
     assert {(each.kind, each.name, each.difference_ns) for each in found.changes} >= {
         ("kernel", "sgemm_128x128_nn", EXTRA)
     }
-    assert get_lines(summary)["WHERE"].endswith("; 3.00 ms of the 3.00 ms more are in kernel `sgemm_128x128_nn`")
+    assert get_lines(summary)["WHERE"].endswith("; the 3.00 ms more are in kernel `sgemm_128x128_nn`")
+    # Beside something else that takes as long, the kernel explains nothing.
+    parts = [replace(part, name="queued") if part.difference_ns else part for part in found.parts]
+    assert describe_reason(replace(summary, slow_steps=replace(found, parts=parts))) == ("", [])
 
 
 def test_a_rank_that_the_others_wait_for(tmp_path: Path) -> None:
@@ -99,7 +103,7 @@ def test_a_rank_that_the_others_wait_for(tmp_path: Path) -> None:
     assert get_differences(found) == {"wait time": 2 * EXTRA // 3, "host-bound": EXTRA // 3}
     late = found.late
     assert late is not None and (late.rank, late.ns, late.others, late.range) == (LATE, 2 * EXTRA, 2, "late host")
-    assert get_lines(summary)["WHERE"].endswith("; 3.00 ms of the 3.00 ms more are wait for rank 1 (`late host`)")
+    assert get_lines(summary)["WHERE"].endswith("; the 3.00 ms more are wait for rank 1 (`late host`)")
 
 
 def test_a_range_that_only_slow_steps_have(tmp_path: Path) -> None:
@@ -111,7 +115,7 @@ def test_a_range_that_only_slow_steps_have(tmp_path: Path) -> None:
         ("call", "cuLibraryLoadData"),
     }
     assert get_lines(summary)["WHERE"].endswith(
-        "; 3.00 ms of the 3.00 ms more are in range `checkpoint`, outside traced calls; `cuLibraryLoadData` (1.00 us)"
+        "; the 3.00 ms more are in range `checkpoint`, outside traced calls; `cuLibraryLoadData` (1.00 us)"
         " only in slow steps"
     )
 

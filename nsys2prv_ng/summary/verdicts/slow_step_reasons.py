@@ -9,11 +9,19 @@ from typing import NamedTuple
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.slow_steps import LateInSlow, SlowStepNumbers
 from nsys2prv_ng.summary.numbers.verdict import Place
+from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
 _LEAST = 0.5
 """Least share of the difference that explains it."""
+_ALL = 0.995
+"""Least share of the difference that is all of it. It may exceed the difference, if slow steps have less of others."""
+
+_COMPUTES = [COMPUTE, PARTS["whole_graph_ns"]]
+_TRANSFERS = [PARTS["moving_ns"], PARTS["not_split_ns"], PARTS["memory_ns"]]
+_ON_HOSTS = [PARTS["host_ns"], PARTS["unknown_ns"], IN_CUDA, IN_MPI]
+"""The parts of a step (up to a colon) that kernels, transfers and calls take time of."""
 
 
 class Reason(NamedTuple):
@@ -38,7 +46,8 @@ def describe_reason(summary: JobSummary) -> tuple[str, list[Place]]:
             where += f" ({which})"
         else:
             more = f"; {quote_name(only.name)} ({format_time(only.ns)}) {which}"
-    return f"{format_time(reason.ns)} of the {format_time(numbers.difference_ns)} more are {where}{more}", reason.places
+    part = "" if reason.ns >= _ALL * numbers.difference_ns else f"{format_time(reason.ns)} of "
+    return f"{part}the {format_time(numbers.difference_ns)} more are {where}{more}", reason.places
 
 
 def _find_reason(numbers: SlowStepNumbers, summary: JobSummary) -> Reason | None:
@@ -80,10 +89,15 @@ def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Re
 
 
 def _find_in_changes(numbers: SlowStepNumbers) -> Iterator[Reason]:
-    """Yield the kernels and transfers, and if reports do not show when GPUs are idle the call, with most time more."""
-    kinds = {"kernel": "in kernel {}", "class": "in {} kernels", "transfer": "in {}"}
-    kinds |= {} if numbers.idle else {"call": "in {}"}
-    for kind, where in kinds.items():
+    """Yield the kernels and transfers, and if reports do not show when GPUs are idle the call, with most time more.
+
+    They may run beside something else: the parts of the step that they are in must be half of the difference, too.
+    """
+    kinds = [("kernel", "in kernel {}", _COMPUTES), ("class", "in {} kernels", _COMPUTES)]
+    kinds += [("transfer", "in {}", _TRANSFERS)]
+    kinds += [] if numbers.idle else [("call", "in {}", _ON_HOSTS)]
+    for kind, where, names in kinds:
+        part = sum(part.difference_ns for part in numbers.parts if part.name.partition(":")[0] in names)
         for change in [each for each in numbers.changes if each.kind == kind][:1]:
             name = clean_name(change.name) if kind == "class" else quote_name(change.name)
-            yield Reason(change.difference_ns, where.format(name), [Place(kind=kind, name=change.name)])
+            yield Reason(min(change.difference_ns, part), where.format(name), [Place(kind=kind, name=change.name)])
