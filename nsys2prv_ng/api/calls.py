@@ -116,19 +116,22 @@ def _summarize(
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job and, if `draws`, the pictures for its page."""
     from nsys2prv_ng.analysis.waits.waits import find_waits
+    from nsys2prv_ng.comparison.slow_steps import add_slow_steps
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.summary.compute.job import compute_summary
     from nsys2prv_ng.summary.verdicts.answer import add_verdict
+    from nsys2prv_ng.summary.verdicts.slow_steps import find_slowest
 
     compute = partial(compute_summary, progress=progress, flops_per_step=flops_per_step, peak_tflops=peak_tflops)
     with announce_compilation(progress.note), open_job(reports, _find_scratch(), read_options, progress) as job:
+        waits = find_waits(job)
+        summary = add_verdict(add_slow_steps(compute(job, waits), job, waits))
         if not draws:
-            return add_verdict(compute(job)), None
+            return summary, None
         from nsys2prv_ng.summary.compute.pictures import collect_pictures
 
-        waits = find_waits(job)
-        return add_verdict(compute(job, waits)), collect_pictures(job, waits)
+        return summary, collect_pictures(job, waits, find_slowest(summary))
 
 
 def _find_scratch() -> Path:

@@ -16,15 +16,12 @@ from nsys2prv_ng.comparison.model import BudgetRow
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.summary.numbers.efficiency import Losses, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import PARTS
+from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.names import USER_CODE
 
-COMPUTE = "compute"
 HOST_BOUND = PARTS["host_ns"]
 REST = "median minus mean step"
 NOT_DIVIDED = "not divided into parts"
-IN_CUDA, IN_MPI = "in CUDA", "in MPI or imbalance"
-"""The rows of main threads. The end of a step that another rank finishes later counts as imbalance."""
 LEAST = 0.005
 """Least share of the step at which a difference is worth a row."""
 _MOST = 0.5

@@ -15,16 +15,16 @@ GPUs: a range of LEAST of a step or more, the largest call of NOISE of a step or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.comparison.budget import COMPUTE, HOST_BOUND, IN_CUDA, IN_MPI, LEAST
+from nsys2prv_ng.comparison.budget import HOST_BOUND, LEAST
 from nsys2prv_ng.comparison.model import BudgetRow, Change, Verdict
 from nsys2prv_ng.comparison.statistics import NOISE
 from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
 from nsys2prv_ng.summary.numbers.job import JobSummary, RangeOfTask
-from nsys2prv_ng.summary.tables.efficiency import PARTS
+from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.names import USER_CODE
 
@@ -54,19 +54,23 @@ class _Named(NamedTuple):
     depth: int = 0
 
 
+def list_changes(a: JobSummary, b: JobSummary, kind: Kind) -> list[Change]:
+    """Return the change of each name of a kind, the largest first; of kernels by class. Both summaries are of steps."""
+    return _compare(a, b, kind, *map(_LISTS[kind], (a, b)))
+
+
 def find_changes(
     a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], verdict: Verdict, prevented: frozenset[str]
 ) -> list[Change]:
     """Return what changed most, at most three. Both summaries are of steps. `prevented`: keys of tables to omit."""
     limits = verdict.a_ns * NOISE, verdict.a_ns * LEAST
     found = [
-        *_find_kernels(a, b, "kernels" in prevented),
+        *(() if "kernels" in prevented else find_kernels(a, b)),
         *_find_transfers(a, b, prevented),
         *(() if "ranges" in prevented else _find_ranges(a, b, limits)),
     ]
     found = [change for change in found if _is_named(change, rows, limits)]
-    calls = _compare(a, b, "call", *map(_list_calls, (a, b)))
-    calls = [call for call in calls if _is_named(call, rows, limits)]
+    calls = [call for call in list_changes(a, b, "call") if _is_named(call, rows, limits)]
     ranges = [change for change in found if change.kind == "range"]
     if ranges:  # beside them, only what they do not contain
         calls = [call for call in calls if call.only and not any(_has_nearly_all(own, call) for own in ranges)][:1]
@@ -142,12 +146,9 @@ def _count(summary: JobSummary, per: Literal["rank", "GPU"]) -> int:
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def _find_kernels(a: JobSummary, b: JobSummary, is_prevented: bool) -> list[Change]:
+def find_kernels(a: JobSummary, b: JobSummary) -> list[Change]:
     """Return the class of kernels that changed most, or the kernel that has nearly all of its change."""
-    if is_prevented:
-        return []
-    classes = _compare(a, b, "kernel", *map(_sum_classes, (a, b)))
-    for largest in classes[:1]:
+    for largest in list_changes(a, b, "kernel")[:1]:
         inner = _compare(a, b, "kernel", *(_sum_kernels(side, largest.name) for side in (a, b)))
         return [inner[0] if _has_nearly_all(inner[0], largest) else largest]
     return []
@@ -227,6 +228,14 @@ def _list_calls(summary: JobSummary) -> dict[str, _Named]:
     }
     calls |= {call.call: call.total_ns for call in summary.mpi}
     return {name: _Named({None: ns}) for name, ns in calls.items() if ns}
+
+
+_LISTS: Mapping[Kind, Callable[[JobSummary], Mapping[str, _Named]]] = {
+    "range": _list_ranges,
+    "call": _list_calls,
+    "kernel": _sum_classes,
+    "transfer": lambda summary: _sum_transfers(summary, frozenset()),
+}
 
 
 def _has_nearly_all(part: Change, whole: Change) -> bool:

@@ -9,15 +9,13 @@ from nsys2prv_ng.comparison.model import BudgetRow, Pair, Table, TableRow
 from nsys2prv_ng.comparison.number_text import (
     format_change,
     format_count,
-    format_difference,
     format_p,
-    format_signed,
     format_value,
     format_value_difference,
     join_values,
 )
 from nsys2prv_ng.comparison.sentences import is_shown
-from nsys2prv_ng.text.formatting import count_noun, format_bytes
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_difference, format_signed
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, make_columns
 from nsys2prv_ng.text.layout import MOST_ROWS, WIDTH
 from nsys2prv_ng.text.tables import cut_names

@@ -8,16 +8,6 @@ _FACTOR = 10
 """Least change at which a factor is easier to read than a percentage."""
 
 
-def format_difference(ns: float) -> str:
-    """Return a time (ns) with its sign."""
-    return f"{'+' if ns > 0 else ''}{format_signed(ns)}"
-
-
-def format_signed(ns: float) -> str:
-    """Return a time (ns), with its sign if it is negative."""
-    return f"-{format_time(-ns)}" if ns < 0 else format_time(ns)
-
-
 def format_change(change: float | None) -> str:
     """Return a relative change as a signed percentage, or as a factor if it is large; a dash for None."""
     if change is None:

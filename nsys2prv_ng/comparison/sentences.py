@@ -8,13 +8,13 @@ from typing import NamedTuple
 from nsys2prv_ng.comparison.budget import HOST_BOUND
 from nsys2prv_ng.comparison.comparability import WARNING
 from nsys2prv_ng.comparison.model import BudgetRow, Change, Comparability, Pair, Scaling, SideNumbers
-from nsys2prv_ng.comparison.number_text import format_change, format_difference, format_points, state_p
+from nsys2prv_ng.comparison.number_text import format_change, format_points, state_p
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE
 from nsys2prv_ng.comparison.tables import EXPOSED, OVERLAPPED
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
-from nsys2prv_ng.text.formatting import count_noun, format_percent, format_ranks, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_difference, format_percent, format_ranks, format_time
 from nsys2prv_ng.text.tables import cut_middle, cut_names
 
 Quote = Callable[[str], str]

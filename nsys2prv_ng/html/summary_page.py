@@ -28,6 +28,7 @@ _SECTIONS = {
     "critical_path": "critical-path",
     "steps": "pace",
     "start_up": "pace",
+    "slow_steps": "step",
     "gpus": "gaps",
     "kernels": "kernels",
     "slow_modes": "kernels",

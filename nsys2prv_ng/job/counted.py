@@ -7,6 +7,7 @@ chosen time, all that are left count.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -32,12 +33,18 @@ def list_counted_steps(job: Job) -> Steps | None:
 
 def list_counted(job: Job, steps: Steps) -> IntArray:
     """Return the indices of the steps of a job that numbers count."""
-    number = np.arange(steps.number.size)
     if job.counted is not None:
-        return number[job.counted[0] : job.counted[1] + 1]
+        return job.counted
+    number = np.arange(steps.number.size)
     if job.windows:  # a range on a limit of the time that records are cut to does not count as whole
         return number[mark_inside(steps.start - (not steps.on_gpu), steps.stop + 1, job.windows)]
     return number[steps.warmup :]
+
+
+def restrict_to_steps(job: Job, chosen: IntArray) -> Job:
+    """Return the job with numbers of the steps at these ascending indices only. Expects numbers that cover steps."""
+    assert job.steps is not None
+    return replace(job, counted=chosen, measured=job.steps.list_windows(chosen))
 
 
 def _place(job: Job, steps: Steps) -> Steps:
@@ -62,14 +69,14 @@ def find_counted_step(job: Job, row: IntArray, time: IntArray) -> IntArray:
     if job.steps is None or job.counted is None:
         return np.full(row.size, -1, np.int64)
     steps = _place(job, job.steps)
-    counts = (job.counted[0] <= steps.step) & (steps.step <= job.counted[1])
+    counts = np.isin(steps.step, job.counted)
     task = np.append(job.tree.task_of_row, -1)[row].astype(np.int64)
     return np.append(np.where(counts, steps.step, -1), -1)[steps.host.find(task, time)]
 
 
 def count_steps(job: Job) -> int:
     """Return the number of steps that numbers count; 0 if they cover other times."""
-    return 0 if job.counted is None else job.counted[1] - job.counted[0] + 1
+    return 0 if job.counted is None else job.counted.size
 
 
 class CountedEvents:

@@ -86,8 +86,8 @@ class Job:
     """Limits of the records on the common clock (ns)."""
     zero: int
     """Time from which the option `time` counts (ns, common clock): the first record, before any cut."""
-    counted: tuple[int, int] | None
-    """Indices of the first and last step that numbers cover; None if they do not cover steps as such."""
+    counted: IntArray | None
+    """Indices of the steps that numbers cover, ascending; None if they do not cover steps as such."""
     finds_waits: bool
     """Whether the user wants to know which ranks wait for which."""
     operations: Operations
@@ -193,7 +193,7 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
 
     counted = _choose_counted(selection, steps, windows)
-    measured = windows if counted is None or steps is None else steps.list_windows(*counted)
+    measured = windows if counted is None or steps is None else steps.list_windows(counted)
     inputs = reports, aligned.to_join, whole, kept, options.sources, windows or [limits], store
     joined = join_sources(*inputs, options.nccl_inspector)
     aligned.to_join.clear()
@@ -233,13 +233,12 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
     )
 
 
-def _choose_counted(
-    selection: Selection, steps: Steps | None, windows: Sequence[tuple[int, int]]
-) -> tuple[int, int] | None:
-    """Return the indices of the first and last step that numbers cover; None if they cover a chosen time, or all."""
+def _choose_counted(selection: Selection, steps: Steps | None, windows: Sequence[tuple[int, int]]) -> IntArray | None:
+    """Return the indices of the steps that numbers cover; None if they cover a chosen time, or all."""
     if windows or selection.takes_all or (steps is None and not selection.restricts_steps):
         return None
-    return choose_steps(selection, steps)
+    first, last = choose_steps(selection, steps)
+    return np.arange(first, last + 1)
 
 
 def find_gpu_time(job: Job) -> tuple[int, int] | None:

@@ -98,11 +98,13 @@ class Steps(NamedTuple):
         """The ranges that mark the steps."""
         return HostSpans(self.task, self.host_begin, self.host_end)
 
-    def list_windows(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the time of the steps from one index to another (ns): several windows if captures ended between."""
-        if not self.on_gpu:
-            return [(int(self.start[first]), int(self.stop[last]))]
-        return unite_windows(self.start[first : last + 1], self.stop[first : last + 1])
+    def list_windows(self, chosen: IntArray) -> list[tuple[int, int]]:
+        """Return the time of the steps at these ascending indices (ns): several windows if they do not touch."""
+        if self.on_gpu:
+            return unite_windows(self.start[chosen], self.stop[chosen])
+        first = find_starts(chosen - np.arange(chosen.size))  # ranges of steps that follow each other are one window
+        last = np.append(first[1:], chosen.size) - 1
+        return unite_windows(self.start[chosen[first]], self.stop[chosen[last]])
 
     def take(self, chosen: IntArray) -> Steps:
         """Return the steps at these indices, which are ascending."""

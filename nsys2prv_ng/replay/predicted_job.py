@@ -59,7 +59,7 @@ def predict_job(model: Model, time: IntArray) -> Job:
         steps=steps,
         operations=_move_operations(job, clock),
         offsets=[0] * len(reports),
-        measured=job.measured if job.counted is None or steps is None else steps.list_windows(*job.counted),
+        measured=job.measured if job.counted is None or steps is None else steps.list_windows(job.counted),
         first=limits.first,
         last=limits.last,
         zero=limits.first,

@@ -26,6 +26,7 @@ from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
 from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
 from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
+from nsys2prv_ng.summary.tables.slow_steps import list_slow_tables
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
     tabulate_communicators,
@@ -148,6 +149,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         *_format_waits(summary, width),
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
+        *_format_slow_steps(summary, width),
         format_grid(calls.tabulate_ranges(summary), width),
         format_grid(tabulate_range_tree(summary.range_tree), width, None),
         format_grid(calls.tabulate_kernels(summary), width),
@@ -169,6 +171,11 @@ def _format_memory(summary: JobSummary, width: int) -> list[list[str]]:
     if summary.memory is None:
         return []
     return [format_grid(grid, width, MOST_GPUS) for grid in list_memory_tables(summary.memory, name_time(summary))]
+
+
+def _format_slow_steps(summary: JobSummary, width: int) -> list[list[str]]:
+    numbers = summary.slow_steps
+    return [] if numbers is None else [format_grid(grid, width) for grid in list_slow_tables(numbers)]
 
 
 def _absent(summary: JobSummary, width: int) -> list[str]:

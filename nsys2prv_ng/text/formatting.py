@@ -60,6 +60,16 @@ def format_time(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def format_difference(ns: float) -> str:
+    """Return a time (ns) with its sign."""
+    return f"{'+' if ns > 0 else ''}{format_signed(ns)}"
+
+
+def format_signed(ns: float) -> str:
+    """Return a time (ns), with its sign if it is negative."""
+    return f"-{format_time(-ns)}" if ns < 0 else format_time(ns)
+
+
 def format_span(low: float, high: float) -> str:
     """Return the shortest and the longest of some times (ns): 13.1-136 ms, 249 us to 26.0 ms, 20.0 ms."""
     first, last = format_time(low), format_time(high)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nsys2prv_ng.text.formatting import format_bytes, format_flops, format_percent, format_time
+from nsys2prv_ng.text.formatting import format_bytes, format_difference, format_flops, format_percent, format_time
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,13 @@ class Ns(Number):
 
     def write(self, number: float) -> str:
         return format_time(number)
+
+
+class NsChange(Number):
+    """A difference of times (ns)."""
+
+    def write(self, number: float) -> str:
+        return format_difference(number)
 
 
 class Moment(Number):

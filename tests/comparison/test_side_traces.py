@@ -9,7 +9,6 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.bundled.presets import list_presets as list_shipped
-from nsys2prv_ng.comparison.budget import COMPUTE, IN_CUDA, IN_MPI
 from nsys2prv_ng.comparison.model import Side, SideTraces
 from nsys2prv_ng.comparison.side_traces import (
     _EVERYTHING,
@@ -19,7 +18,7 @@ from nsys2prv_ng.comparison.side_traces import (
     name_traces,
 )
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.summary.tables.efficiency import PARTS
+from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.names import USER_CODE
 from tests.comparison.made import MS, make_summary
 from tests.conftest import SAMPLES

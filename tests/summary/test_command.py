@@ -34,7 +34,7 @@ KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
         memory_operations nccl mpi absent chosen skipped warnings waits critical_path
         efficiency steps start_up facts gpu_time_ns gpu_metrics link_metrics calls what_if launched verdict
-        flops mfu slow_modes activity range_tree memory""",
+        flops mfu slow_modes slow_steps activity range_tree memory""",
     "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns
         whole_graph_ns idle_ns gaps longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks slowest_task",

@@ -66,9 +66,17 @@ def choose_steps(steps: Steps) -> list[StepSpan]:
     return [_describe(steps, long), _describe(steps, short)]
 
 
+def find_step(steps: Steps, number: int) -> StepSpan:
+    """Return the step with a number, which there is."""
+    return _describe_step(steps, int(np.flatnonzero(steps.number == number)[0]))
+
+
 def _describe(steps: Steps, length: float) -> StepSpan:
     """Return the first step whose length is nearest to one (ns)."""
-    chosen = int(np.argmin(np.abs(steps.length - length)))
+    return _describe_step(steps, int(np.argmin(np.abs(steps.length - length))))
+
+
+def _describe_step(steps: Steps, chosen: int) -> StepSpan:
     spans = np.flatnonzero(steps.step == chosen)
     return StepSpan(
         name=steps.name,

@@ -21,6 +21,7 @@ from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import HeatMap, Pace, Pictures, TypicalStep
+from nsys2prv_ng.summary.tables.slow_steps import list_slow_tables
 from nsys2prv_ng.summary.verdicts.efficiency import describe_steps
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window, join_first
 from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Share, make_columns
@@ -79,7 +80,12 @@ def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None
         return None
     drawn = [step] if other is None else [step, other]
     lead = f"{quote(step.name)}, the step closest to the median: {format_time(step.ns)}."
-    if other is not None:
+    title = "A typical step"
+    if other is not None and pictures.is_other_slow:
+        title = "A typical step and a slow one"
+        lead += f" {quote(other.name)} is the slowest: {format_time(other.ns)}."
+    elif other is not None:
+        title = "Two steps"
         has_turns = summary.steps is not None and summary.steps.turns_ns is not None
         why = "short and long steps alternate" if has_turns else "step times differ too much"
         names = " and ".join(f"{quote(each.name)} ({format_time(each.ns)})" for each in drawn)
@@ -88,9 +94,9 @@ def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None
         lead += " The picture starts with the first rank and ends with the last."
     longest = max(each.end_ns - each.begin_ns for each in drawn)
     maps = [draw_step(each, longest if other is not None else 0) for each in drawn]
-    title = "A typical step" if other is None else "Two steps"
+    tables = [] if summary.slow_steps is None else [show_grid(grid) for grid in list_slow_tables(summary.slow_steps)]
     window = format_window(step.begin_ns, step.end_ns)
-    return Section("step", title, lead, maps, ["views/per_gpu_waits", "basics/nvtx"], window)
+    return Section("step", title, lead, [*maps, *tables], ["views/per_gpu_waits", "basics/nvtx"], window)
 
 
 def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: str = "") -> Map:

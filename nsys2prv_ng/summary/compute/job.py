@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,8 +29,6 @@ from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
-from nsys2prv_ng.arrays.row_keys import find_rows
-from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
@@ -39,6 +37,7 @@ from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
 from nsys2prv_ng.replay.excerpt import is_too_large
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute import totals
+from nsys2prv_ng.summary.compute.by_name import ByName, NameSums, collect_names, find_tasks, list_rows, sum_names
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
@@ -49,24 +48,16 @@ from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_m
 from nsys2prv_ng.summary.compute.memory import measure_memory
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_tree import make_range_tree, sum_by_range
-from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
+from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.compute.slow_modes import find_slow_modes
 from nsys2prv_ng.summary.compute.utilisation import add_mfu
 from nsys2prv_ng.summary.compute.waits import compute_waits
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.job import (
-    CallNumbers,
     Cause,
     GpuNumbers,
     JobSummary,
-    KernelNumbers,
     LaunchedInRange,
-    MemoryKindNumbers,
-    MemoryOperationNumbers,
-    MpiNumbers,
-    NcclNumbers,
-    RangeOfTask,
-    RepeatedRange,
     StartUp,
 )
 from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
@@ -103,31 +94,25 @@ def compute_summary(
     unplayed = [describe_size(job)] if can_replay and experiment is None else []
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
-    parts = job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports)))
-    sums, kernel_times = zip(*parts, strict=True)
-    kernel_sums, launched_sums, memory_sums, nccl_sums, mpi_sums, range_sums, call_sums, flop_sums, tree_sums = zip(
-        *sums, strict=True
-    )
-    gpus = _sum_gpus(job, devices)
+    parts = list(job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports))))
+    kernel_times = [part.kernel_times for part in parts]
+    gpus = sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices)
     links = [] if nccl_time is None else [nccl_time.part]
     metrics = measure_gpu_metrics(job, [*links, find_kernel_time(job, devices)])
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
-    ranges = _collect_ranges(job, range_sums, wait_numbers)
-    calls = totals.add_up(call_sums, ["name", "source", "task"])
+    caused = {} if wait_numbers is None else {rank.task: rank.all_caused_ns for rank in wait_numbers.ranks}
+    named = collect_names(job, [part.by_name for part in parts], caused)
     if wait_numbers is not None:
-        wait_numbers = replace(wait_numbers, excess=_find_excess(job, wait_numbers, ranges, calls))
-    kernels = _list_kernels(kernel_sums, [task.name for task in job.tree.model.tasks])
-    memory_operations = _list_memory_operations(memory_sums)
-    nccl = [_make_nccl(row) for row in _list_rows(totals.add_up(nccl_sums, ["function"]), "kernel_ns")]
-    mpi = [_make_mpi(row) for row in _list_rows(totals.add_up(mpi_sums, ["name"]), "total_ns")]
+        wait_numbers = replace(wait_numbers, excess=_find_excess(job, wait_numbers, named))
+    launched = totals.add_up([part.launched for part in parts], ["range"])
     absent = {
-        "GPU operations": not (kernels or memory_operations),
+        "GPU operations": not (named.kernels or named.memory_operations),
         "GPU memory in use": not any(gpu.peak_memory_bytes is not None for gpu in gpus),
-        "NVTX ranges that repeat": not ranges,
-        "NCCL": not nccl,
-        "MPI": not mpi,
+        "NVTX ranges that repeat": not named.ranges,
+        "NCCL": not named.nccl,
+        "MPI": not named.mpi,
     }
     summary = JobSummary(
         reports=len(job.reports),
@@ -138,11 +123,11 @@ def compute_summary(
         duration_ns=job.duration,
         windows_ns=[(low - job.origin, min(high, job.last) - job.origin) for low, high in job.measured],
         gpus=gpus,
-        ranges=ranges,
-        kernels=kernels,
-        memory_operations=memory_operations,
-        nccl=nccl,
-        mpi=mpi,
+        ranges=named.ranges,
+        kernels=named.kernels,
+        memory_operations=named.memory_operations,
+        nccl=named.nccl,
+        mpi=named.mpi,
         absent=[name for name, is_absent in absent.items() if is_absent],
         chosen=_list_chosen(job.selection),
         waits=wait_numbers,
@@ -152,15 +137,15 @@ def compute_summary(
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices, metrics),
-        range_tree=make_range_tree(tree_sums),
+        range_tree=make_range_tree([part.tree for part in parts]),
         activity=list_kernel_activity(metrics),
         link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
         critical_path=None if path is None else sum_critical_path(job, path),
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
-        calls=_list_calls(calls),
-        launched=[LaunchedInRange(**row) for row in _list_rows(totals.add_up(launched_sums, ["range"]), "total_ns")],
-        flops=collect_flops(flop_sums, kernels, count_steps(job)),
+        calls=named.calls,
+        launched=[LaunchedInRange(**row) for row in list_rows(launched, "total_ns")],
+        flops=collect_flops([part.flops for part in parts], named.kernels, count_steps(job)),
         skipped=job.skipped,
         slow_modes=find_slow_modes(job, kernel_times),
         memory=measure_memory(job, devices, kernel_times),
@@ -202,89 +187,32 @@ def _list_chosen(selection: Selection) -> list[str]:
     return [name for name, is_chosen in chosen.items() if is_chosen]
 
 
-def _list_kernels(parts: Sequence[pd.DataFrame], task_names: Sequence[str]) -> list[KernelNumbers]:
-    keys = ["name", "kernel_class"]
-    by_task = totals.add_up(parts, [*keys, "task"])
-    busiest = by_task.sort_values(["total_ns", "task"]).drop_duplicates(keys, keep="last")[[*keys, "task", "total_ns"]]
-    busiest = busiest.rename(columns={"task": "busiest_task", "total_ns": "busiest_ns"})
-    table = totals.add_up([by_task.drop(columns="task")], keys).merge(busiest, on=keys)
-    table["busiest_task"] = [task_names[task] for task in table["busiest_task"].tolist()]
-    return [KernelNumbers(**row) for row in _list_rows(table, "total_ns")]
+class _Sums(NamedTuple):
+    """Sums over one report: by name; kernels by range, FLOPs and the tree of ranges; times of its kernels by step."""
+
+    by_name: NameSums
+    launched: pd.DataFrame
+    flops: pd.DataFrame
+    tree: pd.DataFrame
+    kernel_times: KernelTimes
 
 
-def _list_memory_operations(parts: Sequence[pd.DataFrame]) -> list[MemoryOperationNumbers]:
-    by_memory = totals.add_up(parts, ["operation", "source", "destination"]).drop(columns=["min_ns", "max_ns"])
-    kinds: dict[str, list[MemoryKindNumbers]] = {}
-    for row in _list_rows(by_memory, "bytes"):
-        kinds.setdefault(row.pop("operation"), []).append(MemoryKindNumbers(**row))
-    table = totals.add_up([by_memory.drop(columns=["source", "destination"])], ["operation"])
-    return [MemoryOperationNumbers(**row, by_memory=kinds[row["operation"]]) for row in _list_rows(table, "bytes")]
-
-
-def _list_calls(by_task: pd.DataFrame) -> list[CallNumbers]:
-    table = totals.add_up([by_task.drop(columns="task")], ["name", "source"])
-    return [CallNumbers(**row) for row in _list_rows(table, "total_ns")]
-
-
-def _make_nccl(row: dict[str, Any]) -> NcclNumbers:
-    if not row.pop("sized"):
-        row["bytes"] = None
-    return NcclNumbers(**row)
-
-
-def _make_mpi(row: dict[str, Any]) -> MpiNumbers:
-    if not row.pop("sized"):
-        row |= {"sent_bytes": None, "received_bytes": None}
-    del row["min_ns"]
-    return MpiNumbers(call=row.pop("name"), **row)
-
-
-def _list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
-    """Return each row of a table as a dict, the largest value in column `by` first, then by the first column."""
-    ordered = table.sort_values([by, table.columns[0]], ascending=[False, True])
-    return [row._asdict() for row in ordered.itertuples(index=False)]
-
-
-def _sum_report(
-    job: Job, index: int, waiting: WaitingInRanges, waits: Waits
-) -> tuple[tuple[pd.DataFrame, ...], KernelTimes]:
-    """Return (sums over one report, times of its kernels by step).
-
-    The sums are of kernels, kernels by range, copies and sets, NCCL, MPI, NVTX ranges, calls, FLOPs.
-    """
-    report, rows = job.reports[index], job.tree.rows[index]
-    measures: dict[str, totals.Measure] = {
-        "waiting_ns": lambda place, begin, end: waiting.measure_threads(rows[place], begin, end),
-        "gpu_waiting_ns": lambda place, begin, end: waiting.measure_all(rows[place], begin, end),
-        "unsplit_ns": lambda place, begin, end: waiting.measure_unknown(rows[place], begin, end),
-    }
-    here = np.isin(waits.row, job.whole.rows[index])  # only these are sorted, for each report
-    shown = waits.take(here & ~waits.is_mpi & (job.new_row[waits.row] >= 0))
-
-    def find_kernel_waits(place: IntArray, begin: IntArray) -> IntArray:
-        at = find_rows([job.new_row[shown.row], shown.begin], [rows[place], begin])
-        return np.append(shown.wait, 0)[at]
-
-    counted = CountedEvents(job, index)
-    task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
-    sums = (
-        totals.sum_kernels(report, job.store, counted, task=lambda events: task_of_place[events.place]),
-        totals.sum_launched(report, job.store, counted),
-        totals.sum_memory_operations(report, job.store, counted, job.windows),
-        totals.sum_nccl(report, job.store, counted, job.windows, find_kernel_waits),
-        totals.sum_mpi(report, job.store, counted, job.windows),
-        totals.sum_repeated_ranges(report, task_of_place, job.store, counted, job.windows, measures),
-        totals.sum_calls(report, task_of_place, job.store, counted),
-        sum_operators(report, task_of_place, job.store, counted, job.windows),
-        sum_by_range(report, task_of_place, job.store, counted),
+def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> _Sums:
+    report, counted = job.reports[index], CountedEvents(job, index)
+    task_of_place = find_tasks(job, index)
+    return _Sums(
+        by_name=sum_names(job, index, counted, waiting, waits),
+        launched=totals.sum_launched(report, job.store, counted),
+        flops=sum_operators(report, task_of_place, job.store, counted, job.windows),
+        tree=sum_by_range(report, task_of_place, job.store, counted),
+        kernel_times=measure_kernels(job, index, counted),
     )
-    return sums, measure_kernels(job, index, counted)
 
 
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def _sum_gpus(job: Job, devices: Devices) -> list[GpuNumbers]:
+def sum_gpus(job: Job, devices: Devices) -> list[GpuNumbers]:
     """Return the GPUs with any activity or memory in use, in the order of their rows."""
     memory = find_peak_memory(job, devices.rows)
     numbers = {row: _make_gpu(job, devices, row, peak=memory.get(row)) for row in memory}
@@ -358,31 +286,9 @@ def _sort_causes(table: pd.DataFrame) -> list[Cause]:
     return [Cause(cause=r.cause, range=r.range, call=r.call, ns=r.ns, gaps=r.gaps) for r in ordered.itertuples()]
 
 
-def _find_excess(job: Job, waits: WaitNumbers, ranges: Sequence[RepeatedRange], calls: pd.DataFrame) -> list[Excess]:
+def _find_excess(job: Job, waits: WaitNumbers, named: ByName) -> list[Excess]:
     """Return what the task that others waited for longest takes longer for than the others."""
-    names = [task.name for task in job.tree.model.tasks]
+    names, ranges, calls = [task.name for task in job.tree.model.tasks], named.ranges, named.calls_by_task
     columns = (calls[column].tolist() for column in ("name", "task", "main_ns"))
     by_task = [(name, names[task], ns) for name, task, ns in zip(*columns, strict=True)]
     return find_excess(waits, ranges, by_task, "" if job.steps is None else job.steps.name)
-
-
-# ---- ranges ----------------------------------------------------------------------------------------------------------
-
-
-def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame], waits: WaitNumbers | None) -> list[RepeatedRange]:
-    """Return the repeated ranges of all tasks, the ranges with most time first."""
-    caused = {} if waits is None else {rank.task: rank.all_caused_ns for rank in waits.ranks}
-    table = totals.add_up(parts, ["domain", "name", "task"])
-    ranges, steps = [], count_steps(job)
-    for (domain, name), rows in table.groupby(["domain", "name"]):
-        sums = rows.drop(columns=["domain", "name", "depth"]).set_index("task").to_dict("index")
-        for own in sums.values():  # ranges of two reports of a task are not counted step by step
-            own["per_step"] = own["per_step"] if own["count"] == own["per_step"] * steps else 0
-        tasks = [
-            RangeOfTask(rank=job.tree.ranks[task], task=job.tree.model.tasks[task].name, **times)
-            for task, times in sums.items()
-        ]
-        depth = int(rows["depth"].min())
-        slowest = choose_slowest(tasks, caused) if len(tasks) > 1 else None
-        ranges.append(RepeatedRange(domain=str(domain), name=str(name), depth=depth, tasks=tasks, slowest_task=slowest))
-    return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))

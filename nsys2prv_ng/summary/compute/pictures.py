@@ -13,6 +13,7 @@ from nsys2prv_ng.analysis.efficiency.typical_step import (
     LongestStates,
     StepSpan,
     choose_steps,
+    find_step,
     list_ranges,
     make_step_edges,
 )
@@ -38,8 +39,8 @@ _BINS = 100, 1_000
 """Fewest and most bins of a heat map: their number keeps the cells of all heat maps below _MOST_CELLS."""
 
 
-def collect_pictures(job: Job, waits: Waits) -> Pictures:
-    """Return what a page draws of a job. `waits`: all waits of the job.
+def collect_pictures(job: Job, waits: Waits, slow: int | None = None) -> Pictures:
+    """Return what a page draws of a job. `waits`: all waits of the job. `slow`: the number of a slow step, if any.
 
     The heat maps show the chosen time. If no time was chosen, they reach from the first GPU operation, or MPI operation
     over ranks, to the last; without GPUs, from the first MPI call to the last. Each worker loads the records of one
@@ -53,6 +54,9 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
     bins = max(fewest, min(most, _MOST_CELLS // (_MOST_MAPS * max(count, 1))))
     edges = make_edges(begin, max(begin + 1, end), bins)
     chosen = [] if plan.steps is None or not count else choose_steps(plan.steps)
+    is_typical = len(chosen) == 1
+    if slow is not None and plan.steps is not None and is_typical:
+        chosen.append(find_step(plan.steps, slow))
     step_edges = [make_step_edges(step, count) for step in chosen]
     swept = [_sweep(job, waits, plan, rows, edges, step_edges) for rows in groups]
     steps = [
@@ -67,6 +71,7 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
         ],
         step=steps[0] if steps else None,
         other_step=steps[1] if len(steps) > 1 else None,
+        is_other_slow=slow is not None and is_typical,
         pace=make_pace(job),
         kernels=count_durations(job),
         shift_ns=job.origin - job.zero,

@@ -29,7 +29,7 @@ from nsys2prv_ng.summary.compute.links import measure_links
 from nsys2prv_ng.summary.compute.missing_payload import NO_PAYLOAD, find_payload_remedy, mark_without_payload
 from nsys2prv_ng.summary.compute.pipeline import measure_pipeline
 from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
-from nsys2prv_ng.summary.numbers.waits import Communicator, MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.numbers.waits import Communicator, LateCost, MpiWaits, RankWaits, WaitNumbers
 
 _MATCHING = source_names.NCCL
 """The source without which NCCL kernels are not matched over ranks."""
@@ -59,9 +59,8 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
     calls = _show(job, waits, waits.is_mpi)
     if not kernels.ns.any() and not calls.at.size:
         return None
-    shown = ShownWaits(*(np.concatenate(columns) for columns in zip(kernels.pieces, calls, strict=True)))
-    blamed = shown.take((waits.culprit[shown.at] >= 0) & (shown.until > shown.begin))
-    why = sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
+    shown = _join(kernels.pieces, calls)
+    why = _blame(job, waits, late, shown)
     parts = place_parts(job, job.operations.part)
     at = np.unique(shown.at)
     devices = list_devices(job).rows
@@ -82,6 +81,22 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
         communicators=_list_communicators(job),
         payload_remedy=find_payload_remedy(job),
     )
+
+
+def list_costs(job: Job, waits: Waits, late: LateReasons) -> list[LateCost]:
+    """Return what made tasks late that others waited for in the time and steps that count, as in WaitNumbers."""
+    kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), len(job.tree.model.tasks)).pieces
+    return _blame(job, waits, late, _join(kernels, _show(job, waits, waits.is_mpi))).costs
+
+
+def _join(one: ShownWaits, other: ShownWaits) -> ShownWaits:
+    return ShownWaits(*(np.concatenate(columns) for columns in zip(one, other, strict=True)))
+
+
+def _blame(job: Job, waits: Waits, late: LateReasons, shown: ShownWaits) -> WaitsForTasks:
+    """Return why the tasks were late that the pieces waited for."""
+    blamed = shown.take((waits.culprit[shown.at] >= 0) & (shown.until > shown.begin))
+    return sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
 
 
 def _list_communicators(job: Job) -> list[Communicator]:

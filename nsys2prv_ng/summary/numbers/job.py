@@ -29,6 +29,7 @@ from nsys2prv_ng.summary.numbers.memory import MemoryNumbers
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.summary.numbers.slow_modes import SlowModeNumbers
+from nsys2prv_ng.summary.numbers.slow_steps import SlowStepNumbers
 from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.verdict import Verdict
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
@@ -326,6 +327,8 @@ class JobSummary:
     """None without steps or kernels, and in summaries of older versions."""
     memory: MemoryNumbers | None = None
     """Device memory; None if the reports do not record it, and in summaries of older versions."""
+    slow_steps: SlowStepNumbers | None = None
+    """None without slow steps, if numbers cover a chosen time, and in summaries of older versions."""
 
     @property
     def start_utc(self) -> str:

@@ -116,7 +116,8 @@ class Pictures:
     step: TypicalStep | None = None
     """The typical step; None if no steps were found."""
     other_step: TypicalStep | None = None
-    """A short step, if no step is typical: then `step` is a long one."""
+    """A short step, if no step is typical: then `step` is a long one. A slow step, if `is_other_slow`."""
+    is_other_slow: bool = False
     pace: Pace | None = None
     kernels: list[KernelDurations] = field(default_factory=list)
     """The longest time first."""

@@ -43,6 +43,10 @@ PARTS = {
 
 Time in graphs that were traced as a whole may be compute: it does not count as lost.
 """
+COMPUTE = "compute"
+"""Label of the part of GPU time that is compute; in a comparison, a colon and the kernel class may follow."""
+IN_CUDA, IN_MPI = "in CUDA", "in MPI or imbalance"
+"""Parts of main threads. The end of a step that another rank finishes later counts as imbalance."""
 DEVICE_TERMS = {
     "parallel": Term(
         "parallel", "Time that all GPUs compute, of the time of all GPUs: load balance x communication x orchestration"
@@ -169,7 +173,7 @@ def list_losses(losses: Losses) -> list[PartOfTime]:
 
 def list_parts(losses: Losses) -> list[PartOfTime]:
     """Return compute, what may be compute, and what is lost: together the time of all GPUs."""
-    parts = [PartOfTime("compute_ns", "compute", losses.compute_ns)]
+    parts = [PartOfTime("compute_ns", COMPUTE, losses.compute_ns)]
     if losses.whole_graph_ns:
         parts.append(PartOfTime(WHOLE_GRAPHS, PARTS[WHOLE_GRAPHS], losses.whole_graph_ns))
     return [*parts, *list_losses(losses)]

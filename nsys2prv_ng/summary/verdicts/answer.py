@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.verdicts.links import describe_slow_links
 from nsys2prv_ng.summary.verdicts.memory import describe_leaks
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_modes import describe_slow_modes
+from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
@@ -76,8 +77,10 @@ def answer(summary: JobSummary) -> Verdict:
     slow = case.slow_steps
     if slow is not None:
         are_named = bottleneck is not None and bottleneck.key in bottlenecks.SLOW
-        before = "" if are_named else f"{describe_slow(slow, name_step(summary))}; "
-        statements.append(Statement(label="STEPS", text=before + describe_usual(slow), evidence=["efficiency"]))
+        reason = "" if are_named else describe_reason(summary)[0]
+        before = [] if are_named else [describe_slow(slow, name_step(summary)), reason]
+        text = "; ".join(filter(None, [*before, describe_usual(slow)]))
+        statements.append(Statement(label="STEPS", text=text, evidence=["slow_steps", "efficiency"]))
     statements.append(Statement(label="MFU", text=describe_mfu(summary), evidence=["mfu"]))
     statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
     keys = [doubt.evidence for doubt in doubts]

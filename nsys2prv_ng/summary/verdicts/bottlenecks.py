@@ -27,7 +27,7 @@ START_UP = Bottleneck(
     "one step is slow, in the first quarter; it takes a third of the time of all and at least five times the median",
     "count that step as warm-up: choose later steps with --steps, or start the capture later",
     "analysis/iteration_time",
-    ("steps",),
+    ("slow_steps", "steps"),
 )
 SLOW_STEPS = Bottleneck(
     "slow steps",
@@ -35,7 +35,7 @@ SLOW_STEPS = Bottleneck(
     "at most a third of four or more steps take twice the median or more, and they cost a quarter of the time of all",
     "find what only these steps do: new shapes (pad, bucket, warm up), checkpoints, evaluation, data, library loads",
     "analysis/iteration_time",
-    ("steps", "efficiency"),
+    ("slow_steps", "steps", "efficiency"),
 )
 SLOW = (START_UP.key, SLOW_STEPS.key)
 """Classes of which one or a few slow steps are the cause."""

@@ -77,6 +77,12 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
     return found if found.share >= _LEAST_SHARE else None
 
 
+def find_slowest(summary: JobSummary) -> int | None:
+    """Return the number of the longest slow step; None if no step is slow."""
+    found = find_slow_steps(summary)
+    return None if found is None else max(found.slow, key=lambda step: step.window_ns).number
+
+
 def describe_slow(found: SlowSteps, name: str) -> str:
     """Return how many steps are slow, and how long they take."""
     which = join_first(format_number_ranges([step.number for step in found.slow]).split(","), _MOST_NUMBERS)

@@ -18,6 +18,7 @@ from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited, list_mpi_calls, sum_nccl_kernels
 from nsys2prv_ng.summary.verdicts.more_compute import describe_more_compute, find_more_compute
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
+from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.summary.verdicts.slow_steps import are_host_bound, describe_extra
 from nsys2prv_ng.summary.verdicts.variants import FUSIBLE, LAUNCH_CALLS
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
@@ -194,6 +195,9 @@ def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
     longest = sorted(found.slow, key=lambda step: -step.window_ns)[:_MOST_STEPS]
     places = [Place(kind="step", name=str(step.number), ns=step.window_ns) for step in longest]
     text = describe_extra(found)
+    reason, more = describe_reason(case.summary)
+    if reason:
+        return [*places, *more], "; ".join(filter(None, [text, reason]))
     if not text or not are_host_bound(found):
         return places, text
     # Calls are those of all steps; most of this time is in the slow ones.

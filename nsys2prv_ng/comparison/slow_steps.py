@@ -1,0 +1,179 @@
+"""Compares the slow steps of a job with its usual ones, as two runs are compared: what the slow ones have more of.
+
+Both kinds of steps are summed up like jobs of their own. The parts of the difference are those of two runs (budget.py),
+as means over the steps; so are the changes by name (changes.py). Host-bound time is divided further, by the range and
+call that the launching thread was in.
+
+A call or range that every slow step has and no usual one explains a slow step only if it is no chance. One that occurs
+once in a job is in a single slow step by chance as likely as in another. So there are at least FEWEST slow steps, or it
+takes NOISE of the difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.comparison.budget import LEAST, list_windows, make_budget
+from nsys2prv_ng.comparison.changes import Kind, find_kernels, list_changes
+from nsys2prv_ng.comparison.model import Change
+from nsys2prv_ng.comparison.statistics import NOISE
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
+from nsys2prv_ng.summary.compute.some_steps import list_names_by_step, sum_up_steps, take_steps
+from nsys2prv_ng.summary.compute.waits import list_costs
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
+from nsys2prv_ng.summary.numbers.slow_steps import (
+    IdlePart,
+    LateInSlow,
+    OnlySlow,
+    SlowStepNumbers,
+    StepChange,
+    StepPart,
+)
+from nsys2prv_ng.summary.numbers.waits import LateCost
+from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
+
+_KINDS: tuple[Kind, ...] = ("kernel", "transfer", "range", "call")
+_MOST_CHANGES = 10
+"""Most changes of each kind."""
+_FEWEST = 3
+"""Fewest slow steps of which all can have a call by no chance, however short it is."""
+_MOST_NAMES = 20
+_HALF = 0.5
+
+
+def add_slow_steps(summary: JobSummary, job: Job, waits: Waits, late: LateReasons | None = None) -> JobSummary:
+    """Return the summary of a job with its slow steps compared with the usual ones, if it has any.
+
+    `late`: why the culprits of `waits` were late, if the caller already knows. It takes another pass over the reports,
+    so there is none without slow steps.
+    """
+    found = find_slow_steps(summary)
+    if found is None or job.counted is None:
+        return summary
+    numbers = [[step.number for step in steps] for steps in (found.usual, found.slow)]
+    jobs = [take_steps(job, chosen) for chosen in numbers]
+    waiting = WaitingInRanges(job, waits)
+    usual, slow = (sum_up_steps(side, waits, waiting, summary) for side in jobs)
+    explained = compare_steps(usual, slow)
+    if explained is None:
+        return summary
+    late = find_reasons(job, waits) if late is None else late
+    costs = [list_costs(side, waits, late) for side in jobs] if job.finds_waits else [[], []]
+    explained = replace(
+        explained,
+        only_slow=_find_only_slow(list_names_by_step(job), explained, jobs, summary.ranks or summary.tasks),
+        late=_find_late(summary.tasks, explained, *costs),
+    )
+    return replace(summary, slow_steps=explained)
+
+
+def compare_steps(usual: JobSummary, slow: JobSummary) -> SlowStepNumbers | None:
+    """Return what the steps of one summary have more of than those of another; None if their time has no parts."""
+    a, b = (list_windows(side, by_step=True) for side in (usual, slow))
+    parts = [_make_part(row.name, row.a_ns, row.b_ns) for row in make_budget(a, b)[:-1]]
+    if not parts or usual.efficiency is None or slow.efficiency is None:
+        return None
+    usual_ns, slow_ns = sum(part.usual_ns for part in parts), sum(part.slow_ns for part in parts)
+    return SlowStepNumbers(
+        slow=[step.number for step in slow.efficiency.steps],
+        usual=[step.number for step in usual.efficiency.steps],
+        usual_ns=usual_ns,
+        slow_ns=slow_ns,
+        difference_ns=slow_ns - usual_ns,
+        unit=a.unit,
+        units=a.units,
+        parts=parts,
+        idle=_compare_idle(usual, slow, a.units),
+        changes=_list_changes(usual, slow, LEAST * usual_ns),
+    )
+
+
+def _make_part(name: str, usual_ns: float, slow_ns: float) -> StepPart:
+    usual_ns, slow_ns = round(usual_ns), round(slow_ns)
+    return StepPart(name=name, usual_ns=usual_ns, slow_ns=slow_ns, difference_ns=slow_ns - usual_ns)
+
+
+# ---- by name ---------------------------------------------------------------------------------------------------------
+
+
+def _compare_idle(usual: JobSummary, slow: JobSummary, gpus: int) -> list[IdlePart]:
+    """Return the host-bound time of a mean GPU by range and call."""
+    before, after = _sum_idle(usual, gpus), _sum_idle(slow, gpus)
+    parts = [
+        IdlePart(**vars(_make_part(key[1], before.get(key, 0), after.get(key, 0))), range=key[0])
+        for key in dict.fromkeys([*before, *after])
+    ]
+    return sorted(parts, key=lambda part: (-abs(part.difference_ns), part.range, part.name))
+
+
+def _sum_idle(summary: JobSummary, gpus: int) -> dict[tuple[str, str], float]:
+    """Return the host-bound time (ns) of a mean GPU and step by range and call."""
+    assert summary.steps is not None
+    sums: Counter[tuple[str, str]] = Counter()
+    for gpu in summary.gpus:
+        for cause in gpu.idle_causes or []:
+            if cause.cause == "host":
+                sums[cause.range, cause.call] += cause.ns
+    return {key: ns / (gpus * summary.steps.count) for key, ns in sums.items()}
+
+
+def _list_changes(usual: JobSummary, slow: JobSummary, least: float) -> list[StepChange]:
+    """Return the largest changes of each kind, of `least` (ns) or more, and the kernel with nearly all of its class."""
+    found: list[StepChange] = []
+    for kind in _KINDS:
+        changes = [change for change in list_changes(usual, slow, kind) if abs(change.difference_ns) >= least]
+        found += [_make_change(change, "class" if kind == "kernel" else kind) for change in changes[:_MOST_CHANGES]]
+    classes = {change.name for change in found if change.kind == "class"}
+    kernels = [change for change in find_kernels(usual, slow) if change.name not in classes]
+    found += [_make_change(change, "kernel") for change in kernels if abs(change.difference_ns) >= least]
+    return sorted(found, key=lambda change: (-abs(change.difference_ns), change.kind, change.name))
+
+
+def _make_change(change: Change, kind: str) -> StepChange:
+    part = _make_part(change.name, change.a_ns, change.b_ns)
+    return StepChange(**vars(part), kind=kind, per=change.per, rank=change.rank)
+
+
+def _find_only_slow(names: pd.DataFrame, explained: SlowStepNumbers, jobs: Sequence[Job], ranks: int) -> list[OnlySlow]:
+    """Return the calls and ranges of every slow step and of no usual step. `jobs`: of the usual and the slow steps."""
+    usual, slow = (set() if side.counted is None else set(side.counted.tolist()) for side in jobs)
+    found = []
+    for (kind, name), rows in names.groupby(["kind", "name"]):
+        steps = set(rows["step"].tolist())
+        ns = round(int(rows["ns"].sum()) / (len(slow) * ranks))
+        if steps == slow and not steps & usual and (len(slow) >= _FEWEST or ns >= NOISE * explained.difference_ns):
+            found.append(OnlySlow(kind=str(kind), name=str(name), count=int(rows["count"].sum()), ns=ns))
+    return sorted(found, key=lambda only: (-only.ns, only.kind, only.name))[:_MOST_NAMES]
+
+
+# ---- waits -----------------------------------------------------------------------------------------------------------
+
+
+def _find_late(
+    tasks: int, explained: SlowStepNumbers, usual: Sequence[LateCost], slow: Sequence[LateCost]
+) -> LateInSlow | None:
+    """Return the task that the others wait for, if each waits for half of the difference at least."""
+    before, after = _sum_costs(usual), _sum_costs(slow)
+    extra = {task: ns / len(explained.slow) - before[task] / len(explained.usual) for task, ns in after.items()}
+    main = find_main_reasons(group_costs(slow, []))
+    for task, ns in sorted(extra.items(), key=lambda item: -item[1])[:1]:
+        if task in main and tasks > 1 and ns >= _HALF * explained.difference_ns * (tasks - 1):
+            row = main[task].row
+            return LateInSlow(rank=row.rank, task=task, ns=round(ns), others=tasks - 1, range=row.range, what=row.what)
+    return None
+
+
+def _sum_costs(costs: Sequence[LateCost]) -> Counter[str]:
+    """Return how long (ns) others waited for each task."""
+    sums: Counter[str] = Counter()
+    for cost in costs:
+        sums[cost.task] += cost.ns
+    return sums

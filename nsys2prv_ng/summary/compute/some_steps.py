@@ -1,0 +1,97 @@
+"""Sums up some of the steps of a job, so that they can be compared with its other steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.gpus.activity import list_devices
+from nsys2prv_ng.analysis.host_activity import load_outermost_calls, map_main_threads
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.counted import CountedEvents, restrict_to_steps
+from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.summary.compute import totals
+from nsys2prv_ng.summary.compute.by_name import NameSums, collect_names, sum_names
+from nsys2prv_ng.summary.compute.job import sum_gpus
+from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.text.formatting import shorten_range_name
+
+CALL, RANGE = "call", "range"
+
+
+def take_steps(job: Job, numbers: Sequence[int]) -> Job:
+    """Return the job with numbers of the steps with these numbers only, among those that numbers cover."""
+    assert job.steps is not None and job.counted is not None
+    return restrict_to_steps(job, job.counted[np.isin(job.steps.number[job.counted], numbers)])
+
+
+def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: JobSummary) -> JobSummary:
+    """Return the summary with the steps of `side`, and with what has a name and what GPUs did in these steps only.
+
+    `side`: the job that `take_steps` returns. All other numbers are those of `summary`, of the whole job.
+    """
+    assert summary.efficiency is not None and summary.steps is not None
+    assert side.steps is not None and side.counted is not None
+
+    def sum_report(index: int) -> NameSums:
+        return sum_names(side, index, CountedEvents(side, index), waiting, waits)
+
+    named = collect_names(side, list(side.engine.map(sum_report, range(len(side.reports)))), {})
+    numbers = set(side.steps.number[side.counted].tolist())
+    steps = [step for step in summary.efficiency.steps if step.number in numbers]
+    return replace(
+        summary,
+        steps=replace(summary.steps, count=len(steps)),
+        efficiency=replace(summary.efficiency, steps=steps),
+        gpus=sum_gpus(side, list_devices(side)),
+        kernels=named.kernels,
+        memory_operations=named.memory_operations,
+        nccl=named.nccl,
+        mpi=named.mpi,
+        ranges=named.ranges,
+        calls=named.calls,
+    )
+
+
+def list_names_by_step(job: Job) -> pd.DataFrame:
+    """Return the outermost calls and the NVTX ranges of the steps that count, by `kind`, `name` and `step` (index).
+
+    `count` and `ns` are over all ranks. OS runtime calls count on main threads: threads of libraries wait in them.
+    """
+    parts = job.engine.map(lambda index: _list_names(job, index), range(len(job.reports)))
+    return totals.add_up(list(parts), ["kind", "name", "step"])
+
+
+def _list_names(job: Job, index: int) -> pd.DataFrame:
+    report, counted = job.reports[index], CountedEvents(job, index)
+    calls = load_outermost_calls(report, job.store)
+    is_system = calls.source == calls.sources.index(source_names.OS_RUNTIME)
+    calls = calls.take(np.flatnonzero(~is_system | np.isin(calls.place, list(map_main_threads(report).values()))))
+    ranges = load_nvtx_ranges(report, job.store, is_program_domain, with_start_end=True)
+    names = [shorten_range_name(domain, name) for domain, name in ranges.keys]
+    return pd.concat(
+        [
+            _sum_by_step(
+                CALL, calls.names, calls.name, counted.find_step(calls.place, calls.begin), calls.end - calls.begin
+            ),
+            _sum_by_step(
+                RANGE, names, ranges.key, counted.find_step(ranges.place, ranges.begin), ranges.end - ranges.begin
+            ),
+        ],
+        ignore_index=True,
+    )
+
+
+def _sum_by_step(kind: str, names: Sequence[str], name: IntArray, step: IntArray, ns: IntArray) -> pd.DataFrame:
+    """Return count and time of events (n) by name and step, without those in no step. `name`: an index into `names`."""
+    inside = step >= 0
+    table = pd.DataFrame({"name": name[inside], "step": step[inside], "count": 1, "ns": ns[inside]})
+    table = table.groupby(["name", "step"], as_index=False).sum()
+    return table.assign(kind=kind, name=[names[number] for number in table["name"].tolist()])
