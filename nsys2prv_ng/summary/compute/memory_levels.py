@@ -82,7 +82,7 @@ def _find_edges(job: Job, tasks: set[int]) -> tuple[IntArray, int]:
         return np.array([windows[0][0] - 1, windows[-1][1]], np.int64), 0
     ends = np.full(steps.number.size, steps.host_begin[own].min() - 1, np.int64)
     np.maximum.at(ends, steps.step[own], steps.host_end[own])
-    first, last = job.counted
+    first, last = int(job.counted[0]), int(job.counted[-1])
     before = ends[first - 1] if first else steps.host_begin[own].min() - 1
     return np.maximum.accumulate(np.append(before, ends[first : last + 1])), last - first + 1
 
