@@ -94,7 +94,10 @@ def describe_slow(found: SlowSteps, name: str) -> str:
 
 
 def locate_slowest(summary: JobSummary, found: SlowSteps) -> tuple[int, int] | None:
-    """Return the start and end (ns) of the longest slow step with its neighbours; None if the steps have gaps."""
+    """Return the start and end (ns) of the longest slow step with its neighbours; None if the steps have gaps.
+
+    In the last step, the captures of other ranks may have ended: it counts if no other step is slow.
+    """
     efficiency = summary.efficiency
     if efficiency is None or efficiency.steps_ns is None:
         return None
@@ -103,7 +106,8 @@ def locate_slowest(summary: JobSummary, found: SlowSteps) -> tuple[int, int] | N
         return None
     steps = sorted([*found.slow, *found.usual], key=lambda step: step.number)
     ends = [low, *(low + end for end in accumulate(step.window_ns for step in steps))]
-    at = max(range(len(steps)), key=lambda at: steps[at].window_ns)
+    last = len(steps) - (len(found.slow) > 1)
+    at = max(range(last), key=lambda at: steps[at].window_ns)
     return ends[max(at - 1, 0)], ends[min(at + 2, len(steps))]
 
 

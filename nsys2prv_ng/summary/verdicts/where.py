@@ -15,11 +15,12 @@ from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import Case, find_rank, list_inherited, list_mpi_calls, sum_nccl_kernels
+from nsys2prv_ng.summary.verdicts.case import HALF, Case, find_rank, list_inherited, list_mpi_calls, sum_nccl_kernels
 from nsys2prv_ng.summary.verdicts.more_compute import describe_more_compute, find_more_compute
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
-from nsys2prv_ng.summary.verdicts.slow_steps import are_host_bound, describe_extra
+from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, are_host_bound, describe_extra
+from nsys2prv_ng.summary.verdicts.stragglers import find_stragglers
 from nsys2prv_ng.summary.verdicts.variants import FUSIBLE, LAUNCH_CALLS
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
@@ -196,6 +197,8 @@ def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
     places = [Place(kind="step", name=str(step.number), ns=step.window_ns) for step in longest]
     text = describe_extra(found)
     reason, more = describe_reason(case.summary)
+    if not reason:  # a wait for another rank may fall into the step after
+        reason, more = _blame_straggler(case, found)
     if reason:
         return [*places, *more], "; ".join(filter(None, [text, reason]))
     if not text or not are_host_bound(found):
@@ -207,6 +210,27 @@ def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
             text += f"; hosts are mostly {f'in {quote_name(call)}' if call else 'outside traced calls'}"
             places += [Place(kind="call", name=call, ns=ns)] if call else []
     return places, text
+
+
+def _blame_straggler(case: Case, found: SlowSteps) -> tuple[str, list[Place]]:
+    """Return the rank that others waited for during half of what slow steps cost, and its places; ("", []) without."""
+    others = 0 if case.summary.waits is None else len(case.summary.waits.ranks) - 1
+    usual_ns = others * sum(step.window_ns for step in found.usual)
+    for straggler in find_stragglers(case)[:1]:
+        cost = straggler.caused_wait_ns
+        if cost - straggler.inherited_ns - usual_ns < HALF * found.excess_ns * others:
+            break
+        name = name_task(straggler.rank, straggler.task)
+        places, inside = [Place(kind="rank", name=name, ns=cost)], ""
+        ranges = Counter[str]()
+        for reason in straggler.reasons:
+            ranges[reason.range] += reason.ns
+        for range_, ns in ranges.most_common(1):
+            if range_ and ns > HALF * cost:
+                places.append(Place(kind="range", name=range_, ns=ns))
+                inside = f", which is in {quote_name(range_)}"
+        return f"the others wait for {name}{inside}", places
+    return "", []
 
 
 def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
