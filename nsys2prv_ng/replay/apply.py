@@ -161,8 +161,8 @@ def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float,
 def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
     names = match_names(change.name, model.ranges.names, change.target)
     edges, share, operations = model.in_ranges.find(names)
-    chosen = ranks if not change.factor else ranks & ~mark_kinds(model.graph.kind, (*NETWORK, STAGE))
-    changed = chosen[edges]
+    chosen = ranks if not change.factor else ranks & ~mark_kinds(model.graph.kind, NETWORK)
+    changed = chosen[edges] & (not change.factor or model.graph.kind[edges] != STAGE)
     _scale_host(model, edges[changed], share[changed], change.factor, weight)
     launched = np.zeros(model.numbers.operations, np.bool_)
     launched[operations] = True
@@ -192,9 +192,8 @@ def mark_crossing(model: Model) -> BoolArray:
 
 
 def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
-    """Let some ranks take as long as the median of the others, for each class of kernels and range of the host.
+    """Let some ranks be as fast as the median of the others, for each class of kernels and range of the host.
 
-    A rank whose GPU, or whose host, takes less time in all keeps its times: those of the others may hide waits.
     Kernels of no known class count by name: those of one class have names by shape, which may differ between ranks.
     Times are compared in the windows that numbers cover: what ranks do at start-up is no measure of their steps.
     """
@@ -204,15 +203,20 @@ def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
     classes, texts = model.kernel_class
     known = (classes >= 0) & (classes != (texts.index(OTHER) if OTHER in texts else NONE))
     kinds = np.where(known, classes, len(texts) + model.lanes.operation_name)
+    before = weight[runs]
     _equalise_keys(model, runs, np.append(kinds, NONE)[operation], ranks, weight)
+    factor = np.ones(model.numbers.operations)
+    factor[operation[runs]] = np.divide(weight[runs], before, out=np.ones(before.size), where=before > 0)
+    staged = np.flatnonzero(graph.kind == STAGE)
+    weight[staged] = np.rint(weight[staged] * factor[graph.since[staged]]).astype(np.int64)
     on_host = mark_kinds(graph.kind, (CODE, CALL)) & (model.edge_thread >= 0)
     _equalise_keys(model, on_host, model.edge_range, ranks, weight)
 
 
 def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArray, weight: IntArray) -> None:
-    """Scale the edges of some ranks so that their total by key is the median of the others', or of all without any.
+    """Cut the time of some ranks by key to the median of the others (of all, without others).
 
-    A rank that would take longer in sum keeps its times.
+    A rank loses at most what it takes longer than they do in sum: what one spends in one key, another may in another.
     """
     which = np.flatnonzero(edges)
     if not which.size:
@@ -226,8 +230,10 @@ def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArr
     total = np.bincount(cell, weights=counted, minlength=tasks.size * keys).reshape(-1, keys)
     chosen = np.zeros(tasks.size, np.bool_)
     chosen[task[ranks[which]]] = True
-    median = np.median(total[~chosen] if not chosen.all() else total, axis=0)
-    factor = np.divide(median[None, :], total, out=np.ones_like(total), where=total > 0)
-    factor[(total * factor).sum(axis=1) > total.sum(axis=1)] = 1
+    others = total[~chosen] if not chosen.all() else total
+    cut = np.maximum(total - np.median(others, axis=0), 0)
+    most = np.maximum(total.sum(axis=1) - np.median(others.sum(axis=1)), 0)
+    cut *= np.minimum(most / np.maximum(cut.sum(axis=1), 1), 1)[:, None]
+    factor = 1 - np.divide(cut, total, out=np.zeros_like(total), where=total > 0)
     own = ranks[which]
     weight[which[own]] = _scale(weight[which[own]], factor[task[own], key[which[own]] + 1])

@@ -50,20 +50,24 @@ def limit_returns(edges: Edges, time: IntArray, numbers: Numbers, name: IntArray
     """Return edges of which those to the end of a call take at most what the shortest call of its name needs.
 
     That is the least time (ns) from the start of a call of this name, or from when it no longer had to wait, to its
-    end. How long data move between ranks, or from pageable memory, is known
-    for each call and stays. `time`: of each node (ns), `name`: number
-    of the name of each call.
+    end; of a call that copies pageable memory, to the start of its copy. How long data move is known for each call and
+    stays. `time`: of each node (ns), `name`: number of the name of each call.
     """
-    to_call = np.flatnonzero((edges.to >= numbers.call_end) & (edges.to < numbers.others))
-    to_call = to_call[~mark_kinds(edges.kind[to_call], (*NETWORK, STAGE))]
+    every = np.flatnonzero((edges.to >= numbers.call_end) & (edges.to < numbers.others))
+    moves = mark_kinds(edges.kind[every], (*NETWORK, STAGE))
+    to_call, staged = every[~moves], every[edges.kind[every] == STAGE]
     call = edges.to[to_call] - numbers.call_end
     since, end = time[edges.since[to_call]], time[edges.to[to_call]]
     latest = np.full(numbers.calls, np.iinfo(np.int64).min)
     on_time = since <= end
     np.maximum.at(latest, call[on_time], since[on_time])
-    needed = time[numbers.call_end : numbers.others] - latest
+    known = np.flatnonzero(latest > np.iinfo(np.int64).min)
+    needed = np.zeros(numbers.calls, np.int64)
+    needed[known] = time[numbers.call_end + known] - latest[known]
+    copies = edges.to[staged] - numbers.call_end
+    needed[copies] = time[edges.since[staged]] - time[numbers.call_begin + copies]
     shortest = np.full(int(name.max(initial=NONE)) + 1, ALWAYS)
-    np.minimum.at(shortest, name, needed)
+    np.minimum.at(shortest, name[known], needed[known])
     least = edges.least.copy()
     least[to_call] = np.minimum(least[to_call], shortest[name[call]])
     return edges._replace(least=least)
