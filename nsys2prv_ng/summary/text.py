@@ -42,6 +42,7 @@ from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_ste
 from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
+from nsys2prv_ng.summary.verdicts.where import name_step_range
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
@@ -120,7 +121,7 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
     rows = [(part.label, part.ns, "") for part in list_parts(losses) if part.key != "host_ns"]
     case = Case(summary)
     in_mpi = Counter({call: ns for call, ns in case.host_calls.items() if call.startswith("MPI_")})
-    mpi_ns = round(losses.host_ns * in_mpi.total() / max(case.host_calls.total(), 1))
+    mpi_ns = case.host_in_mpi_ns
     for call, ns in in_mpi.most_common(1):
         rows.append((_HOST_IN_MPI, mpi_ns, f"  mostly in {quote_name(call)}" if 2 * ns > in_mpi.total() else ""))
     main = find_main_range(losses)
@@ -131,7 +132,8 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
             ranges[range_] += 0 if call in in_mpi else ns
     place = ""
     for range_, ns in ranges.most_common(1):
-        place = f"  mostly {describe_place(range_)}" if 2 * ns > ranges.total() else ""
+        is_main = 2 * ns > ranges.total() and range_ != name_step_range(summary)
+        place = f"  mostly {describe_place(range_)}" if is_main else ""
     return [*rows, (PARTS["host_ns"], losses.host_ns - mpi_ns, place)]
 
 

@@ -28,6 +28,8 @@ from nsys2prv_ng.text.names import quote_name
 _MOST_DOUBTS = 2
 _WAIT_SHARE = 0.1
 """Least share of wait time that is worth a word for a host-bound job."""
+_MPI_SHARE = 0.02
+"""Least share of MPI calls that is worth a word for a host-bound job."""
 _SHIFTING = {"time", "nvtx_range"}
 """Choices after which times count from the start of the chosen time, not from that of the whole trace."""
 _MUCH_MORE = 1.5
@@ -138,7 +140,7 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
         bottlenecks.COPIES.key: f"{percent} of GPU time is copies alone{_explain(bottleneck, share, gains)}",
         bottlenecks.QUEUED.key: f"{percent} of GPU time",
         bottlenecks.UNEXPLAINED.key: f"{percent} of GPU time",
-        bottlenecks.HOST.key: f"GPUs idle {percent} of the time because the host launches late",
+        bottlenecks.HOST.key: f"GPUs idle {percent} of the time because the host launches late{_name_mpi(case)}",
         bottlenecks.LAUNCH.key: f"GPUs idle {percent} of the time in short gaps between launches",
     }
     waits = f"{percent} of GPU time is wait"
@@ -152,6 +154,12 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
     if bottleneck.key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key) and wait_ns > _WAIT_SHARE * case.gpu_ns:
         text += f", and wait {format_percent(wait_ns, case.gpu_ns)} for other ranks"
     return f"{bottleneck.title}: {text}" if text else bottleneck.title
+
+
+def _name_mpi(case: Case) -> str:
+    """Return how much of the host-bound time is in MPI calls, which GPU time shows apart; "" if it is little."""
+    ns = case.host_in_mpi_ns
+    return f" ({format_percent(ns, case.gpu_ns)} in MPI)" if ns >= _MPI_SHARE * case.gpu_ns else ""
 
 
 def _explain(bottleneck: Bottleneck, share: float | None, gains: list[Scenario]) -> str:

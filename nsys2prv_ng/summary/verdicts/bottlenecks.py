@@ -221,7 +221,7 @@ LAUNCH = Bottleneck(
     ("efficiency", "gpus", "what_if"),
 )
 LAUNCH_OPTIMIZER = LAUNCH._replace(
-    rule="launch-bound, and a range with `optim` in its name launches at least a third of all operations",
+    rule="launch-bound, and ranges named after an optimizer launch at least a third of all operations",
     hint="use a fused or foreach optimizer first; then CUDA graphs, torch.compile, larger batches",
 )
 LAUNCH_FUSIBLE = LAUNCH._replace(

@@ -13,7 +13,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
-from nsys2prv_ng.summary.tables.efficiency import NamedWindow, choose_window
+from nsys2prv_ng.summary.tables.efficiency import NamedWindow, are_steps, choose_window
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
 
 COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
@@ -91,8 +91,22 @@ class Case:
 
     @cached_property
     def rank_change(self) -> Scenario | None:
-        """What the slowest rank as fast as the median would save, whether that is measurable or not."""
+        """What the slowest rank as fast as the others would save, whether that is measurable or not."""
         return next((each for each in self.scenarios if find_rank(each) is not None), None)
+
+    @property
+    def rank_to_change(self) -> int | None:
+        """The number of that rank, if its change saves something measurable; else None."""
+        change = self.rank_change
+        return find_rank(change) if change is not None and is_worth(change) else None
+
+    @property
+    def counted_steps(self) -> int:
+        """The number of steps that the times of ranges, kernels and GPUs cover; 0 if they cover other times."""
+        summary = self.summary
+        if summary.steps is None or summary.efficiency is None:
+            return 0
+        return summary.steps.count if are_steps(summary.windows_ns, summary.efficiency.steps_ns) else 0
 
     @cached_property
     def host_gaps(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -112,6 +126,13 @@ class Case:
         for (_, call), (ns, _) in self.host_gaps.items():
             sums[call] += ns
         return sums
+
+    @property
+    def host_in_mpi_ns(self) -> int:
+        """The part of the host-bound time of GPUs (ns) in which hosts were in MPI calls."""
+        in_mpi = sum(ns for call, ns in self.host_calls.items() if call.startswith("MPI_"))
+        host_ns = 0 if self.losses is None else self.losses.host_ns
+        return round(host_ns * in_mpi / max(self.host_calls.total(), 1))
 
     @cached_property
     def slow_steps(self) -> SlowSteps | None:

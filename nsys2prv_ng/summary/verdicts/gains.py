@@ -25,6 +25,7 @@ from nsys2prv_ng.summary.verdicts.case import (
 )
 from nsys2prv_ng.summary.verdicts.path import bound_gain
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step
+from nsys2prv_ng.summary.verdicts.variants import LAUNCH_CALLS
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
@@ -56,7 +57,7 @@ _KINDS = {
 }
 """Kinds of changes that address a class; other classes list the best change of any kind after their bound."""
 _NOT_COMPUTE = (bottlenecks.HOST.key, bottlenecks.LAUNCH.key, bottlenecks.COPIES.key, bottlenecks.STRAGGLER.key)
-"""Classes of which a range with kernels is no cure: half as long, its kernels are faster as well."""
+"""Classes of which faster launches, and ranges with kernels, are no cure: half as long, kernels are faster as well."""
 _UNCLASSIFIED = "no replay can tell what unclassified kernels would do"
 _UNKNOWN = {
     bottlenecks.INSTRUMENTED: "a replay would keep what the ranges of operators cost the host",
@@ -83,7 +84,7 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     kinds = _KINDS.get(bottleneck.key)
     changes = case.changes
     if bottleneck.key in _NOT_COMPUTE:
-        changes = [each for each in changes if not each.change.startswith("range ") or each.change.endswith("= 0")]
+        changes = [each for each in changes if _can_help_host(each.change)]
     named = changes[:1] if kinds is None else [each for each in changes if each.change.startswith(kinds)]
     if bottleneck.key == bottlenecks.COMPUTE.key:
         named = sorted(named, key=lambda each: not each.change.startswith("class "))[:1] + named
@@ -99,6 +100,12 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     least = _LEAST_OTHER * gains[0].saving_ns if gains else 0
     more = [each for each in others if each not in gains and each.saving_ns >= least and each.share >= LEAST][:1]
     return gains[: _MOST_GAINS - len(more)] + more
+
+
+def _can_help_host(change: str) -> bool:
+    """Return whether somebody with a slow host can make a change: kernels launch as before, and in no less time."""
+    is_launch = change.startswith(tuple(f"call '{name}" for name in LAUNCH_CALLS))
+    return not is_launch and (not change.startswith("range ") or change.endswith("= 0"))
 
 
 def describe_gains(
@@ -147,7 +154,8 @@ def _bound_overlap(case: Case, bottleneck: Bottleneck, share: float | None, gain
     rest = 1 - share
     if rest < (HALF * share if gain is None else gain.share):
         return [f"overlap saves at most {format_percent(rest, 1)}, the rest of the time"]
-    return [_OVERLAP_SLOWS] if bottleneck in bottlenecks.OVERLAPPED else []
+    is_bound = gain is not None and gain.change == NETWORK_BOUND
+    return [_OVERLAP_SLOWS] if is_bound and bottleneck in bottlenecks.OVERLAPPED else []
 
 
 def _describe_limit(case: Case, scenario: Scenario) -> str:

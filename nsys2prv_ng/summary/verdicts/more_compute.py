@@ -26,7 +26,7 @@ class MoreCompute(NamedTuple):
 def find_more_compute(case: Case, rank: RankWaits) -> MoreCompute | None:
     """Return how much longer the GPUs of a rank compute; None if that does not explain half of the exposed waits.
 
-    Nor does it if the host was late for most of them. Where ranks share a GPU, nothing is known of each.
+    It explains none if the host was late for most of them. Where ranks share a GPU, nothing is known of each.
     """
     waits = case.summary.waits
     costs = [] if waits is None else [each for each in waits.costs if each.task == rank.task]
@@ -35,14 +35,16 @@ def find_more_compute(case: Case, rank: RankWaits) -> MoreCompute | None:
         return None
     times: dict[str, int] = {}
     for gpu in case.summary.gpus:
-        if len(gpu.tasks) != 1:
+        if len(gpu.tasks) > 1:
             return None
-        times[gpu.tasks[0]] = times.get(gpu.tasks[0], 0) + gpu.compute_ns
+        for task in gpu.tasks:
+            times[task] = times.get(task, 0) + gpu.compute_ns
     own = times.pop(rank.task, 0)
     if not times:
         return None
     others = float(median(times.values()))
-    exposed = 0 if waits is None else sum(each.exposed_wait_ns or 0 for each in waits.ranks)
+    known = 0 if waits is None else sum(each.exposed_wait_ns or 0 for each in waits.ranks)
+    exposed = known or rank.all_caused_ns
     if own <= (1 + _LEAST_MORE) * others or (own - others) * len(times) < HALF * exposed:
         return None
     return MoreCompute(own, others, "the others" if len(times) > 1 else next(iter(times)))
@@ -50,8 +52,8 @@ def find_more_compute(case: Case, rank: RankWaits) -> MoreCompute | None:
 
 def describe_more_compute(case: Case, found: MoreCompute) -> str:
     """Return the excess as a clause: its GPU computes 36.7 ms a step, the others 24.3 ms."""
-    steps = case.summary.steps
-    parts, often = (1, "") if steps is None else (steps.count, " a step")
+    steps = case.counted_steps
+    parts, often = (steps, " a step") if steps else (1, "")
     return (
         f"its GPU computes {format_time(round(found.own_ns / parts))}{often}, "
         f"{found.others} {format_time(round(found.others_ns / parts))}"

@@ -8,7 +8,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.numbers.wait_reasons import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
-from nsys2prv_ng.summary.verdicts.case import HALF, Case, find_rank, is_worth, list_inherited
+from nsys2prv_ng.summary.verdicts.case import HALF, LEAST, Case, find_rank, is_worth, list_inherited
 from nsys2prv_ng.summary.verdicts.more_compute import describe_more_compute, find_more_compute
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, name_task, quote_name
@@ -86,7 +86,7 @@ def _describe_overlap(case: Case) -> str:
     ranks = [] if case.summary.waits is None else case.summary.waits.ranks
     known = [(rank.wait_ns, rank.exposed_wait_ns) for rank in ranks if rank.exposed_wait_ns is not None]
     wait, exposed = sum(wait for wait, _ in known), sum(exposed for _, exposed in known)
-    return ", mostly behind compute" if exposed < HALF * wait else ""
+    return ", mostly overlapped with compute" if exposed < HALF * wait else ""
 
 
 def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]:
@@ -139,7 +139,8 @@ def _describe_gain(case: Case, straggler: Straggler) -> tuple[str, str]:
     if change is None or find_rank(change) != straggler.rank:
         return "", ""
     if not is_worth(change):
-        return " (its delay alone costs nothing: others are as late)", ""
+        nothing = change.connected and change.share < LEAST
+        return " (if it alone were as fast as the others, no step would be shorter)" if nothing else "", ""
     saves = f"about {format_time(change.saving_ns)} a step"
     return "", f"; if it alone were as fast as the others, that would save {saves}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -22,8 +23,6 @@ from nsys2prv_ng.summary.verdicts.case import (
     HOST_BOUND,
     LEAST,
     Case,
-    find_rank,
-    is_worth,
     list_inherited,
     list_mpi_calls,
     sum_nccl_kernels,
@@ -36,6 +35,7 @@ _SHORT_GAP_NS = 20_000
 _GEMM_FP32, _GEMM_16 = "GEMM FP32", ("GEMM BF16", "GEMM FP16", "GEMM FP8", "GEMM FP4")
 FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
+_OPTIMIZER = re.compile(r"(?i)(?<![a-z])optim(?![a-z])|optimizer|(?<![a-z])adamw?(?![a-z])")
 _MUCH = 1 / 3
 """Least part of all operations that an optimizer launches to come first."""
 _FUSED = ("triton_poi_", "triton_red_", "triton_per_")
@@ -143,8 +143,7 @@ def _choose_mpi(summary: JobSummary) -> Bottleneck:
 
 def choose_straggler(case: Case) -> Bottleneck:
     """Return the variant of a wait for a straggler: by whether its GPU computes longer than those of the others."""
-    waits, change = case.summary.waits, case.rank_change
-    number = find_rank(change) if change is not None and is_worth(change) else None
+    waits, number = case.summary.waits, case.rank_to_change
     ranks = [] if waits is None else list_inherited(waits)
     ranks.sort(key=lambda item: (number is None or item[0].rank != number, item[1] - item[0].all_caused_ns))
     computes = any(find_more_compute(case, rank) is not None for rank, _ in ranks[:1])
@@ -196,7 +195,7 @@ def _choose_launch(case: Case) -> Bottleneck:
 
 
 def _is_optimizer(name: str) -> bool:
-    return "optim" in name.lower()
+    return _OPTIMIZER.search(name) is not None
 
 
 def _is_unsplit_mpi(calls: Sequence[MpiWaits]) -> bool:

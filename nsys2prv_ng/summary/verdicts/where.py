@@ -15,7 +15,7 @@ from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import HALF, Case, find_rank, list_inherited, list_mpi_calls, sum_nccl_kernels
+from nsys2prv_ng.summary.verdicts.case import HALF, Case, list_inherited, list_mpi_calls, sum_nccl_kernels
 from nsys2prv_ng.summary.verdicts.more_compute import describe_more_compute, find_more_compute
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
@@ -70,7 +70,7 @@ def _find_kernels(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]
         fusible = sum(classes.get(name, 0) for name in FUSIBLE)
         text += f", in all {format_percent(fusible, case.gpu_ns)} in classes that can be fused"
     whole = sum(each.total_ns for each in summary.launched)
-    skipped = ("", _name_step_range(summary))
+    skipped = ("", name_step_range(summary))
     sums = {each.range: each.total_ns for each in summary.launched if each.range not in skipped}
     ranges, launched = _describe("range", sums, whole, "kernel time")
     if not ranges or (ranges[0].ns or 0) < _LEAST_SHARE * whole:
@@ -147,7 +147,7 @@ def _find_unclassified(summary: JobSummary) -> tuple[list[Place], str]:
 def _find_host(case: Case) -> tuple[list[Place], str]:
     """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little."""
     by_range, of_range = Counter[str](), Counter[tuple[str, str]]()
-    step = _name_step_range(case.summary)
+    step = name_step_range(case.summary)
     for (range_, call), (ns, _) in case.host_gaps.items():
         name = "" if range_ == step else range_
         by_range[name] += ns
@@ -173,7 +173,7 @@ def _describe_launches(case: Case) -> str:
     """Return how many operations are launched a step, and how little each computes; "" without steps."""
     summary, losses = case.summary, case.losses
     operations = sum(node.operations for node in summary.range_tree if not node.depth)
-    parts = _count_steps(summary) * len(summary.gpus)
+    parts = case.counted_steps * len(summary.gpus)
     if not operations or not parts or losses is None:
         return ""
     mean = format_time(round(losses.compute_ns / operations))
@@ -243,7 +243,7 @@ def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
     ranks = [(rank, main) for rank, main in list_stragglers(waits) if rank.all_caused_ns > _LEAST_SHARE * caused]
     ranks.sort(key=lambda item: inherited[item[0].task] - item[0].all_caused_ns)
     if bottleneck.key == bottlenecks.STRAGGLER.key:
-        ranks = _put_first(ranks, case.rank_change)[:1]
+        ranks = _put_first(ranks, case.rank_to_change)[:1]
     places: list[Place] = []
     texts: list[str] = []
     for rank, main in ranks[:_MOST_PLACES]:
@@ -265,9 +265,8 @@ def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
     return places, "; ".join(texts)
 
 
-def _put_first(ranks: list[_Late], change: Scenario | None) -> list[_Late]:
-    """Return the ranks, that of the change first."""
-    number = None if change is None else find_rank(change)
+def _put_first(ranks: list[_Late], number: int | None) -> list[_Late]:
+    """Return the ranks, that of a number first."""
     return sorted(ranks, key=lambda item: number is None or item[0].rank != number)
 
 
@@ -291,7 +290,7 @@ def _quote(kind: str, name: str) -> str:
     return clean_name(name) if kind in ("function", "copies", "class") else quote_name(name)
 
 
-def _name_step_range(summary: JobSummary) -> str:
+def name_step_range(summary: JobSummary) -> str:
     """Return the NVTX range of the steps; "" if none marks them."""
     return "" if summary.steps is None or summary.steps.delimiter else summary.steps.name
 

@@ -96,7 +96,7 @@ def test_no_rank_alone_is_to_blame_if_the_next_is_as_late(shared_reports: Path, 
     assert verdict is not None
     assert [straggler.rank for straggler in verdict.stragglers] == [1]
     [line] = [statement.text for statement in verdict.statements if statement.label == "STRAGGLER"]
-    assert line.startswith("rank 1 (its delay alone costs nothing: others are as late): last in ")
+    assert line.startswith("rank 1 (if it alone were as fast as the others, no step would be shorter): last in ")
 
 
 def test_messages_and_their_size(shared_reports: Path, unpacked: Unpacked) -> None:
