@@ -67,14 +67,11 @@ class Totals:
             host = float((share * weight[edges])[self._on_host[edges]].sum())
             device = round(runs[operations].sum())
             found[model.ranges.names[n]] = round(host) + device
-            if device > _LEAST_ON_DEVICE * (host + device) or host < _HOST_PER_LAUNCH_NS * self._count(operations):
+            if device > _LEAST_ON_DEVICE * (host + device) or host < _HOST_PER_LAUNCH_NS * np.count_nonzero(
+                runs[operations]
+            ):
                 self.launching.add(model.ranges.names[n])
         return found
-
-    def _count(self, operations: IntArray) -> int:
-        """Return how many of some operations run in the steps that count."""
-        end = self._model.graph.time[self._model.numbers.operation_end + operations]
-        return int(((end > self.observed.begin) & (end <= self.observed.end)).sum())
 
     def measure_calls(self) -> dict[str, int]:
         """Return the time of calls by name, without what they waited for, and without calls that wait for threads."""
