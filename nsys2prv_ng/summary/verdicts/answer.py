@@ -9,7 +9,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Gain, Statement, Verdict
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import Case
+from nsys2prv_ng.summary.verdicts.case import COPY_BOUND, NETWORK_BOUND, Case
 from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
@@ -21,6 +21,7 @@ from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usua
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
 from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
+from nsys2prv_ng.summary.verdicts.variants import choose_copies, choose_transfer
 from nsys2prv_ng.summary.verdicts.where import find_places
 from nsys2prv_ng.text.formatting import format_percent, format_window
 from nsys2prv_ng.text.names import quote_name
@@ -62,7 +63,7 @@ def answer(summary: JobSummary) -> Verdict:
             Statement(label="BOTTLENECK", text=title, evidence=list(bottleneck.evidence)),
             Statement(label="WHERE", text=where, evidence=list(bottleneck.evidence)),
             Statement(label="GAIN", text=gain, evidence=evidence),
-            Statement(label="TRY", text=hint),
+            Statement(label="TRY", text=hint + _hint_at_other(case, bottleneck, gains)),
             Statement(label="SEE", text=see),
         ]
     pipeline = describe_pipeline(summary)
@@ -192,6 +193,19 @@ def _describe_rank_time(case: Case, bottleneck: Bottleneck) -> str:
         return f"{format_percent(sum(mpi.unsplit_ns for mpi in calls), whole)} of rank time, in MPI"
     if bottleneck.key in (bottlenecks.STRAGGLER.key, bottlenecks.IMBALANCE.key, bottlenecks.PIPELINE.key):
         return f"{format_percent(sum(mpi.wait_ns for mpi in calls), whole)} of rank time is wait in MPI"
+    return ""
+
+
+# ---- TRY -------------------------------------------------------------------------------------------------------------
+
+
+def _hint_at_other(case: Case, bottleneck: Bottleneck, gains: list[Scenario]) -> str:
+    """Return the beginning of the hint for copies or transfer, if GAIN has them for a job of another class; else ""."""
+    changes = [gain.change for gain in gains]
+    if COPY_BOUND in changes and bottleneck.key != bottlenecks.COPIES.key:
+        return f"; against copies: {choose_copies(case).hint.partition(';')[0]}"
+    if NETWORK_BOUND in changes and bottleneck.key != bottlenecks.TRANSFER.key:
+        return f"; against transfer: {choose_transfer(case.summary).hint.partition(';')[0]}"
     return ""
 
 

@@ -99,7 +99,7 @@ UNCLASSIFIED_MPI = UNCLASSIFIED._replace(
 STRAGGLER = Bottleneck(
     "wait for a straggler",
     "Wait for a straggler",
-    "waits are the largest gain and one rank causes most of them, or one rank as fast as the median saves at least "
+    "waits are the largest gain and one rank causes most of them, or one rank as fast as the others saves at least "
     "half of the largest gain",
     "speed up what makes that rank late, or give it less work; check its CPU binding and its data",
     "analysis/waited_for",

@@ -141,7 +141,7 @@ class Case:
 
 
 def find_rank(scenario: Scenario) -> int | None:
-    """Return the rank that a change makes as fast as the median; None for other changes."""
+    """Return the rank that a change makes as fast as the others; None for other changes."""
     changes = read_changes(scenario.change)
     ranks = [change.ranks for change in changes if change.target == what.RANK]
     return ranks[0][0] if len(changes) == 1 and ranks and ranks[0] is not None and len(ranks[0]) == 1 else None

@@ -9,7 +9,12 @@ from nsys2prv_ng.summary.numbers.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.numbers.wait_reasons import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
 from nsys2prv_ng.summary.verdicts.case import HALF, LEAST, Case, find_rank, is_worth, list_inherited
-from nsys2prv_ng.summary.verdicts.more_compute import describe_more_compute, find_more_compute
+from nsys2prv_ng.summary.verdicts.excess import (
+    describe_longer_range,
+    describe_more_compute,
+    find_longer_range,
+    find_more_compute,
+)
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, name_task, quote_name
 
@@ -93,13 +98,14 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
     """Return the largest causes of the delay: what the host was in, a late predecessor, another rank's delay."""
     waits, cost = case.summary.waits, straggler.caused_wait_ns
     assert waits is not None
-    causes = _list_host_causes(straggler)
-    more = find_more_compute(case, rank)
+    longer, more = find_longer_range(case, rank), find_more_compute(case, rank)
+    causes = _list_host_causes(straggler) if longer is None else []
     for label in (DEVICE, DEPENDENCY) if more is None else ():
         ns = sum(each.ns for each in waits.costs if each.task == rank.task and each.reason == label)
         causes.append((ns, label))
     causes = sorted((cause for cause in causes if cause[0] >= _SOME * cost), reverse=True)[:_MOST_REASONS]
-    texts = [] if more is None else [describe_more_compute(case, more)]
+    texts = [] if longer is None else [describe_longer_range(case, longer)]
+    texts += [] if more is None else [describe_more_compute(case, more)]
     texts += [f"{format_time(ns)} {words}" for ns, words in causes]
     if straggler.inherited_ns >= _SOME * cost:
         origins = Counter[tuple[int | None, str]]()
@@ -131,7 +137,7 @@ def _list_host_causes(straggler: Straggler) -> list[tuple[int, str]]:
 
 
 def _describe_gain(case: Case, straggler: Straggler) -> tuple[str, str]:
-    """Return what this rank as fast as the median would save: the first words if nothing, else the last; "" if unknown.
+    """Return what this rank as fast as the others would save: the first words if nothing, else the last; "" if unknown.
 
     That it saves nothing comes first, since the rest of the line reads as if it did.
     """

@@ -27,7 +27,7 @@ from nsys2prv_ng.summary.verdicts.case import (
     list_mpi_calls,
     sum_nccl_kernels,
 )
-from nsys2prv_ng.summary.verdicts.more_compute import find_more_compute
+from nsys2prv_ng.summary.verdicts.excess import find_more_compute
 from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges
 
 _SHORT_GAP_NS = 20_000

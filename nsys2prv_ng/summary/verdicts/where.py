@@ -16,7 +16,12 @@ from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import HALF, Case, list_inherited, list_mpi_calls, sum_nccl_kernels
-from nsys2prv_ng.summary.verdicts.more_compute import describe_more_compute, find_more_compute
+from nsys2prv_ng.summary.verdicts.excess import (
+    describe_longer_range,
+    describe_more_compute,
+    find_longer_range,
+    find_more_compute,
+)
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, are_host_bound, describe_extra
@@ -251,8 +256,11 @@ def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
         places.append(Place(kind="rank", name=name, ns=rank.all_caused_ns))
         text = f"{name} causes {format_percent(rank.all_caused_ns, caused)}"
         text += "" if texts else " of the wait time"
-        more = find_more_compute(case, rank)
-        if more is not None:
+        more, longer = find_more_compute(case, rank), find_longer_range(case, rank)
+        if longer is not None:
+            text += f": {describe_longer_range(case, longer)}"
+            places.append(Place(kind="range", name=longer.name, ns=longer.ns - longer.others_ns))
+        elif more is not None:
             text += f": {describe_more_compute(case, more)}"
         elif main is not None:
             row = main.row

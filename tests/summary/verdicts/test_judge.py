@@ -23,6 +23,7 @@ from nsys2prv_ng.summary.numbers.wait_reasons import DEVICE, LAUNCH
 from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiWaits
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts import bottlenecks
+from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case, find_rank
 from nsys2prv_ng.summary.verdicts.gains import list_gains
@@ -430,3 +431,21 @@ def test_hints_for_launches_follow_what_launches(losses: Losses, optimizer: int,
     assert bottleneck == hint
     _, where = find_places(case, bottleneck)
     assert "; 30 operations a step and GPU" in where
+
+
+@pytest.mark.parametrize(
+    ("change", "saving", "hint"),
+    [
+        ("copies = 0", 20, bottlenecks.COPIES),
+        ("copies = 0", 19, None),
+        ("network = ideal", 20, bottlenecks.TRANSFER),
+        ("waits = 0", 20, None),
+    ],
+)
+def test_another_bound_that_saves_half_as_much_has_a_hint(change: str, saving: int, hint: Bottleneck | None) -> None:
+    summary = replace(
+        make_summary(MIXED), what_if=find(try_change("host = ideal", 40 * MS), try_change(change, saving * MS))
+    )
+    [text] = [statement.text for statement in answer(summary).statements if statement.label == "TRY"]
+    other = "" if hint is None else f"; against {hint.key.removeprefix('exposed ')}: {hint.hint.partition(';')[0]}"
+    assert text == bottlenecks.HOST.hint + other

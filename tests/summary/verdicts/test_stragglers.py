@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Verdict
-from nsys2prv_ng.summary.numbers.waits import LateCost, WaitNumbers
+from nsys2prv_ng.summary.numbers.waits import Excess, LateCost, WaitNumbers
 from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.summary.verdicts.case import Case
+from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers
 from tests.summary.made_summary import make_losses, make_rank, make_summary
 from tests.summary.made_waits import (
     DEPENDENCY,
@@ -227,3 +229,25 @@ def test_one_rank_is_the_bottleneck_if_it_causes_more_than_half_of_the_wait(piec
     named = [(place.name, place.ns) for place in verdict.where if place.kind == "rank"]
     tenths = [(f"rank {rank}", ns) for rank, ns in caused.items() if 10 * ns > whole]
     assert sorted(named) == sorted([(f"rank {worst}", caused[worst])] if is_one else tenths)
+
+
+@pytest.mark.parametrize(
+    ("rank", "excess", "says"),
+    [
+        (0, [("range", 3 * S, S)], "; it is 3.00 s in `load`, the other 1.00 s"),
+        (0, [("range", 3 * S, S + S // 4 + 1)], "; 7.00 s in `backward`"),  # less than a quarter of the wait
+        (0, [("range", 6 * S, 4 * S)], "; 7.00 s in `backward`"),  # less than half as long again
+        (0, [("call", 3 * S, 0)], "; 7.00 s in `backward`"),
+        (0, [("range", 3 * S, 0), ("range", 5 * S, S)], "; it is 5.00 s in `load`, the other 1.00 s"),
+        (1, [("range", 3 * S, S)], "; 7.00 s in `backward`"),  # of the rank that others waited for longest
+    ],
+)
+def test_a_range_that_takes_one_rank_longer(rank: int, excess: list[tuple[str, int, int]], says: str) -> None:
+    """Where the host was when it was late says less than what it does longer than the others."""
+    found = [Excess(kind=kind, domain="", name="load", ns=ns, others_ns=others_ns) for kind, ns, others_ns in excess]
+    ranks = [rank_of(n, 7 * S if n == 0 else (0 if rank == 0 else 8 * S)) for n in range(2)]
+    waits = waits_of(*ranks, costs=[cost_of(n, LAUNCH, 7 * S, "backward") for n in range(2)])
+    summary = replace(JOB, waits=replace(waits, excess=found))
+    case = Case(summary)
+    stragglers = [each for each in find_stragglers(case) if each.rank == 0]
+    assert says in describe_stragglers(case, stragglers)[0]

@@ -1,4 +1,4 @@
-"""Finds a rank that others wait for because its GPUs compute longer: it has more work, or slower kernels."""
+"""Finds what a rank that others wait for does longer than they: its GPUs compute, or its host is in a range."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from statistics import median
 from typing import NamedTuple
 
 from nsys2prv_ng.summary.numbers.wait_reasons import ON_HOST
-from nsys2prv_ng.summary.numbers.waits import RankWaits
+from nsys2prv_ng.summary.numbers.waits import Excess, RankWaits
 from nsys2prv_ng.summary.verdicts.case import HALF, Case
 from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.text.names import quote_name
 
 _LEAST_MORE = 0.1
 """Least excess of a rank's compute over the median of the others that is a reason for waits."""
+
+
+_LONGER = 1.5
+"""Least ratio of a rank's time in a range to that of the others for the range to be a reason for waits."""
+_QUARTER = 0.25
 
 
 class MoreCompute(NamedTuple):
@@ -48,6 +54,30 @@ def find_more_compute(case: Case, rank: RankWaits) -> MoreCompute | None:
     if own <= (1 + _LEAST_MORE) * others or (own - others) * len(times) < HALF * exposed:
         return None
     return MoreCompute(own, others, "the others" if len(times) > 1 else next(iter(times)))
+
+
+def find_longer_range(case: Case, rank: RankWaits) -> Excess | None:
+    """Return the range in which a rank is much longer than the others, and for a quarter of the waits; None without.
+
+    It is known for the rank that others waited for longest. Where a host was when it was late says less: it may have
+    been late for long.
+    """
+    waits = case.summary.waits
+    if waits is None or rank.all_caused_ns < max(each.all_caused_ns for each in waits.ranks):
+        return None
+    least = _QUARTER * rank.all_caused_ns / max(len(waits.ranks) - 1, 1)
+    ranges = [each for each in waits.excess if each.kind == "range" and each.ns > _LONGER * each.others_ns]
+    most = max(ranges, key=lambda each: each.ns - each.others_ns, default=None)
+    return most if most is not None and most.ns - most.others_ns >= least else None
+
+
+def describe_longer_range(case: Case, found: Excess) -> str:
+    """Return the excess as a clause: it is 12.3 ms a step in `data loading`, the others 220 us."""
+    steps, waits = case.counted_steps, case.summary.waits
+    parts, often = (steps, " a step") if steps else (1, "")
+    others = "the others" if waits is None or len(waits.ranks) > 2 else "the other"
+    own, mean = (format_time(round(ns / parts)) for ns in (found.ns, found.others_ns))
+    return f"it is {own}{often} in {quote_name(found.name)}, {others} {mean}"
 
 
 def describe_more_compute(case: Case, found: MoreCompute) -> str:
