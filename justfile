@@ -7,13 +7,9 @@ setup:
     python3 -m venv .venv
     .venv/bin/pip install -q -e '.[dev]'
 
-# Run the tests of every change: all but the longest, those of real reports over the covering sets
+# Run the tests of every push: all tests, those of real reports over the covering sets
 test *options:
     python -m pytest -n auto {{ options }}
-
-# Run them with the longest, as at every push
-test-long *options:
-    python -m pytest -n auto --long {{ options }}
 
 # Run all tests over all real reports, with more examples
 test-all *options:

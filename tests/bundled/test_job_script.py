@@ -271,6 +271,7 @@ def test_account_partition_and_time_limit() -> None:
 # ---- a job -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_report_for_each_rank(tmp_path: Path, expected) -> None:
     cluster = Cluster(tmp_path, RANKS, summaries=True)

@@ -184,6 +184,7 @@ def check_device(useful: Totals, kernels: Totals, active: Totals, window: float,
         assert list_device(own, active, window) == pytest.approx(get_device(numbers, convention), rel=1e-12)
 
 
+@pytest.mark.push_cases(1)
 def test_efficiencies_of_gpus(job: Job, tool: Tool) -> None:
     percent = job.trace.duration / 100
     totals = {title: count_ns(columns["1"], percent) for title, columns in tool(job.trace, "gpu_efficiency").items()}

@@ -101,6 +101,7 @@ def test_check_takes_what_a_pattern_of_cfgs_becomes(reference, between):
         assert f"\n{cfg}: " in done.stdout
 
 
+@pytest.mark.all_sets
 def test_cut_writes_a_part_of_it(reference, tmp_path):
     done = run("cut", reference[0] / "out.prv", tmp_path / "part.prv.gz", "--time", "100ms:200ms", "-j", "1")
     assert done.returncode == 0, done.stderr

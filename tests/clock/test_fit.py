@@ -48,6 +48,7 @@ def test_equations_against_dense_least_squares(drifts: bool, seed: int) -> None:
     assert np.allclose(solution.offset[1:] - offset[1:] + offset[0], 0, atol=1)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_bounds_hold_in_95_of_100_programs() -> None:
     held, nodes, held_nodes = 0, 0, 0

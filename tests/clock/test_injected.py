@@ -65,6 +65,7 @@ def violations(result: Aligned) -> tuple[int, int, int]:
 # ---- 5.4 s of training on two nodes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.push_cases(1)
 def test_two_nodes_with_offset_and_drift(long_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(50 * MS, 20 * PPM)
     copies = put_into(long_set, [Error(), Error(), wrong, wrong], tmp_path)

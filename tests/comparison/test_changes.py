@@ -224,6 +224,7 @@ def compare(a: Path, b: Path) -> dict[str, Change]:
     return {change.name: change for change in pair.changes}
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("planted", "text", "only"), [("w-load", "data loading", ""), ("w-gemm", "extra work", "B")])
 def test_planted_ranges(shared_reports: Path, unpacked: Unpacked, planted: str, text: str, only: str) -> None:

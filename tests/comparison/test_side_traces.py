@@ -43,6 +43,7 @@ def test_presets_are_shipped_and_parts_are_known() -> None:
     assert {"host-bound", "data transfer", "wait time"} <= set(_PRESETS)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_traces_of_the_same_steps_and_numbers(tmp_path: Path) -> None:
     """Two ranks against all four: the steps of both are 1 to 5."""

@@ -79,6 +79,7 @@ def choose_windows(whole: Path) -> list[tuple[int, int]]:
     return [(end // 3, 2 * end // 3), (times[middle], times[middle + len(times) // 20]), (times[middle] - 1, 10 * end)]
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("name", slow_but("single-graph", REPORTS))
 def test_a_window_of_a_sample_is_its_translation(name: str, tmp_path: Path) -> None:
     reports = [SAMPLES / report for report in REPORTS[name]]

@@ -38,7 +38,7 @@ def opened(reports: list[Path], scratch: Path) -> Iterator[Job]:
 # ---- predictions -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.push_cases(1)
+@pytest.mark.all_sets
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIMITS)
 def test_an_excerpt_predicts_what_the_whole_job_does_for_its_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ def add_range(report: Path, name: str, begin: int, end: int) -> None:
         database.execute(query, (begin, end, name))
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("rank", "step"), [(0, 3), (2, 5)])
 def test_a_host_that_is_late(samples: Path, tmp_path: Path, rank: int, step: int) -> None:

@@ -133,6 +133,7 @@ def test_a_run_after_one_that_was_ended_while_it_placed_parts(scheduler, tmp_pat
         nsys2prv_ng.translate(["a.sqlite", tmp_path / "a.sqlite"], "a.prv", force=True, dask=scheduler)
 
 
+@pytest.mark.all_sets
 def test_a_worker_that_is_killed(scheduler, tmp_path):
     def do(item):
         if item in (1, 3):
@@ -264,7 +265,7 @@ def test_no_cluster_there(tmp_path, where):
     assert not (tmp_path / "parts").exists()
 
 
-@pytest.mark.push_cases(2)
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("killed_in", ["", "copy_part", "read_report", "flatten", "make_slice"])
 def test_the_same_bytes_though_workers_are_killed_in_any_step(scheduler, tmp_path, monkeypatch, killed_in):
     """A worker that reads, that makes states, that writes a part, or that puts it in its place."""
@@ -314,6 +315,7 @@ def _make_deadly(real, step, folder):
     return run
 
 
+@pytest.mark.push_cases(1)
 def test_workers_in_another_folder(scheduler, tmp_path, monkeypatch):
     """Relative paths are those of the user's folder."""
     shutil.copyfile(SAMPLES / "single-graph.sqlite", tmp_path / "a.sqlite")

@@ -133,8 +133,8 @@ def total(values):
 """
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
 @pytest.mark.parametrize(
     "changes",
     [

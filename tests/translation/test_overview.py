@@ -115,6 +115,7 @@ def list_held(trace: Trace) -> dict[str, pd.DataFrame]:
 # ---- the same trace --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all_sets
 def test_objects_times_and_labels_are_those_of_the_whole_trace(traces: Traces) -> None:
     for other in (traces.overview, traces.small):
         whole, own = (trace.path.read_bytes().split(b"\n1:", 1)[0] for trace in (traces.whole, other))

@@ -203,7 +203,6 @@ def test_all_else_keeps_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.all_sets
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("orders", [2, 3])
 def test_order_of_reports_and_cores_change_nothing(tmp_path: Path, orders: int) -> None:
     """Nor does a summary, for which the ranges of the path are looked up."""

@@ -206,6 +206,7 @@ def shown(cuts: list[Cut]) -> list[Cut]:
     return found
 
 
+@pytest.mark.push_cases(1)
 def test_intervals_of_a_window_are_cut_from_those_of_the_whole(cuts: list[Cut]) -> None:
     for cut in shown(cuts):
         assert difference(cut.found.intervals, cut.expected[0]) == "", cut.window

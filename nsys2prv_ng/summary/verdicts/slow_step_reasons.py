@@ -24,7 +24,7 @@ _ON_HOSTS = [PARTS["host_ns"], PARTS["unknown_ns"], IN_CUDA, IN_MPI]
 """The parts of a step (up to a colon) that kernels, transfers and calls take time of."""
 
 
-class Reason(NamedTuple):
+class Explanation(NamedTuple):
     """What explains slow steps: how much of their difference (ns), where that is in words, and the same as places."""
 
     ns: float
@@ -50,7 +50,7 @@ def describe_reason(summary: JobSummary) -> tuple[str, list[Place]]:
     return f"{part}the {format_time(numbers.difference_ns)} more are {where}{more}", reason.places
 
 
-def _find_reason(numbers: SlowStepNumbers, summary: JobSummary) -> Reason | None:
+def _find_reason(numbers: SlowStepNumbers, summary: JobSummary) -> Explanation | None:
     """Return the first reason that is at least half of the difference: a late rank, the host, kernels and transfers."""
     if numbers.late is not None:
         return _blame(numbers.late)
@@ -59,17 +59,17 @@ def _find_reason(numbers: SlowStepNumbers, summary: JobSummary) -> Reason | None
     return next(found, None)
 
 
-def _blame(late: LateInSlow) -> Reason:
+def _blame(late: LateInSlow) -> Explanation:
     """Return the rank that others wait for, each for the same time on average."""
     name = name_task(late.rank, late.task)
     places = [Place(kind="rank", name=name)]
     places += [Place(kind="range", name=late.range)] if late.range else []
     places += [Place(kind="call", name=late.what)] if late.what else []
     inside = " / ".join(quote_name(text) for text in (late.range, late.what) if text)
-    return Reason(late.ns / max(late.others, 1), f"wait for {name}" + (f" ({inside})" if inside else ""), places)
+    return Explanation(late.ns / max(late.others, 1), f"wait for {name}" + (f" ({inside})" if inside else ""), places)
 
 
-def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Reason]:
+def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Explanation]:
     """Yield the call, or user code, with most of the difference in host-bound time, then the range with most of it."""
     step = "" if summary.steps is None or summary.steps.delimiter else summary.steps.name
     by_call, by_range = Counter[str](), Counter[str]()
@@ -83,12 +83,12 @@ def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Re
     for call, ns in by_call.most_common(1):
         where = f"in {quote_name(call)}" if call else "outside traced calls"
         calls = [Place(kind="call", name=call)] if call else []
-        yield Reason(ns, f"{inside}, {where}" if inside else where, [*calls, *places])
+        yield Explanation(ns, f"{inside}, {where}" if inside else where, [*calls, *places])
     for _, ns in ranges:
-        yield Reason(ns, inside, places)
+        yield Explanation(ns, inside, places)
 
 
-def _find_in_changes(numbers: SlowStepNumbers) -> Iterator[Reason]:
+def _find_in_changes(numbers: SlowStepNumbers) -> Iterator[Explanation]:
     """Yield the kernels and transfers, and if reports do not show when GPUs are idle the call, with most time more.
 
     They may run beside something else: the parts of the step that they are in must be half of the difference, too.
@@ -100,4 +100,4 @@ def _find_in_changes(numbers: SlowStepNumbers) -> Iterator[Reason]:
         part = sum(part.difference_ns for part in numbers.parts if part.name.partition(":")[0] in names)
         for change in [each for each in numbers.changes if each.kind == kind][:1]:
             name = clean_name(change.name) if kind == "class" else quote_name(change.name)
-            yield Reason(min(change.difference_ns, part), where.format(name), [Place(kind=kind, name=change.name)])
+            yield Explanation(min(change.difference_ns, part), where.format(name), [Place(kind=kind, name=change.name)])

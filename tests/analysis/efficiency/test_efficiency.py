@@ -268,8 +268,8 @@ def test_a_graph_after_the_capture_is_in_the_whole_time(tmp_path: Path, samples:
     test_every_ns_of_a_gpu_has_one_class(made)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
 @pytest.mark.parametrize(
     ("limits", "cut"), [((1_400_000_000, 1_778_000_000), True), ((1_200_000_000, 1_700_000_000), False)]
 )

@@ -228,7 +228,7 @@ def test_the_longest_wait(shared_reports: Path, unpacked: Unpacked, name: str, t
         )
 
 
-@pytest.mark.push_cases(1)
+@pytest.mark.all_sets
 @pytest.mark.parametrize(
     "chosen",
     [

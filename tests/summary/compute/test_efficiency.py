@@ -370,6 +370,7 @@ def test_without_steps_the_time_in_which_gpus_work_counts(samples: Path) -> None
     assert doubt in " ".join(format_summary(summary).split())
 
 
+@pytest.mark.all_sets
 def test_chosen_steps_are_shown_once(samples: Path) -> None:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))[:1]
     default = nsys2prv_ng.summarize(reports, jobs=1)

@@ -113,6 +113,7 @@ def test_a_real_pipeline_on_one_clock(shared_reports: Path, unpacked: Unpacked, 
     assert pipeline.pace is None  # both stages work equally long
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_real_pipeline_on_two_clocks(shared_reports: Path, unpacked: Unpacked) -> None:
     reports = [unpacked(shared_reports / name) for name in PIPELINE]
