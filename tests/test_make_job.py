@@ -36,6 +36,7 @@ def values(reports: list[Path], query: str) -> list[set[object]]:
     return found
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_events_of_each_source_and_nodes_and_tasks_are_so_many_times(
     jobs: tuple[list[Path], list[Path]], tmp_path: Path

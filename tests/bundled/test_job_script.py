@@ -317,6 +317,7 @@ def test_a_summary_that_fails_leaves_no_file(cluster: Cluster, expected) -> None
     assert not list(cluster.reports.glob("summary.*"))
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_dask_workers_of_all_nodes_translate(cluster: Cluster, expected) -> None:
     """Real workers, one step for those of all nodes, that starts after the program's step and ends with the job."""

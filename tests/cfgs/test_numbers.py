@@ -132,7 +132,7 @@ def test_active_and_useful_time_of_the_gpus_of_each_rank(
     assert integrate(evaluate_preset(translated, preset).windows[-1]) == drop_zeros(expected)
 
 
-@pytest.mark.push_cases(1)
+@pytest.mark.all_sets
 def test_useful_time_of_the_gpus_of_each_rank_in_the_histogram(
     translated: Translated, operations: pd.DataFrame
 ) -> None:

@@ -104,6 +104,7 @@ def test_only_what_reads_a_report_is_imported(tmp_path: Path) -> None:
     assert run("inspect", large, cwd=tmp_path) == (0, OF_REPORTS | {"sqlalchemy"})
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_only_a_page_imports_what_makes_pages(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"

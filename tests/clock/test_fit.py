@@ -67,6 +67,7 @@ def test_bounds_hold_in_95_of_100_programs() -> None:
     assert held_nodes >= 0.98 * nodes
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(

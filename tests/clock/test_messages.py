@@ -107,6 +107,7 @@ def test_four_clocks_in_two_pairs(pipeline: list[Path], tmp_path: Path) -> None:
         assert abs(apart[0] - apart[1]) < 10 * US
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_nothing_injected_moves_nothing(pipeline: list[Path], tmp_path: Path) -> None:
     """The asymmetry of the link, 36 us, is below the error that is reported for it."""

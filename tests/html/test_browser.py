@@ -218,6 +218,7 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path) -> None:
     assert opened.faults == []
 
 
+@pytest.mark.all_sets
 def test_a_page_of_1024_ranks_works(browser: Browser, tmp_path: Path) -> None:
     many = repeat_ranks(job_of("ddp-2x2"), 256)
     opened = Opened(browser, write(many, tmp_path), viewport=WIDE)

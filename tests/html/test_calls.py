@@ -13,6 +13,7 @@ from nsys2prv_ng.summary.verdicts.answer import add_verdict
 from tests.html.made import job_of
 
 
+@pytest.mark.all_sets
 def test_summarize_writes_the_page_of_its_summary(samples: Path, tmp_path: Path) -> None:
     file = tmp_path / "job.html"
     reports = sorted(samples.glob("mpi-4*.sqlite"))

@@ -132,8 +132,8 @@ def gpu_time(reports):
     return min(begin for begin, _ in limits), max(end for _, end in limits)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("ranks", [frozenset({2}), frozenset({1, 3})])
 def test_the_time_of_the_gpus(ddp, tmp_path, ranks):
     chosen = [ddp[rank] for rank in sorted(ranks)]

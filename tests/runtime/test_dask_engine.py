@@ -182,6 +182,7 @@ def processes(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess
             process.wait()
 
 
+@pytest.mark.all_sets
 def test_a_scheduler_that_is_killed_leaves_one_line(tmp_path):
     """The log of Dask, which has tracebacks of its own, does not reach the terminal, and is as before at the end."""
     with processes(tmp_path, 1) as (file, (scheduler, *_)):
@@ -201,6 +202,7 @@ def test_a_scheduler_that_is_killed_leaves_one_line(tmp_path):
     assert (tmp_path / "parts").exists()
 
 
+@pytest.mark.all_sets
 def test_workers_that_are_all_gone(tmp_path):
     """The run waits for new workers for a stated time."""
     notes: list[str] = []
@@ -340,7 +342,7 @@ def test_a_cluster_without_workers(tmp_path):
     assert notes == [f"waiting for workers of {cluster.scheduler_address}, 1 s at most"]
 
 
-@pytest.mark.push_cases(1)
+@pytest.mark.all_sets
 @pytest.mark.parametrize("count", [1, 2])
 def test_summary_and_comparison(scheduler, tmp_path, monkeypatch, count):
     monkeypatch.chdir(tmp_path)

@@ -108,6 +108,7 @@ def test_prints_every_table(printed: str) -> None:
     assert max(map(len, printed.splitlines())) <= 100
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_the_same_whatever_the_order_and_the_cores(ddp: list[Path], printed: str, tmp_path: Path) -> None:
     done = run("summary", *reversed(ddp), "--details", "-j", "2", "--memory", "1M", "--tmp", tmp_path, "--quiet")

@@ -310,6 +310,7 @@ def test_each_event_is_written_or_dropped(traces: Traces, which: str) -> None:
 # ---- options and jobs ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all_sets
 def test_windows_and_cores(tmp_path: Path) -> None:
     """In two windows of time: exact where it fits, and the same bytes for any number of cores."""
     sources = ["mpi", "kernels", "nvtx", "cuda_api"]

@@ -218,6 +218,7 @@ PARTS = ("parallel", "load_balance", "communication")
 # ---- other jobs ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_gpu_of_two_processes_is_one_gpu(tmp_path: Path) -> None:
     """Its windows are those of both, and so are its users' operations."""

@@ -15,6 +15,7 @@ def found(result: CheckResult, file: str) -> list[tuple[int, str, int]]:
     return [(problem.line, problem.message, problem.count) for problem in result.problems]
 
 
+@pytest.mark.all_sets
 def test_a_sound_trace_has_no_problem(tmp_path: Path) -> None:
     result = check_trace(TraceFiles().write(tmp_path))
     assert result.problems == []

@@ -78,6 +78,7 @@ def test_faults(tmp_path: Path) -> None:
     assert account.dropped == {"no start or end": 1, "no process or device": 1, "no process": 1, "no time": 2}
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 @pytest.mark.skipif(not REPORTS.exists(), reason=NO_REPORTS)
 def test_capture_against_sql(tmp_path: Path) -> None:

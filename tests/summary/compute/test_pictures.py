@@ -229,7 +229,7 @@ def test_single_reports(name: str, shared_reports: Path, unpacked: Unpacked) -> 
         assert not pictures.heat_maps and not pictures.kernels
 
 
-@pytest.mark.push_cases(1)
+@pytest.mark.all_sets
 @pytest.mark.parametrize(
     "chosen",
     [Selection(window=(10**9, None)), Selection(skips_warmup=True), Selection()],

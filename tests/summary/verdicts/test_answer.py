@@ -130,6 +130,7 @@ def test_copies_of_pageable_memory(unpacked: Unpacked) -> None:
     assert gain.saving_ns == pytest.approx(copied / (summary.steps.count + 1), rel=0.05)
 
 
+@pytest.mark.all_sets
 def test_a_saving_is_printed_once(shared_reports: Path, unpacked: Unpacked) -> None:
     """Hosts of mpi-4 are in MPI's transfer whenever they are in `collectives`."""
     summary = judge_set("gpu/mpi-4", shared_reports, unpacked)
