@@ -72,6 +72,7 @@ def test_steps_that_the_user_chose_and_that_fit_are_all_replayed(monkeypatch: py
     assert chosen.scenarios[0].saving_ns == pytest.approx(truth.scenarios[0].saving_ns, rel=0.001)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_what_cannot_be_replayed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(excerpt, "MOST", 400)

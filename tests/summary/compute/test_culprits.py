@@ -89,6 +89,7 @@ def read_ranks(reports: tuple[Path, ...]) -> list[late_truth.Rank]:
     return [late_truth.Rank(Report(path)) for path in reports]
 
 
+@pytest.mark.all_sets
 @pytest.mark.parametrize(
     ("time", "chosen"),
     [

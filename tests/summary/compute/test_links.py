@@ -171,7 +171,7 @@ def test_rates_of_a_ring_of_waits(shared_reports: Path, unpacked: Unpacked, name
 # ---- slow pairs ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.push_cases(1)
+@pytest.mark.all_sets
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("pair", "hosts"),

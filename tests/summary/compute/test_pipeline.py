@@ -220,6 +220,7 @@ def test_the_bubble_of_even_stages(tmp_path: Path, name: str, stages: int, micro
     assert pipeline.pace is None and pipeline.lead_ns == 0
 
 
+@pytest.mark.all_sets
 @pytest.mark.parametrize(
     ("slow", "name"),
     [

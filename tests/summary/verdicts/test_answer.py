@@ -141,6 +141,7 @@ def test_a_saving_is_printed_once(shared_reports: Path, unpacked: Unpacked) -> N
     assert changes[0] == "network = ideal" and "range 'collectives' = 0" not in changes
 
 
+@pytest.mark.all_sets
 def test_overlap_saves_no_more_than_there_is_to_hide_behind(shared_reports: Path, unpacked: Unpacked) -> None:
     """ex2b-overlap is the twin of ex2b-manual that overlaps, with fewer and larger collectives."""
     manual, overlap = (judge_set(f"exercises/ex2b-{name}", shared_reports, unpacked) for name in ("manual", "overlap"))
