@@ -38,8 +38,8 @@ def get_flops(report: Path, **options: object) -> FlopNumbers:
 
 
 @pytest.mark.slow
-def test_a_step_has_the_flops_that_pytorch_counts(shared_reports: Path) -> None:
-    flops = get_flops(shared_reports / "whatif/w-shapes.rank0.sqlite", selection=IN_STEPS)
+def test_a_step_has_the_flops_that_pytorch_counts(shared_reports: Path, unpacked: Unpacked) -> None:
+    flops = get_flops(unpacked(shared_reports / "whatif/w-shapes.rank0.sqlite"), selection=IN_STEPS)
     assert (flops.steps, flops.tasks) == (5, 1)
     assert flops.flops == flops.steps * BY_FLOP_COUNTER
     # All matrix products and all attention of this program are operators.
@@ -65,8 +65,8 @@ def test_small_programs(program: str, by_flop_counter: int, not_counted: int, un
 
 
 @pytest.mark.slow
-def test_kernel_time_is_what_plain_sql_finds(shared_reports: Path) -> None:
-    report = shared_reports / "whatif/w-shapes.rank0.sqlite"
+def test_kernel_time_is_what_plain_sql_finds(shared_reports: Path, unpacked: Unpacked) -> None:
+    report = unpacked(shared_reports / "whatif/w-shapes.rank0.sqlite")
     flops = get_flops(report)
     assert flops.steps == 0 and flops.flops == 6 * BY_FLOP_COUNTER
     counts, time, heavy = Counter[str](), Counter[str](), 0
