@@ -38,6 +38,7 @@ from nsys2prv_ng.summary.numbers.slow_steps import (
     StepPart,
 )
 from nsys2prv_ng.summary.numbers.waits import LateCost
+from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
 
 _KINDS: tuple[Kind, ...] = ("kernel", "transfer", "range", "call")
@@ -117,12 +118,8 @@ def _compare_idle(usual: JobSummary, slow: JobSummary, gpus: int) -> list[IdlePa
 def _sum_idle(summary: JobSummary, gpus: int) -> dict[tuple[str, str], float]:
     """Return the host-bound time (ns) of a mean GPU and step by range and call."""
     assert summary.steps is not None
-    sums: Counter[tuple[str, str]] = Counter()
-    for gpu in summary.gpus:
-        for cause in gpu.idle_causes or []:
-            if cause.cause == "host":
-                sums[cause.range, cause.call] += cause.ns
-    return {key: ns / (gpus * summary.steps.count) for key, ns in sums.items()}
+    parts = gpus * summary.steps.count
+    return {key: ns / parts for key, (ns, _) in Case(summary).host_gaps.items()}
 
 
 def _list_changes(usual: JobSummary, slow: JobSummary, least: float) -> list[StepChange]:

@@ -208,7 +208,7 @@ def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
     factor = np.ones(model.numbers.operations)
     factor[operation[runs]] = np.divide(weight[runs], before, out=np.ones(before.size), where=before > 0)
     staged = np.flatnonzero(graph.kind == STAGE)
-    weight[staged] = np.rint(weight[staged] * factor[graph.since[staged]]).astype(np.int64)
+    weight[staged] = _scale(weight[staged], factor[graph.since[staged]])
     on_host = mark_kinds(graph.kind, (CODE, CALL)) & (model.edge_thread >= 0)
     _equalise_keys(model, on_host, model.edge_range, ranks, weight)
 

@@ -67,9 +67,8 @@ class Totals:
             host = float((share * weight[edges])[self._on_host[edges]].sum())
             device = round(runs[operations].sum())
             found[model.ranges.names[n]] = round(host) + device
-            if device > _LEAST_ON_DEVICE * (host + device) or host < _HOST_PER_LAUNCH_NS * np.count_nonzero(
-                runs[operations]
-            ):
+            does_little_else = host < _HOST_PER_LAUNCH_NS * np.count_nonzero(runs[operations])
+            if device > _LEAST_ON_DEVICE * (host + device) or does_little_else:
                 self.launching.add(model.ranges.names[n])
         return found
 

@@ -41,8 +41,8 @@ from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
 from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
+from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
-from nsys2prv_ng.summary.verdicts.where import name_step_range
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
@@ -120,8 +120,7 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
     """Return (label, time (ns), where most of it is) of all parts of GPU time; host-bound time in MPI apart."""
     rows = [(part.label, part.ns, "") for part in list_parts(losses) if part.key != "host_ns"]
     case = Case(summary)
-    in_mpi = Counter({call: ns for call, ns in case.host_calls.items() if call.startswith("MPI_")})
-    mpi_ns = case.host_in_mpi_ns
+    in_mpi, mpi_ns = case.host_mpi_calls, case.host_in_mpi_ns
     for call, ns in in_mpi.most_common(1):
         rows.append((_HOST_IN_MPI, mpi_ns, f"  mostly in {quote_name(call)}" if 2 * ns > in_mpi.total() else ""))
     main = find_main_range(losses)

@@ -69,9 +69,14 @@ def read_sequence_numbers(texts: pa.Array) -> IntArray:
 
     It is the field `, seq = N`, which links operators to their backward passes: their ranges have the same number.
     """
-    digits = _get_number(pc.extract_regex(_cut_suffix(texts)[2], _FIELD.format("seq")))
-    has_number = pc.and_(_fits(digits), pc.invert(pc.starts_with(digits, "-")))
-    return pc.cast(pc.if_else(has_number, digits, str(NULL)), pa.int64()).to_numpy(zero_copy_only=False)
+    numbers = np.full(len(texts), NULL, np.int64)
+    possible = pc.match_substring(texts, "seq").to_numpy(zero_copy_only=False)  # most reports have none
+    if possible.any():
+        digits = _get_number(pc.extract_regex(_cut_suffix(texts.filter(possible))[2], _FIELD.format("seq")))
+        has_number = pc.and_(_fits(digits), pc.invert(pc.starts_with(digits, "-")))
+        found = pc.cast(pc.if_else(has_number, digits, str(NULL)), pa.int64())
+        numbers[possible] = found.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _cut_suffix(texts: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:

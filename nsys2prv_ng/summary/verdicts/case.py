@@ -128,11 +128,15 @@ class Case:
         return sums
 
     @property
+    def host_mpi_calls(self) -> Counter[str]:
+        """The part of `host_calls` in MPI calls."""
+        return Counter({call: ns for call, ns in self.host_calls.items() if call.startswith("MPI_")})
+
+    @property
     def host_in_mpi_ns(self) -> int:
         """The part of the host-bound time of GPUs (ns) in which hosts were in MPI calls."""
-        in_mpi = sum(ns for call, ns in self.host_calls.items() if call.startswith("MPI_"))
         host_ns = 0 if self.losses is None else self.losses.host_ns
-        return round(host_ns * in_mpi / max(self.host_calls.total(), 1))
+        return round(host_ns * self.host_mpi_calls.total() / max(self.host_calls.total(), 1))
 
     @cached_property
     def slow_steps(self) -> SlowSteps | None:

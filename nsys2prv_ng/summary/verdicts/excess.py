@@ -73,18 +73,20 @@ def find_longer_range(case: Case, rank: RankWaits) -> Excess | None:
 
 def describe_longer_range(case: Case, found: Excess) -> str:
     """Return the excess as a clause: it is 12.3 ms a step in `data loading`, the others 220 us."""
-    steps, waits = case.counted_steps, case.summary.waits
-    parts, often = (steps, " a step") if steps else (1, "")
+    waits = case.summary.waits
     others = "the others" if waits is None or len(waits.ranks) > 2 else "the other"
-    own, mean = (format_time(round(ns / parts)) for ns in (found.ns, found.others_ns))
+    own, mean, often = _format_per_step(case, found.ns, found.others_ns)
     return f"it is {own}{often} in {quote_name(found.name)}, {others} {mean}"
 
 
 def describe_more_compute(case: Case, found: MoreCompute) -> str:
     """Return the excess as a clause: its GPU computes 36.7 ms a step, the others 24.3 ms."""
+    own, mean, often = _format_per_step(case, found.own_ns, found.others_ns)
+    return f"its GPU computes {own}{often}, {found.others} {mean}"
+
+
+def _format_per_step(case: Case, own_ns: float, others_ns: float) -> tuple[str, str, str]:
+    """Return two times for each step that they cover, and how often in words; the times as they are without steps."""
     steps = case.counted_steps
-    parts, often = (steps, " a step") if steps else (1, "")
-    return (
-        f"its GPU computes {format_time(round(found.own_ns / parts))}{often}, "
-        f"{found.others} {format_time(round(found.others_ns / parts))}"
-    )
+    own, others = (format_time(round(ns / (steps or 1))) for ns in (own_ns, others_ns))
+    return own, others, " a step" if steps else ""

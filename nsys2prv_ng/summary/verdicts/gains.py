@@ -25,7 +25,7 @@ from nsys2prv_ng.summary.verdicts.case import (
 )
 from nsys2prv_ng.summary.verdicts.path import bound_gain
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step
-from nsys2prv_ng.summary.verdicts.variants import LAUNCH_CALLS
+from nsys2prv_ng.summary.verdicts.variants import is_launch_change
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
@@ -104,8 +104,7 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
 
 def _can_help_host(change: str) -> bool:
     """Return whether somebody with a slow host can make a change: kernels launch as before, and in no less time."""
-    is_launch = change.startswith(tuple(f"call '{name}" for name in LAUNCH_CALLS))
-    return not is_launch and (not change.startswith("range ") or change.endswith("= 0"))
+    return not is_launch_change(change) and (not change.startswith("range ") or change.endswith("= 0"))
 
 
 def describe_gains(

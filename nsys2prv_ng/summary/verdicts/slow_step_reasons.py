@@ -10,6 +10,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.slow_steps import LateInSlow, SlowStepNumbers
 from nsys2prv_ng.summary.numbers.verdict import Place
 from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
@@ -71,7 +72,7 @@ def _blame(late: LateInSlow) -> Explanation:
 
 def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Explanation]:
     """Yield the call, or user code, with most of the difference in host-bound time, then the range with most of it."""
-    step = "" if summary.steps is None or summary.steps.delimiter else summary.steps.name
+    step = name_step_range(summary)
     by_call, by_range = Counter[str](), Counter[str]()
     for part in numbers.idle:
         by_call[part.name] += part.difference_ns

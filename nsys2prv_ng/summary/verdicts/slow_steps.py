@@ -60,6 +60,11 @@ def name_step(summary: JobSummary) -> str:
     return "step" if steps is None or steps.delimiter else clean_name(steps.name)
 
 
+def name_step_range(summary: JobSummary) -> str:
+    """Return the NVTX range of the steps; "" if none marks them."""
+    return "" if summary.steps is None or summary.steps.delimiter else summary.steps.name
+
+
 def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
     """Return the slow steps of a job; None if there are none, or so many that no step is usual."""
     steps, efficiency = summary.steps, summary.efficiency

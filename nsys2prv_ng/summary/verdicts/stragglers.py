@@ -117,11 +117,17 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
     return texts
 
 
+def sum_by_range(straggler: Straggler) -> Counter[str]:
+    """Return how long (ns) others waited while its host was late, by range."""
+    sums = Counter[str]()
+    for reason in straggler.reasons:
+        sums[reason.range] += reason.ns
+    return sums
+
+
 def _list_host_causes(straggler: Straggler) -> list[tuple[int, str]]:
     """Return the time (ns) and the words for each range that the host was late in, or for all if none is most of it."""
-    by_range: Counter[str] = Counter()
-    for reason in straggler.reasons:
-        by_range[reason.range] += reason.ns
+    by_range = sum_by_range(straggler)
     causes: list[tuple[int, str]] = []
     for range_, ns in by_range.most_common():
         calls = Counter({each.call: each.ns for each in straggler.reasons if each.range == range_})

@@ -52,6 +52,7 @@ _LARGE_BYTES = 8 << 20
 """Messages from this size on gain little from being larger: most of their time is that of their bytes."""
 _GATHERS, _MESSAGES = ("AllGather",), ("SendRecv", "Send", "Recv")
 LAUNCH_CALLS = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
+_LAUNCH_CHANGES = tuple(f"call '{name}" for name in LAUNCH_CALLS)
 _SYNCHRONISES = (
     *("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaThreadSynchronize"),
     *("cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"),
@@ -64,9 +65,19 @@ _BLOCKING_COPIES = ("cudaMemcpy", "cudaMemcpy2D", "cudaMemcpy3D")
 """Names of calls that return when the copy has ended."""
 
 
+def list_selected_classes(losses: Losses) -> dict[str, int]:
+    """Return the compute time (ns) of each class of kernels, the longest first, without unselected ranks."""
+    return {name: ns for name, ns in losses.compute_by_class.items() if name != NOT_SELECTED}
+
+
+def is_launch_change(change: str) -> bool:
+    """Return whether a change is one of a launch call."""
+    return change.startswith(_LAUNCH_CHANGES)
+
+
 def choose_compute(losses: Losses, kernels: Sequence[KernelNumbers]) -> Bottleneck:
     """Return the variant of compute-bound: by the classes of the kernels, and by whether a compiler has fused them."""
-    classes = {name: ns for name, ns in losses.compute_by_class.items() if name != NOT_SELECTED}
+    classes = list_selected_classes(losses)
     whole = sum(classes.values())
     first = next(iter(classes), "")
     if classes.get(WHOLE_GRAPH, 0) > HALF * whole:
@@ -82,7 +93,7 @@ def choose_compute(losses: Losses, kernels: Sequence[KernelNumbers]) -> Bottlene
 
 def _are_fusible(losses: Losses, kernels: Sequence[KernelNumbers]) -> bool:
     """Return whether most compute is in kernels that compilers fuse, and no compiler has."""
-    classes = {name: ns for name, ns in losses.compute_by_class.items() if name != NOT_SELECTED}
+    classes = list_selected_classes(losses)
     fused = sum(kernel.total_ns for kernel in kernels if kernel.name.startswith(_FUSED))
     if fused and fused >= LEAST * sum(kernel.total_ns for kernel in kernels):
         return False
@@ -161,7 +172,7 @@ def choose_host(case: Case) -> Bottleneck:
     calls, whole = case.host_calls, case.host_calls.total()
     if not whole:
         return bottlenecks.HOST
-    if sum(ns for call, ns in calls.items() if call.startswith("MPI_")) > HALF * whole:
+    if case.host_mpi_calls.total() > HALF * whole:
         return bottlenecks.UNCLASSIFIED_MPI if _is_unsplit_mpi(case.mpi) else bottlenecks.HOST_MPI
     if count_operator_ranges(case.summary):
         return bottlenecks.INSTRUMENTED
@@ -174,8 +185,7 @@ def choose_host(case: Case) -> Bottleneck:
     without = [each for each in case.changes if each.change in _WITHOUT_SYNCHRONISING]
     if bound is not None and any(each.saving_ns >= _NEARLY * whole_gain for each in without):
         return bottlenecks.HOST_SYNCHRONISES
-    launches = tuple(f"call '{name}" for name in LAUNCH_CALLS)
-    named = [each for each in case.changes if each.change.endswith("= 0") and not each.change.startswith(launches)]
+    named = [each for each in case.changes if each.change.endswith("= 0") and not is_launch_change(each.change)]
     has_main = any(each.saving_ns > HALF * whole_gain for each in named)
     mean = whole / max(sum(count for _, count in case.host_gaps.values()), 1)
     return _choose_launch(case) if mean < _SHORT_GAP_NS and not has_main else bottlenecks.HOST

@@ -11,7 +11,6 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
 from nsys2prv_ng.summary.numbers.verdict import Place
-from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import RankWaits
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
@@ -24,9 +23,9 @@ from nsys2prv_ng.summary.verdicts.excess import (
 )
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, are_host_bound, describe_extra
-from nsys2prv_ng.summary.verdicts.stragglers import find_stragglers
-from nsys2prv_ng.summary.verdicts.variants import FUSIBLE, LAUNCH_CALLS
+from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, are_host_bound, describe_extra, name_step_range
+from nsys2prv_ng.summary.verdicts.stragglers import find_stragglers, sum_by_range
+from nsys2prv_ng.summary.verdicts.variants import FUSIBLE, LAUNCH_CALLS, list_selected_classes
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
@@ -68,8 +67,7 @@ def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
 def _find_kernels(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
     """Return the largest kernel classes, and the NVTX ranges that launched most kernel time."""
     losses, summary = case.losses, case.summary
-    classes = {} if losses is None else losses.compute_by_class
-    classes = {name: ns for name, ns in classes.items() if name != NOT_SELECTED}
+    classes = {} if losses is None else list_selected_classes(losses)
     places, text = _describe("class", classes, case.gpu_ns, "GPU time")
     if bottleneck == bottlenecks.COMPUTE_FUSIBLE:
         fusible = sum(classes.get(name, 0) for name in FUSIBLE)
@@ -227,10 +225,7 @@ def _blame_straggler(case: Case, found: SlowSteps) -> tuple[str, list[Place]]:
             break
         name = name_task(straggler.rank, straggler.task)
         places, inside = [Place(kind="rank", name=name, ns=cost)], ""
-        ranges = Counter[str]()
-        for reason in straggler.reasons:
-            ranges[reason.range] += reason.ns
-        for range_, ns in ranges.most_common(1):
+        for range_, ns in sum_by_range(straggler).most_common(1):
             if range_ and ns > HALF * cost:
                 places.append(Place(kind="range", name=range_, ns=ns))
                 inside = f", which is in {quote_name(range_)}"
@@ -296,11 +291,6 @@ def _quote(kind: str, name: str) -> str:
     if not name:
         return USER_CODE
     return clean_name(name) if kind in ("function", "copies", "class") else quote_name(name)
-
-
-def name_step_range(summary: JobSummary) -> str:
-    """Return the NVTX range of the steps; "" if none marks them."""
-    return "" if summary.steps is None or summary.steps.delimiter else summary.steps.name
 
 
 def _count_steps(summary: JobSummary) -> int:
