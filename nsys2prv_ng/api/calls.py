@@ -116,7 +116,6 @@ def _summarize(
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job and, if `draws`, the pictures for its page."""
     from nsys2prv_ng.analysis.waits.waits import find_waits
-    from nsys2prv_ng.comparison.slow_steps import add_slow_steps
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.summary.compute.job import compute_summary
@@ -126,12 +125,18 @@ def _summarize(
     compute = partial(compute_summary, progress=progress, flops_per_step=flops_per_step, peak_tflops=peak_tflops)
     with announce_compilation(progress.note), open_job(reports, _find_scratch(), read_options, progress) as job:
         waits = find_waits(job)
-        summary = add_verdict(add_slow_steps(compute(job, waits), job, waits))
+        summary = compute(job, waits)
+        slowest = find_slowest(summary)
+        if slowest is not None:  # most jobs need not import what compares
+            from nsys2prv_ng.comparison.slow_steps import add_slow_steps
+
+            summary = add_slow_steps(summary, job, waits)
+        summary = add_verdict(summary)
         if not draws:
             return summary, None
         from nsys2prv_ng.summary.compute.pictures import collect_pictures
 
-        return summary, collect_pictures(job, waits, find_slowest(summary))
+        return summary, collect_pictures(job, waits, slowest)
 
 
 def _find_scratch() -> Path:
