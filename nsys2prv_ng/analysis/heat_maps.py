@@ -81,14 +81,20 @@ def find_lateness(job: Job, waits: Waits, edges: IntArray) -> Map:
 # ---- GPU metrics -----------------------------------------------------------------------------------------------------
 
 
-def average_metrics(job: Job, wanted: Mapping[str, Sequence[str]], edges: IntArray) -> dict[str, Map]:
+def average_metrics(
+    job: Job, wanted: Mapping[str, Sequence[str]], edges: IntArray, groups: Mapping[int, int] | None = None
+) -> dict[str, Map]:
     """Return the mean of metrics in each bin, by key, weighted by how long their values are in force.
 
     `wanted`: patterns of names for each key. If a key has several, their means are added up, if all are known. Keys
-    that no GPU has are omitted.
+    that no GPU has are omitted. `groups`: the number of a group for each row; the values of a group have one mean, and
+    its number is their row.
     """
     patterns = [pattern for key_patterns in wanted.values() for pattern in key_patterns]
-    sums = sum_metrics(job, lambda name: find_pattern(name, patterns), len(patterns), edges)
+    sums: dict[int, FloatArray] = {}
+    for row, both in sum_metrics(job, lambda name: find_pattern(name, patterns), len(patterns), edges).items():
+        group = groups[row] if groups else row
+        sums[group] = sums.get(group, 0.0) + both
     maps: dict[str, Map] = {}
     for key, key_patterns in wanted.items():
         at = [patterns.index(pattern) for pattern in key_patterns]

@@ -16,7 +16,10 @@ HUES = {
     "whole_graph": palette.shade(palette.WHOLE_GRAPH, -2),
     "lateness": palette.SYNCHRONISATION,
     "sm": palette.GREEN,
+    "tensor": palette.COMPUTE,
     "dram": palette.MEMORY,
+    "nvlink_received": palette.COMMUNICATION,
+    "nvlink_transmitted": palette.COMMUNICATION,
     "memory": palette.MEMORY,
 }
 """Hues of heat maps, by their key. Colours that are pale in the presets are dark here: the value makes them pale."""

@@ -25,6 +25,7 @@ from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute.job import compute_summary
+from nsys2prv_ng.summary.compute.metric_maps import METRICS
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, SETS, opened
 from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth, unite
 from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels
@@ -280,12 +281,23 @@ def test_nobody_is_late_where_nothing_could_be_split(ddp: Job) -> None:
 
 # ---- metrics ---------------------------------------------------------------------------------------------------------
 
-METRICS = {"sm": ("SM* Active [*%]",), "dram": ("*RAM Read Bandwidth [*%]", "*RAM Write Bandwidth [*%]")}
-NAMES = {"sm": ("SMs Active",), "dram": ("DRAM Read Bandwidth", "DRAM Write Bandwidth")}
+NAMES = {
+    "sm": ("SMs Active",),
+    "tensor": ("Tensor Active",),
+    "dram": ("DRAM Read Bandwidth", "DRAM Write Bandwidth"),
+    "nvlink_received": ("NVLink RX Requests User Data", "NVLink RX Responses User Data"),
+    "nvlink_transmitted": ("NVLink TX Requests User Data", "NVLink TX Responses User Data"),
+}
 
 
 def average_samples(report: Report, gpu: int, name: str, edges: IntArray, base: int) -> list[float]:
     """Return the mean in each bin of a metric, where each sample holds until the next."""
+    weighted, held = sum_samples(report, gpu, name, edges, base)
+    return [w / h if h else float("nan") for w, h in zip(weighted, held, strict=True)]
+
+
+def sum_samples(report: Report, gpu: int, name: str, edges: IntArray, base: int) -> tuple[list[int], list[int]]:
+    """Return the sum of value x ns, and the ns, of a metric in each bin."""
     rows = report.connection.execute(
         """SELECT m.timestamp, m.value FROM GPU_METRICS m JOIN TARGET_INFO_GPU_METRICS n
         ON n.typeId = m.typeId AND n.metricId = m.metricId WHERE n.metricName LIKE ? || ' [%' AND m.typeId & 255 = ?
@@ -307,7 +319,7 @@ def average_samples(report: Report, gpu: int, name: str, edges: IntArray, base: 
                 at = b
             if limits[b][1] >= high:
                 break
-    return [w / h if h else float("nan") for w, h in zip(weighted, held, strict=True)]
+    return weighted, held
 
 
 @pytest.mark.parametrize("reports", select("samples/single-graph"))

@@ -20,7 +20,7 @@ from nsys2prv_ng.analysis.efficiency.typical_step import (
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, make_plan
 from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
-from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
+from nsys2prv_ng.analysis.heat_maps import Shares, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.bins import make_edges
@@ -29,12 +29,13 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.palette import ACTIVITIES
 from nsys2prv_ng.summary.compute.kernel_durations import count_durations
+from nsys2prv_ng.summary.compute.metric_maps import draw_metrics
 from nsys2prv_ng.summary.compute.pace import make_pace
 from nsys2prv_ng.summary.numbers.pictures import HeatMap, MapKind, Pictures, TypicalStep
 from nsys2prv_ng.text.formatting import format_ranks
 
 _MOST_CELLS = 1_100_000
-_MOST_MAPS = 9
+_MOST_MAPS = 12
 _BINS = 100, 1_000
 """Fewest and most bins of a heat map: their number keeps the cells of all heat maps below _MOST_CELLS."""
 
@@ -229,12 +230,6 @@ def _name_gpus(job: Job, devices: Devices, rows: IntArray) -> list[str]:
 # ---- heat maps -------------------------------------------------------------------------------------------------------
 
 
-_METRICS = {
-    "sm": ("SM* Active [*%]",),
-    "dram": ("*RAM Read Bandwidth [*%]", "*RAM Write Bandwidth [*%]"),
-}
-"""Patterns of metric names, as in the presets."""
-_HELD = "Each sample holds until the next."
 _OTHER_KINDS = {
     "lateness": MapKind(
         "Arrival delay",
@@ -242,16 +237,6 @@ _OTHER_KINDS = {
         "error. Blank: no arrival, or only unclassified ones.",
         "analysis/lateness",
         unit="ns",
-    ),
-    "sm": MapKind(
-        "SMs active",
-        f"Mean share of the multiprocessors that had work. {_HELD}",
-        "hwcounters/sm_active",
-    ),
-    "dram": MapKind(
-        "DRAM bandwidth",
-        f"Mean share of the bandwidth of the GPU's memory in use: reads and writes together. {_HELD}",
-        "hwcounters/dram_bandwidth",
     ),
     "memory": MapKind(
         "Memory in use",
@@ -277,11 +262,10 @@ def _draw_others(job: Job, waits: Waits, devices: Devices, plan: WindowPlan, edg
     if np.isfinite(late.value).any():
         names = [job.tree.model.tasks[task].name for task in late.row.tolist()]
         yield HeatMap(key="lateness", **vars(_OTHER_KINDS["lateness"]), rows=names, values=late.value)
-    on_gpus = average_metrics(job, _METRICS, edges)
-    on_gpus["memory"] = find_largest_memory(job, devices, plan, edges)
-    for key, (row, value) in on_gpus.items():
-        if row.size:
-            yield HeatMap(key=key, **vars(_OTHER_KINDS[key]), rows=_name_gpus(job, devices, row), values=value)
+    yield from draw_metrics(job, devices, edges, lambda row: _name_gpus(job, devices, row))
+    row, value = find_largest_memory(job, devices, plan, edges)
+    if row.size:
+        yield HeatMap(key="memory", **vars(_OTHER_KINDS["memory"]), rows=_name_gpus(job, devices, row), values=value)
 
 
 # ---- the typical step ------------------------------------------------------------------------------------------------

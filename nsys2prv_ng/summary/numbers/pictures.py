@@ -35,8 +35,8 @@ class HeatMap(MapKind):
     """A quantity over time: its mean, sum or maximum in each of b bins of equal length, for each of r rows."""
 
     key: str
-    """One of "busy", "computing", "whole_graph", "moving", "waiting", "not_split", "lateness", "sm", "dram" and
-    "memory"."""
+    """One of "busy", "computing", "whole_graph", "moving", "waiting", "not_split", "lateness", "sm", "tensor", "dram",
+    "nvlink_received", "nvlink_transmitted" and "memory"."""
     rows: list[str]
     values: FloatArray
     """(r, b); NaN if nothing is known."""

@@ -32,6 +32,7 @@ from tests.conftest import REPOSITORY, Unpacked
 from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
 
+METRICS = ["sm", "tensor", "dram"]
 pytestmark = pytest.mark.slow
 Drawn = tuple[Job, Pictures, JobSummary]
 
@@ -52,7 +53,7 @@ def draw(reports: Sequence[Path]) -> Pictures:
 def test_heat_maps(drawn: Drawn) -> None:
     _, pictures, summary = drawn
     maps = {own.key: own for own in pictures.heat_maps}
-    assert list(maps) == ["busy", "computing", "moving", "waiting", "not_split", "lateness", "sm", "dram", "memory"]
+    assert list(maps) == ["busy", "computing", "moving", "waiting", "not_split", "lateness", *METRICS, "memory"]
     gpus = [f"rank {gpu.ranks[0]}, {gpu.node} GPU {gpu.gpu}" for gpu in summary.gpus]
     for key, own in maps.items():
         assert own.rows == ([f"rank {n}" for n in range(4)] if key == "lateness" else gpus)
