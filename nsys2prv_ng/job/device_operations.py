@@ -116,6 +116,8 @@ class LaunchedOperations(NamedTuple):
     """Whether a launch is recorded."""
     thread: IntArray
     """Place of the thread that launched each; -1 if no launch is recorded."""
+    kind: IntArray
+    """As in DeviceOperations."""
 
 
 def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOperations:
@@ -131,5 +133,11 @@ def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOpe
     sent, thread = np.append(launches.sent, 0)[line], np.append(launches.thread, -1)[line]
     is_known = launch >= 0
     return LaunchedOperations(
-        place, begin, operations.end[order], np.where(is_known, sent, begin), is_known, np.where(is_known, thread, -1)
+        place=place,
+        begin=begin,
+        end=operations.end[order],
+        launched=np.where(is_known, sent, begin),
+        is_known=is_known,
+        thread=np.where(is_known, thread, -1),
+        kind=operations.kind[order],
     )

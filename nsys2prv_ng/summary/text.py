@@ -18,7 +18,7 @@ from nsys2prv_ng.summary.tables.efficiency import (
 )
 from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
-from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
+from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
 from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
 from nsys2prv_ng.summary.tables.memory import list_memory_tables
@@ -155,6 +155,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         format_grid(tabulate_range_tree(summary.range_tree), width, None),
         format_grid(calls.tabulate_kernels(summary), width),
         format_grid(tabulate_kernel_activity(summary.activity), width),
+        format_grid(tabulate_range_activity(summary.range_tree), width, None),
         [] if summary.flops is None else format_grid(tabulate_flops(summary.flops), width),
         [] if summary.slow_modes is None else format_grid(tabulate_slow_modes(summary.slow_modes), width),
         *_format_memory(summary, width),

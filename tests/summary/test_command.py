@@ -47,12 +47,14 @@ KEYS = {
     "mpi": "call count total_ns max_ns sent_bytes received_bytes rated_ns",
     "calls": "name source count total_ns main_ns",
     "launched": "range count total_ns",
-    "range_tree": "name depth count host_ns operations gpu_ns own_ns unlisted_ns least_ns most_ns",
+    "range_tree": "name depth count host_ns operations gpu_ns own_ns unlisted_ns least_ns most_ns activity",
+    "activity": """kernel_class ns samples sm_active sm_issue tensor_active dram_read dram_write
+        nvlink_received nvlink_transmitted""",
 }
 """What programs rely on: a change of these needs another version."""
 RATES = re.compile(
     r"^\.efficiency\b.*\.nccl_as_\w+\.(device|host)\.\w+$|^\.steps\.(spread|drift|similarity)$|^\.gpu_metrics\.(mean|min|max)$"
-    r"|^\.link_metrics\.(nccl_)?percent$|^\.activity\.(sm_active|sm_issue|tensor_active|dram_read|dram_write)$"
+    r"|^\.link_metrics\.(nccl_)?percent$|^\.(range_tree\.)?activity\.(sm|tensor|dram|nvlink)_[a-z]+$"
     r"|^\.slow_modes\.modes\.(ratio|step_share|kernel_share)$"
     r"|^\.(what_if\b.*|verdict)\.share$"
 )
@@ -136,6 +138,8 @@ def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> No
         if section:
             found = [row for document in documents for row in document[section]]
             assert found and all(set(row) == set(keys.split()) for row in found), section
+    known = [node["activity"] for node in documents[0]["range_tree"] if node["activity"]]
+    assert known and {*known[0]} == {*KEYS["activity"].split()} - {"kernel_class"}
     cause = documents[0]["gpus"][0]["idle_causes"][0]
     assert set(cause) == {"cause", "range", "call", "ns", "gaps"}
     task = documents[0]["ranges"][0]["tasks"][0]

@@ -124,8 +124,8 @@ class Kernels(NamedTuple):
     kind: IntArray
 
 
-def load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> Kernels:
-    """Return what computes on the GPUs of some reports, NCCL's kernels included.
+def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_nccl: bool = False) -> Kernels:
+    """Return what computes on the GPUs of some reports, and NCCL's kernels `with_nccl`.
 
     Graphs that were traced as a whole count as kernels if they cannot contain NCCL. Where kernels overlap, `flatten`
     keeps the earliest; on a tie, the longest.
@@ -134,7 +134,10 @@ def load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> Kernels:
     for index in reports:
         report = job.reports[index]
         events = load_opened_events(report, source_names.KERNELS, job.store)
-        kernel_lines = np.flatnonzero(events.get_values(types.KERNEL) != ABSENT)
+        is_kernel = events.get_values(types.KERNEL) != ABSENT
+        if with_nccl:
+            is_kernel |= events.get_values(types.NCCL_KERNEL) != ABSENT
+        kernel_lines = np.flatnonzero(is_kernel)
         kernel_class = events.get_values(types.KERNEL_CLASS)[kernel_lines] - 1
         graphs = load_opened_events(report, source_names.CUDA_GRAPHS, job.store)
         graph_lines = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not job.hides_nccl))

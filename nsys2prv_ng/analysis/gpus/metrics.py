@@ -64,8 +64,8 @@ class MetricSums:
     low: float
     high: float
     samples: int
-    covered: Mapping[int, CoveredValues]
-    """The same for the values in parts of the time, by the number of the part."""
+    covered: Mapping[tuple[str, int], CoveredValues]
+    """The same for the values in parts of the time, by the name of the PartsOfTime and the number of the part."""
 
     def add(self, more: MetricSums) -> MetricSums:
         """Return the sums over these values and more values of the same metric."""
@@ -91,6 +91,7 @@ class MetricSums:
 class PartsOfTime(NamedTuple):
     """Parts of the time, in which some metrics have means of their own."""
 
+    name: str
     concerns: Callable[[EventType], bool]
     """Whether a metric has such means."""
     find: Callable[[int, IntArray, IntArray], IntArray]
@@ -107,7 +108,7 @@ MetricsByRow = dict[tuple[int, str, str], MetricSums]
 def measure_gpu_metrics(job: Job, parts: Sequence[PartsOfTime] = ()) -> list[MetricSums]:
     """Return the metrics whose values are in force for any time, ordered by row, name and unit.
 
-    `parts`: no two of them concern the same metric. Each worker has the records of one report in memory.
+    `parts`: with names that differ. Each worker has the records of one report in memory.
     """
     found: MetricsByRow = {}
     for sums in job.engine.map(lambda group: _measure_group(job, group, parts), _group_sampled(job)):
@@ -135,13 +136,14 @@ def add_samples(
     The part of a value is that of all the time for which it is in force, even if a window cuts that.
     """
     handle, begin, end, value = _list_held(sampled.columns, pattern_of_handle)
-    part = _find_parts(sampled, handle, begin, end, parts)
+    numbers = {each.name: _find_part(sampled, handle, begin, end, each) for each in parts}
     if windows:
         index, _, begin, end = cut_to_windows(begin, end, windows)
-        handle, value, part = handle[index], value[index], part[index]
+        handle, value = handle[index], value[index]
+        numbers = {name: number[index] for name, number in numbers.items()}
     weight = value.astype(np.float64) * (end - begin)
     weighted = np.bincount(handle, weight)
-    covered = _sum_covered(sampled.types, handle, part, weight, end - begin)
+    covered = _sum_covered(sampled.types, handle, numbers, weight, end - begin)
     values = pd.DataFrame({"handle": handle, "value": value, "ns": end - begin}).groupby("handle")
     totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("value", "size"))
     for total in totals.itertuples():
@@ -167,31 +169,29 @@ def add_sums(found: MetricsByRow, more: MetricsByRow) -> None:
         found[key] = sums if before is None else before.add(sums)
 
 
-def _find_parts(
-    sampled: Samples, handle: IntArray, begin: IntArray, end: IntArray, parts: Sequence[PartsOfTime]
-) -> IntArray:
+def _find_part(sampled: Samples, handle: IntArray, begin: IntArray, end: IntArray, parts: PartsOfTime) -> IntArray:
     """Return the number of the part of the time to which each value belongs; -1 for none."""
     found = np.full(handle.size, -1, np.int64)
-    for each in parts:
-        at = np.flatnonzero(np.array([each.concerns(kind) for kind in sampled.types], np.bool_)[handle])
-        low, high = begin[at], end[at]
-        starts = find_starts(low, high)  # metrics of one sample mostly have the same times
-        numbers = each.find(sampled.row, low[starts], high[starts])
-        found[at] = np.repeat(numbers, np.diff(np.append(starts, at.size)))
+    at = np.flatnonzero(np.array([parts.concerns(kind) for kind in sampled.types], np.bool_)[handle])
+    low, high = begin[at], end[at]
+    starts = find_starts(low, high)  # metrics of one sample mostly have the same times
+    numbers = parts.find(sampled.row, low[starts], high[starts])
+    found[at] = np.repeat(numbers, np.diff(np.append(starts, at.size)))
     return found
 
 
 def _sum_covered(
-    kinds: Sequence[EventType], handle: IntArray, part: IntArray, weight: FloatArray, ns: IntArray
-) -> dict[int, dict[int, CoveredValues]]:
-    """Return the sums of the values in parts of the time, by the handle of the metric and the number of the part."""
-    at = np.flatnonzero((part >= 0) & (ns > 0))
-    values = pd.DataFrame({"handle": handle[at], "part": part[at], "weight": weight[at], "ns": ns[at]})
-    sums = values.groupby(["handle", "part"]).agg(weight=("weight", "sum"), ns=("ns", "sum"), count=("ns", "size"))
-    covered: dict[int, dict[int, CoveredValues]] = {}
-    for (number, name), weighted, length, count in sums.itertuples(name=None):
-        scaled = CoveredValues(weighted / 10 ** kinds[number].precision, length, count)
-        covered.setdefault(number, {})[name] = scaled
+    kinds: Sequence[EventType], handle: IntArray, numbers: Mapping[str, IntArray], weight: FloatArray, ns: IntArray
+) -> dict[int, dict[tuple[str, int], CoveredValues]]:
+    """Return the sums of the values in parts of the time, by the handle of the metric and the name and number."""
+    covered: dict[int, dict[tuple[str, int], CoveredValues]] = {}
+    for name, part in numbers.items():
+        at = np.flatnonzero((part >= 0) & (ns > 0))
+        values = pd.DataFrame({"handle": handle[at], "part": part[at], "weight": weight[at], "ns": ns[at]})
+        sums = values.groupby(["handle", "part"]).agg(weight=("weight", "sum"), ns=("ns", "sum"), count=("ns", "size"))
+        for (metric, number), weighted, length, count in sums.itertuples(name=None):
+            scaled = CoveredValues(weighted / 10 ** kinds[metric].precision, length, count)
+            covered.setdefault(metric, {})[name, number] = scaled
     return covered
 
 

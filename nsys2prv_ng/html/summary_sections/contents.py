@@ -14,8 +14,8 @@ from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.efficiency import name_time
 from nsys2prv_ng.summary.tables.flops import tabulate_flops
-from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
-from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
+from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
+from nsys2prv_ng.summary.tables.range_tree import LEAST_SHARE, tabulate_range_tree
 from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
@@ -24,6 +24,8 @@ _MOST_WINDOWS = 3
 _MOST_LINES = 20
 """Most warnings, and most skipped reports, that have a line each."""
 _MOST_PROGRAMS = 10
+_COUNTERS = ("hwcounters/sm_active", "hwcounters/tensor_active", "hwcounters/dram_bandwidth")
+"""Presets that show the GPU metrics of the tables of activity."""
 
 
 def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | None:
@@ -39,7 +41,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     presets = ["basics/kernels", "analysis/kernel_classes"]
     if summary.activity:
         blocks.append(show_grid(tabulate_kernel_activity(summary.activity)))
-        presets += ["hwcounters/sm_active", "hwcounters/tensor_active", "hwcounters/dram_bandwidth"]
+        presets += _COUNTERS
     blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops))]
     if summary.slow_modes is not None and (slow := tabulate_slow_modes(summary.slow_modes)).rows:
         blocks.append(show_grid(slow))
@@ -56,8 +58,12 @@ def make_range_section(summary: JobSummary) -> Section | None:
         f"Numbers of {name_time(summary)}, of the operations that were launched in each range and in the ranges within"
         f" it, whenever they ran. {'. '.join([*grid.below, ''])}"
     )
-    shown = show_tree(grid, "range", [node.depth for node in tree], [node.gpu_ns for node in tree])
-    return Section("ranges", "GPU time by NVTX range", lead.rstrip(), [shown], ["basics/nvtx"])
+    blocks: list[Block] = [show_tree(grid, "range", [node.depth for node in tree], [node.gpu_ns for node in tree])]
+    presets = ["basics/nvtx"]
+    if (activity := tabulate_range_activity(tree, LEAST_SHARE)).rows:
+        blocks.append(show_grid(activity, MOST_RANKS))
+        presets += _COUNTERS
+    return Section("ranges", "GPU time by NVTX range", lead.rstrip(), blocks, presets)
 
 
 def make_operation_section(summary: JobSummary) -> Section | None:

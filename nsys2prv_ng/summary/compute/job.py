@@ -42,7 +42,7 @@ from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
 from nsys2prv_ng.summary.compute.flops import collect_flops, sum_operators
-from nsys2prv_ng.summary.compute.kernel_activity import find_kernel_time, list_kernel_activity
+from nsys2prv_ng.summary.compute.kernel_activity import KernelTime
 from nsys2prv_ng.summary.compute.kernel_cells import KernelTimes, measure_kernels
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.memory import measure_memory
@@ -99,7 +99,8 @@ def compute_summary(
     gpus = sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices)
     links = [] if nccl_time is None else [nccl_time.part]
-    metrics = measure_gpu_metrics(job, [*links, find_kernel_time(job, devices)])
+    kernel_time = KernelTime(job, devices, make_range_tree([part.tree for part in parts]))
+    metrics = measure_gpu_metrics(job, [*links, kernel_time.part])
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     caused = {} if wait_numbers is None else {rank.task: rank.all_caused_ns for rank in wait_numbers.ranks}
@@ -137,8 +138,8 @@ def compute_summary(
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices, metrics),
-        range_tree=make_range_tree([part.tree for part in parts]),
-        activity=list_kernel_activity(metrics),
+        range_tree=kernel_time.list_nodes(metrics),
+        activity=kernel_time.list_classes(metrics),
         link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
         critical_path=None if path is None else sum_critical_path(job, path),
         facts=collect_facts(job),

@@ -1,8 +1,12 @@
-"""Measures what GPU metrics saw while kernels of one class ran: SMs, tensor cores and DRAM."""
+"""Measures what GPU metrics saw while kernels of one class, or launched in one NVTX range, ran.
+
+The metrics are those of SMs, tensor cores, DRAM and NVLink. UnitActivity defines which samples count.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,70 +15,164 @@ from nsys2prv_ng.analysis.efficiency.times import KERNELS_BY_CLASS
 from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSums, PartsOfTime
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.alone import Groups, find_alone, unite_groups
+from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
+from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.summary.compute.covered_time import CoveredTime
 from nsys2prv_ng.summary.compute.link_metrics import FEWEST_SAMPLES
-from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
+from nsys2prv_ng.summary.compute.range_tree import RangeTree, find_ranges
+from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity, UnitActivity
+from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 
 _METRICS = {
-    "sm_active": ("SMs Active", "SM Active"),
-    "sm_issue": ("SM Issue",),
-    "tensor_active": ("Tensor Active",),
-    "dram_read": ("DRAM Read",),
-    "dram_write": ("DRAM Write",),
+    "sm_active": (("SMs Active", "SM Active"),),
+    "sm_issue": (("SM Issue",),),
+    "tensor_active": (("Tensor Active",),),
+    "dram_read": (("DRAM Read",),),
+    "dram_write": (("DRAM Write",),),
+    "nvlink_received": (("NVLink RX Requests User Data",), ("NVLink RX Responses User Data",)),
+    "nvlink_transmitted": (("NVLink TX Requests User Data",), ("NVLink TX Responses User Data",)),
 }
-"""Beginnings of the names of the metrics of each field, of GPUs from Turing on."""
+"""For each field, the metrics whose means it adds up, by the beginnings of their names, of GPUs from Turing on."""
 _PERCENT = "%"
-_MOST, _LEAST = 0.9, 0.1
-"""Least part of a sample's time in which kernels of its class run, and most part in which others do."""
+_KERNELS = "kernels"
+_Field = tuple[str, int]
+"""A field, and the index of the metric among those that it adds up."""
+_Sums = dict[int, dict[_Field, CoveredValues]]
+"""Values that count, by the number of the class or node."""
 
 
-def find_kernel_time(job: Job, devices: Devices) -> PartsOfTime:
-    """Return when kernels of each class (its index in KERNELS_BY_CLASS) run alone, for metrics of what kernels use."""
+class KernelTime:
+    """When kernels of one class run alone, and when those launched in one range do."""
 
-    def find(row: int, begin: IntArray, end: IntArray) -> IntArray:
-        parts = load_kernels(job, devices, devices.find_reports(np.array([row])))
-        here = parts.row == row
-        classes, number = np.unique(parts.kind[here], return_inverse=True)
-        if not classes.size or not begin.size:
-            return np.full(begin.size, -1, np.int64)
-        covered = CoveredTime((number, parts.begin[here], parts.end[here]))  # a row for each class
-        ns = [covered.measure(np.full(begin.size, n), begin, end) for n in range(classes.size)]
-        share = np.stack(ns) / np.maximum(end - begin, 1)
-        most = np.argmax(share, axis=0)
-        largest = share[most, np.arange(begin.size)]
-        share[most, np.arange(begin.size)] = 0
-        return np.where((largest >= _MOST) & (share.max(axis=0) <= _LEAST), classes[most], -1)
+    def __init__(self, job: Job, devices: Devices, tree: RangeTree) -> None:
+        self._job, self._devices, self._tree = job, devices, tree
+        self._size = len(tree.nodes) + 1
+        numbers = {path: n for n, path in enumerate(tree.paths)}
+        around = [numbers[path[:-1]] if len(path) > 1 else -1 for path in tree.paths]
+        self._parent = np.array([*around, -1], np.int64)
+        """The node around each node; -1 for an outermost one, and for none."""
+        self._level = np.array([*(node.depth for node in tree.nodes), 0], np.int64)
 
-    return PartsOfTime(lambda kind: bool(_find_field(kind)), find)
+    @property
+    def part(self) -> PartsOfTime:
+        """The parts of the time, for metrics of what kernels use."""
+        return PartsOfTime(_KERNELS, lambda kind: _find_field(kind) is not None, self._find)
+
+    def list_classes(self, metrics: Sequence[MetricSums]) -> list[KernelActivity]:
+        """Return the activity of each class with enough samples, the class with most sampled time first."""
+        sums: _Sums = {}
+        for field, part, values in _list_covered(metrics):
+            _add(sums, part // self._size - 1, field, values)
+        found = [
+            KernelActivity(kernel_class=KERNELS_BY_CLASS[number], **vars(each))
+            for number, each in _measure(sums).items()
+        ]
+        return sorted(found, key=lambda each: (-each.ns, each.kernel_class))
+
+    def list_nodes(self, metrics: Sequence[MetricSums]) -> list[RangeNode]:
+        """Return the nodes of the tree, with the activity of those with enough samples."""
+        sums: _Sums = {}
+        for field, part, values in _list_covered(metrics):
+            node = part % self._size - 1
+            while node >= 0:
+                _add(sums, node, field, values)
+                node = int(self._parent[node])
+        found = _measure(sums)
+        return [replace(node, activity=found.get(n)) for n, node in enumerate(self._tree.nodes)]
+
+    def _find(self, row: int, begin: IntArray, end: IntArray) -> IntArray:
+        """Return a number for the class and the innermost node that count for each of n times (ns) on a row."""
+        reports = self._devices.find_reports(np.array([row]))
+        kernels = load_kernels(self._job, self._devices, reports, with_nccl=True)
+        here = kernels.row == row
+        groups = unite_groups((kernels.kind[here], kernels.begin[here], kernels.end[here]))
+        kernel_class = find_alone(groups, begin, end)
+        node = self._find_nodes(row, reports, begin, end)
+        return np.where((kernel_class < 0) & (node < 0), -1, (kernel_class + 1) * self._size + node + 1)
+
+    def _find_nodes(self, row: int, reports: Sequence[int], begin: IntArray, end: IntArray) -> IntArray:
+        """Return the innermost node whose kernels run alone in each of n times (ns) on a row; -1 for none."""
+        found = np.full(begin.size, -1, np.int64)
+        if not any(self._tree.paths):  # all kernels were launched in no range
+            return found
+        group, low, high = unite_groups(self._load_nodes(row, reports))
+        for level in range(int(self._level[group].max(initial=0)), -1, -1):
+            if level < self._level[group].max(initial=0):  # what is within a node counts for the node
+                inner = self._level[group] > level
+                group, low, high = unite_groups((np.where(inner, self._parent[group], group), low, high))
+            alone = find_alone((group, low, high), begin, end)
+            found = np.where((found < 0) & (alone < self._size - 1), alone, found)
+        return found
+
+    def _load_nodes(self, row: int, reports: Sequence[int]) -> Groups:
+        """Return the kernels on a row, by the node in which they were launched: the last number is for none.
+
+        Kernels are those of `load_kernels`, with NCCL's.
+        """
+        parts = [(np.zeros(0, np.int64),) * 3]
+        for index in reports:
+            found = find_ranges(self._job.reports[index], self._job.store, CountedEvents(self._job, index))
+            node = np.array([self._number(path) for path in found.paths], np.int64)[found.node]
+            operations = found.operations
+            is_kernel = (operations.kind != MEMORY) & ((operations.kind != WHOLE_GRAPH) | (not self._job.hides_nccl))
+            at = np.flatnonzero(is_kernel & (self._devices.rows_of_reports[index][operations.place] == row))
+            parts.append((node[at], operations.begin[at], operations.end[at]))
+        node, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return node, begin, end
+
+    def _number(self, path: tuple[str, ...]) -> int:
+        """Return the number of the node of a path: of the nearest one around it, or else the last number."""
+        while len(path) > 1 and path not in self._tree.number:
+            path = path[:-1]
+        node = self._tree.number.get(path, -1)
+        return node if node >= 0 else self._size - 1
 
 
-def _find_field(kind: EventType) -> str:
-    """Return the field of a metric; "" for others."""
+def _find_field(kind: EventType) -> _Field | None:
+    """Return the field to which a metric belongs; None for other metrics."""
     if not kind.unit.endswith(_PERCENT):
-        return ""
-    return next((field for field, starts in _METRICS.items() if kind.label.startswith(starts)), "")
-
-
-def list_kernel_activity(metrics: Sequence[MetricSums]) -> list[KernelActivity]:
-    """Return the activity of each class with enough samples, the class with most sampled time first."""
-    sums: dict[int, dict[str, CoveredValues]] = {}
-    for metric in metrics:
-        field = _find_field(metric.event_type)
-        for number, values in metric.covered.items() if field else ():
-            fields = sums.setdefault(number, {})
-            fields[field] = fields.get(field, NO_VALUES).add(values)
-    found = [_make(KERNELS_BY_CLASS[number], fields) for number, fields in sums.items()]
-    return sorted(
-        (each for each in found if each.samples >= FEWEST_SAMPLES), key=lambda each: (-each.ns, each.kernel_class)
+        return None
+    return next(
+        (
+            (field, index)
+            for field, metrics in _METRICS.items()
+            for index, starts in enumerate(metrics)
+            if kind.label.startswith(starts)
+        ),
+        None,
     )
 
 
-def _make(kernel_class: str, fields: dict[str, CoveredValues]) -> KernelActivity:
-    largest = max(fields.values(), key=lambda values: values.samples)
-    means = {
-        field: values.mean if (values := fields.get(field, NO_VALUES)).samples >= FEWEST_SAMPLES else None
-        for field in _METRICS
-    }
-    return KernelActivity(kernel_class=kernel_class, ns=largest.ns, samples=largest.samples, **means)
+def _list_covered(metrics: Sequence[MetricSums]) -> Iterator[tuple[_Field, int, CoveredValues]]:
+    """Yield (field, number of the part of the time, values) of each metric that has a field."""
+    for metric in metrics:
+        field = _find_field(metric.event_type)
+        for (name, part), values in metric.covered.items():
+            if field is not None and name == _KERNELS:
+                yield field, part, values
+
+
+def _add(sums: _Sums, number: int, field: _Field, values: CoveredValues) -> None:
+    if number >= 0:
+        fields = sums.setdefault(number, {})
+        fields[field] = fields.get(field, NO_VALUES).add(values)
+
+
+def _measure(sums: _Sums) -> dict[int, UnitActivity]:
+    """Return the activity of each number with enough samples."""
+    found = {}
+    for number, fields in sums.items():
+        largest = max(fields.values(), key=lambda values: values.samples)
+        if largest.samples >= FEWEST_SAMPLES:
+            means = {field: _add_means(fields, field) for field in _METRICS}
+            found[number] = UnitActivity(ns=largest.ns, samples=largest.samples, **means)
+    return found
+
+
+def _add_means(fields: Mapping[_Field, CoveredValues], field: str) -> float | None:
+    """Return the sum of the means of a field's metrics; None unless all have enough samples."""
+    values = [fields.get((field, index), NO_VALUES) for index in range(len(_METRICS[field]))]
+    means = [each.mean for each in values if each.samples >= FEWEST_SAMPLES]
+    return sum(mean for mean in means if mean is not None) if len(means) == len(values) else None

@@ -36,6 +36,7 @@ from nsys2prv_ng.summary.numbers.link_metrics import (
 
 FEWEST_SAMPLES = 5
 """Fewest samples of a mean."""
+_NCCL = "NCCL"
 _PERCENT = "%"
 _BYTES = "bytes/ms"
 """Unit of the network's rates."""
@@ -89,7 +90,7 @@ class NcclTime:
     @property
     def part(self) -> PartsOfTime:
         """The part of the time, for the counters of GPUs."""
-        return PartsOfTime(is_gpu_link, self.find)
+        return PartsOfTime(_NCCL, is_gpu_link, self.find)
 
     def _spread(self, transfers: Intervals) -> Intervals:
         """Return the intervals of GPUs, and again for the node of each GPU and for the job."""
@@ -131,7 +132,9 @@ def list_link_metrics(
     """Return the counters of links: of GPUs, from all their metrics, then of network cards and switches, by row."""
     if nccl is None:
         return []
-    networks = measure_network_metrics(job, lambda kind: kind.unit == _BYTES, PartsOfTime(_concerns_all, nccl.find))
+    networks = measure_network_metrics(
+        job, lambda kind: kind.unit == _BYTES, PartsOfTime(_NCCL, _concerns_all, nccl.find)
+    )
     labels = [label for task in job.tree.model.tasks for label in task.threads]
     metrics = []
     for sums in of_gpus:
@@ -158,7 +161,7 @@ def _make(sums: MetricSums, nccl: NcclTime, *, link: str, node: str, gpu: int | 
     is_rate = sums.event_type.unit == _BYTES
     during = nccl.name(sums.row)
     mean = sums.mean if sums.samples >= FEWEST_SAMPLES else None
-    in_transfer = sums.covered.get(0, NO_VALUES)
+    in_transfer = sums.covered.get((_NCCL, 0), NO_VALUES)
     in_nccl = in_transfer.mean if in_transfer.samples >= FEWEST_SAMPLES else None
     return LinkMetric(
         link=link,

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -42,14 +42,10 @@ Path = tuple[str, ...]
 
 def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, counted: CountedEvents) -> pd.DataFrame:
     """Return the operations and the ranges of a report by `path` and `task`, in the columns of `_SUMS`."""
-    ranges = load_nvtx_ranges(report, store)
-    ranges = ranges.select(np.lexsort((-ranges.end, ranges.begin, ranges.place)))
     every = load_launched_operations(report, store)
     at = np.flatnonzero(counted.mark_operations(every.place, every.begin))
     operations = LaunchedOperations._make(column[at] for column in every)
-    nested = _nest(report, ranges, operations.thread, operations.launched)
-    ranges, nested = _move_backward(report, store, counted, ranges, nested)
-    nodes = _make_nodes(ranges.key, nested)
+    ranges, nested, nodes = _nest_report(report, store, counted, operations)
     opened = np.flatnonzero(counted.mark_host(ranges.place, ranges.begin) & (nested.level < DEEPEST))
     parts = [
         pd.DataFrame(
@@ -71,8 +67,38 @@ def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, c
     ]
     joined = pd.concat(parts, ignore_index=True).assign(unlisted_ns=0).fillna(0)
     table = joined.groupby(["node", "task"], as_index=False)[_SUMS].sum().astype(np.int64)
-    names = [shorten_range_name(domain, name) for domain, name in ranges.keys]
-    return _name_paths(_limit(table, nodes), nodes, names)
+    table = _limit(table, nodes)
+    paths = _list_paths(nodes, ranges, table["node"].tolist())
+    column = pd.Series([paths[node] for node in table["node"].tolist()], table.index, dtype=object)
+    return table.assign(path=column).drop(columns="node")
+
+
+class OperationsInRanges(NamedTuple):
+    """Operations of a report, and the index of the path of the innermost range that each was launched in."""
+
+    operations: LaunchedOperations
+    node: IntArray
+    paths: list[Path]
+
+
+def find_ranges(report: ReportRecords, store: Store, counted: CountedEvents) -> OperationsInRanges:
+    """Return all operations of a report with their ranges, those outside the time that numbers cover included."""
+    operations = load_launched_operations(report, store)
+    ranges, nested, nodes = _nest_report(report, store, counted, operations)
+    node, number = np.unique(np.append(nodes.of_range, -1)[nested.inside], return_inverse=True)
+    paths = _list_paths(nodes, ranges, node.tolist())
+    return OperationsInRanges(operations, number, [paths[each] for each in node.tolist()])
+
+
+def _nest_report(
+    report: ReportRecords, store: Store, counted: CountedEvents, operations: LaunchedOperations
+) -> tuple[NvtxRanges, _Nested, _Nodes]:
+    """Nest the ranges of a report, and find the range of each operation's launch."""
+    ranges = load_nvtx_ranges(report, store)
+    ranges = ranges.select(np.lexsort((-ranges.end, ranges.begin, ranges.place)))
+    nested = _nest(report, ranges, operations.thread, operations.launched)
+    ranges, nested = _move_backward(report, store, counted, ranges, nested)
+    return ranges, nested, _make_nodes(ranges.key, nested)
 
 
 class _Nested(NamedTuple):
@@ -207,26 +233,39 @@ def _limit(table: pd.DataFrame, nodes: _Nodes) -> pd.DataFrame:
     return table.groupby(["node", "task"], as_index=False)[_SUMS].sum()
 
 
-def _name_paths(table: pd.DataFrame, nodes: _Nodes, names: Sequence[str]) -> pd.DataFrame:
+def _list_paths(nodes: _Nodes, ranges: NvtxRanges, listed: Sequence[int]) -> dict[int, Path]:
+    """Return the path of each listed node; () for -1."""
+    names = [shorten_range_name(domain, name) for domain, name in ranges.keys]
     paths: dict[int, Path] = {-1: ()}
-    for node in sorted(set(table["node"].tolist())):
+    for node in sorted(set(listed)):
         around, at = [], node
         while at >= 0:
             around.append(names[nodes.key[at]])
             at = int(nodes.parent[at])
         paths[node] = tuple(reversed(around))
-    column = pd.Series([paths[node] for node in table["node"].tolist()], table.index, dtype=object)
-    return table.assign(path=column).drop(columns="node")
+    return paths
 
 
 # ---- all reports -----------------------------------------------------------------------------------------------------
 
 
-def make_range_tree(parts: Sequence[pd.DataFrame]) -> list[RangeNode]:
+class RangeTree(NamedTuple):
+    """The nodes of a tree with their paths, and the number of the node of each path in the tables of the reports.
+
+    A path that is not listed has the number of the node around it, or -1 without one.
+    """
+
+    nodes: list[RangeNode]
+    paths: list[Path]
+    number: dict[Path, int]
+
+
+def make_range_tree(parts: Sequence[pd.DataFrame]) -> RangeTree:
     """Return the tree of all reports, from the tables of `sum_by_range`."""
     if not any(part["operations"].any() for part in parts):
-        return []
-    sums = _sum_nodes(parts)
+        return RangeTree([], [], {})
+    merged = _merge_numbered({path for part in parts for path in part["path"]})
+    sums = _sum_nodes(parts, merged)
     longest = sorted(sums, key=lambda path: (bool(path), -sums[path]["gpu_ns"], len(path), path))
     for path in reversed(longest[MOST_NODES:]):  # the path around a path stands before it
         around = sums.setdefault(path[:-1], dict.fromkeys(sums[path], 0))
@@ -235,17 +274,26 @@ def make_range_tree(parts: Sequence[pd.DataFrame]) -> list[RangeNode]:
             around["gpu_ns"] += sums[path]["gpu_ns"]
             around["operations"] += sums[path]["operations"]
     ordered = _order(sorted(longest[:MOST_NODES], key=lambda path: (-sums[path]["gpu_ns"], len(path), path)))
-    return [RangeNode(name=path[-1] if path else "", depth=max(len(path) - 1, 0), **sums[path]) for path in ordered]
+    numbers = {path: n for n, path in enumerate(ordered)}
+    number = {path: _find_listed(merged[path], numbers) for path in merged}
+    nodes = [RangeNode(name=path[-1] if path else "", depth=max(len(path) - 1, 0), **sums[path]) for path in ordered]
+    return RangeTree(nodes, ordered, number)
 
 
-def _sum_nodes(parts: Sequence[pd.DataFrame]) -> dict[Path, dict[str, int]]:
+def _find_listed(path: Path, numbers: Mapping[Path, int]) -> int:
+    """Return the number of a path, or else of the innermost path around it with a number; -1 without one."""
+    while path and path not in numbers:
+        path = path[:-1]
+    return numbers.get(path, -1)
+
+
+def _sum_nodes(parts: Sequence[pd.DataFrame], merged: Mapping[Path, Path]) -> dict[Path, dict[str, Any]]:
     """Return the numbers of each node by its path: what it has itself, and what it has with the nodes within it.
 
     A row is a node of a task, so the memory grows with the ranges that tasks have, and not with all that any has.
     """
     known: dict[Path, int] = {}
     numbers = [known.setdefault(path, len(known)) for part in parts for path in part["path"]]
-    merged = _merge_numbered(set(known))
     nodes = {path: number for number, path in enumerate(_list_nodes({merged[path] for path in known}))}
     node = np.array([nodes[merged[path]] for path in known], np.int64)[numbers]
     rows = pd.concat([part[["task", *_SUMS]] for part in parts], ignore_index=True).assign(node=node)

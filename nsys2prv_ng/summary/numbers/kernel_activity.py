@@ -1,4 +1,7 @@
-"""What GPU metrics measured while kernels of one class ran. Values are in percent of the peak of the counter."""
+"""What GPU metrics measured while kernels of one class, or of one NVTX range, ran.
+
+Values are in percent of the peak of the counter.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,13 @@ Source: Nsight Compute, section "GPU Speed Of Light Throughput", rule SOLBottlen
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelActivity:
-    """Means over all sampled GPUs while kernels of one class ran, and hardly any other.
+class UnitActivity:
+    """Means over all sampled GPUs while kernels of one class, or of one NVTX range, ran, and hardly any other.
 
-    A sample counts if kernels of the class run for at least 90% of the time for which it is in force, and others for at
-    most 10%. Means weight samples by that time; those of fewer than five samples are null.
+    A sample counts if these kernels run for at least 90% of the time for which it is in force, and all others together
+    for at most 10%. Means weight samples by that time; those of fewer than five samples are null.
     """
 
-    kernel_class: str
     ns: int
     """Time for which samples that count are in force, over all GPUs."""
     samples: int
@@ -31,11 +33,19 @@ class KernelActivity:
     tensor_active: float | None
     dram_read: float | None
     dram_write: float | None
+    nvlink_received: float | None = None
+    """User data, in requests and responses; null without NVLink counters, and in summaries of older versions."""
+    nvlink_transmitted: float | None = None
 
     @property
     def dram(self) -> float | None:
         """Reads and writes."""
         return None if self.dram_read is None or self.dram_write is None else self.dram_read + self.dram_write
+
+    @property
+    def nvlink(self) -> float | None:
+        """The busier direction."""
+        return max((each for each in (self.nvlink_received, self.nvlink_transmitted) if each is not None), default=None)
 
     @property
     def limited_by(self) -> str:
@@ -44,3 +54,10 @@ class KernelActivity:
             return ""
         most, name = max((self.dram, DRAM), (self.tensor_active, TENSOR))
         return name if most >= LIMIT_PERCENT else NEITHER
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelActivity(UnitActivity):
+    """The activity of GPUs while kernels of one class run; the kernels of each other class are the others."""
+
+    kernel_class: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nsys2prv_ng.summary.numbers.kernel_activity import UnitActivity
+
 MOST_NODES = 2_000
 """Most ranges in the tree of a report, and of a job: those with most GPU time."""
 DEEPEST = 32
@@ -41,6 +43,9 @@ class RangeNode:
     least_ns: int
     """`gpu_ns` of the task with least of it, among those with GPU operations."""
     most_ns: int
+    activity: UnitActivity | None = None
+    """While kernels launched in the range or in a range within it run; null with fewer than five samples, and in
+    summaries of older versions."""
 
 
 def list_paths(tree: Sequence[RangeNode]) -> list[tuple[str, ...]]:

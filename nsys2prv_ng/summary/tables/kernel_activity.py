@@ -1,34 +1,85 @@
-"""Makes the table of what GPUs use while kernels of one class run."""
+"""Makes the tables of what GPUs use while kernels of one class, or launched in one range, run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.summary.numbers.kernel_activity import LIMIT_PERCENT, KernelActivity
+from nsys2prv_ng.summary.numbers.kernel_activity import LIMIT_PERCENT, KernelActivity, UnitActivity
+from nsys2prv_ng.summary.numbers.range_tree import RangeNode
+from nsys2prv_ng.summary.tables.range_tree import NAME_ROOM, name_node
+from nsys2prv_ng.text.formatting import count_noun, format_percent
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Rate, Share, make_columns
+
+_LEAST_NVLINK = 1
+"""Percent that NVLink reaches at least in any row of a table with it: less is rounding of the counters."""
+LEAST_SHARE = 0.05
+"""Least share of GPU time of a range that has a line on the terminal."""
+_LIMITS = f"Limited by: DRAM (read + write) or tensor cores, the busier one, from {LIMIT_PERCENT}% of peak on"
+_COLUMNS = (
+    Column("time sampled", minor=True),
+    "samples",
+    "SM active",
+    Column("SM issue", minor=True),
+    "tensor active",
+    "DRAM read",
+    "DRAM write",
+    Column("NVLink", optional=True),
+    Column("limited by", optional=True),
+)
 
 
 def tabulate_kernel_activity(activity: Sequence[KernelActivity]) -> Grid:
     """Return a row for each class of kernels, the class with most sampled time first."""
-    rows: list[list[Cell]] = [
-        [
-            Name(each.kernel_class),
-            Ns(each.ns),
-            Count(each.samples),
-            *(
-                Rate(None) if percent is None else Share(percent, 100)
-                for percent in (each.sm_active, each.sm_issue, each.tensor_active, each.dram_read, each.dram_write)
-            ),
-            each.limited_by,
-        ]
-        for each in activity
-    ]
-    columns = ("kernel class", Column("time sampled", minor=True), Column("samples", minor=True))
-    units = ("SM active", Column("SM issue", minor=True), "tensor active", "DRAM read", "DRAM write")
     return Grid(
         caption="GPU activity while kernels of one class run",
-        columns=make_columns(*columns, *units, Column("limited by", optional=True)),
-        rows=rows,
+        columns=make_columns("kernel class", *_COLUMNS),
+        rows=[[Name(each.kernel_class), *_list_cells(each, activity)] for each in activity],
         more="classes",
-        below=[f"Limited by: DRAM (read + write) or tensor cores, the busier one, from {LIMIT_PERCENT}% of peak on"],
+        below=_explain(activity),
     )
+
+
+def tabulate_range_activity(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -> Grid:
+    """Return a row for each range with samples and at least a share of GPU time, in the order of the tree."""
+    whole = sum(node.gpu_ns for node in tree if not node.depth)
+    known = [(node, node.activity) for node in tree if node.activity is not None]
+    shown = [(node, activity) for node, activity in known if node.gpu_ns >= least * whole]
+    if not any(node.name for node, _ in shown):
+        shown = []
+    every = [activity for _, activity in shown]
+    hidden = len(known) - len(shown)
+    more = f"{count_noun(hidden, 'more range')} with less than {format_percent(least, 1)} of GPU time each"
+    return Grid(
+        caption="GPU activity while kernels launched in one NVTX range run",
+        columns=make_columns("launched in", Column("GPU time", minor=True), *_COLUMNS),
+        rows=[[name_node(node), Share(node.gpu_ns, whole), *_list_cells(each, every)] for node, each in shown],
+        more="ranges",
+        name_room=NAME_ROOM,
+        weights=[(node.gpu_ns,) for node, _ in shown],
+        below=[*_explain(every), *([more] if hidden else [])],
+    )
+
+
+def _list_cells(activity: UnitActivity, every: Sequence[UnitActivity]) -> list[Cell]:
+    """Return the cells of one of the activities of a table."""
+    percents = (
+        activity.sm_active,
+        activity.sm_issue,
+        activity.tensor_active,
+        activity.dram_read,
+        activity.dram_write,
+    )
+    nvlink: Cell = _show(activity.nvlink) if _moves_data(every) else ""
+    return [Ns(activity.ns), Count(activity.samples), *map(_show, percents), nvlink, activity.limited_by]
+
+
+def _show(percent: float | None) -> Cell:
+    return Rate(None) if percent is None else Share(percent, 100)
+
+
+def _moves_data(every: Sequence[UnitActivity]) -> bool:
+    return any((each.nvlink or 0) >= _LEAST_NVLINK for each in every)
+
+
+def _explain(every: Sequence[UnitActivity]) -> list[str]:
+    return [_LIMITS, *(["NVLink: the busier direction"] if _moves_data(every) else [])]

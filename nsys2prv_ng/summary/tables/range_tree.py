@@ -6,14 +6,18 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.text.formatting import count_noun, format_percent
-from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Share, make_columns
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Ns, Share, Term, make_columns
 from nsys2prv_ng.text.names import BACKWARD, NO_RANGE, clean_name
 
 LEAST_SHARE = 0.01
 """Least share of GPU time of a range that has a line on the terminal."""
-_INDENT = "  "
-_NAME_ROOM = 36
+NAME_ROOM = 36
 """Characters of names on a narrow terminal."""
+
+
+def name_node(node: RangeNode) -> Term:
+    """Return the name of a range, which each output indents by its depth."""
+    return Term(clean_name(node.name), depth=node.depth) if node.name else Term(NO_RANGE)
 
 
 def tabulate_range_tree(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -> Grid:
@@ -23,7 +27,7 @@ def tabulate_range_tree(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -
     several = any(node.least_ns < node.most_ns for node in tree)
     rows: list[list[Cell]] = [
         [
-            Name(f"{_INDENT * node.depth}{clean_name(node.name)}" if node.name else NO_RANGE),
+            name_node(node),
             Ns(node.gpu_ns),
             Share(node.gpu_ns, whole),
             *([Ns(node.least_ns), Ns(node.most_ns)] if several else ["", ""]),
@@ -51,6 +55,6 @@ def tabulate_range_tree(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -
         columns=make_columns("launched in", "GPU time", "share", *ranks, Column("outside inner", minor=True), *others),
         rows=rows,
         more="ranges",
-        name_room=_NAME_ROOM,
+        name_room=NAME_ROOM,
         below=[each for each in (linked, below) if each],
     )

@@ -34,7 +34,27 @@ class Range(NamedTuple):
         return int(found[1]) if found else None
 
 
+class Launched(NamedTuple):
+    """An operation: the names of the ranges around its launch, its table, process (in nsys's form), device, times."""
+
+    path: tuple[str, ...]
+    table: str
+    process: int
+    device: int
+    begin: int
+    end: int
+
+
 def project(report: Path, names: dict[str, str]) -> Own:
+    """Return the time and number of the operations that were launched in each path of ranges."""
+    sums: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
+    for each in list_launched(report, names):
+        sums[each.path][0] += each.end - each.begin
+        sums[each.path][1] += 1
+    return {path: (ns, count) for path, (ns, count) in sums.items()}
+
+
+def list_launched(report: Path, names: dict[str, str]) -> list[Launched]:
     """Return which ranges contain the call that launched each operation, by a loop over the calls of each thread.
 
     `names`: the names that the project gives to texts, whose rules other tests check.
@@ -49,7 +69,8 @@ def project(report: Path, names: dict[str, str]) -> Own:
         operations = []
         for table in _TABLES:
             if f"CUPTI_ACTIVITY_KIND_{table}" in tables:
-                query = f'SELECT globalPid >> 24, correlationId, "end" - start FROM CUPTI_ACTIVITY_KIND_{table}'
+                query = f"""SELECT '{table}', globalPid, deviceId, correlationId, start, "end"
+                    FROM CUPTI_ACTIVITY_KIND_{table}"""
                 operations += database.execute(query).fetchall()
     ranges: dict[int, list[Range]] = defaultdict(list)
     frame = Report(report).nvtx
@@ -59,18 +80,17 @@ def project(report: Path, names: dict[str, str]) -> Own:
     for own in ranges.values():
         own.sort(key=lambda each: each[:2])
     moved = link(ranges)
-    sums: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
+    launched: list[Launched] = []
     by_call: dict[tuple[int, int], tuple[str, ...]] = {}
-    for process, correlation, ns in operations:
-        call = calls.get((process, correlation))
+    for table, process, device, correlation, begin, end in operations:
+        call = calls.get((process >> 24, correlation))
         path: tuple[str, ...] = ()
         if call is not None:
             if call not in by_call:
                 by_call[call] = name_path(find_path(ranges, *call), moved, ranges)
             path = by_call[call]
-        sums[path][0] += ns
-        sums[path][1] += 1
-    return {path: (ns, count) for path, (ns, count) in sums.items()}
+        launched.append(Launched(path, table, process, device, begin, end))
+    return launched
 
 
 def find_path(ranges: dict[int, list[Range]], time: int, thread: int) -> list[Range]:

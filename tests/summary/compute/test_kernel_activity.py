@@ -3,109 +3,84 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections.contents import make_kernel_section
-from nsys2prv_ng.sources.cuda.kernel_classes import KERNEL_CLASSES, classify
+from nsys2prv_ng.html.summary_sections.contents import make_kernel_section, make_range_section
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
+from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity, UnitActivity
 from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity
+from nsys2prv_ng.summary.numbers.range_tree import RangeNode, list_paths
+from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
+from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.layout import format_grid
 from tests.conftest import Unpacked, slow_but
-from tests.summary.compute.link_metrics_truth import Spans, unite
+from tests.summary.compute.kernel_activity_truth import (
+    COUNTERS,
+    Numbers,
+    measure,
+    merge,
+    read_classes,
+    read_paths,
+    read_samples,
+)
 from tests.summary.compute.test_link_metrics import ALONE, list_windows, locate
+from tests.summary.compute.test_link_metrics import SETS as LINKED_GPUS
+from tests.summary.compute.test_range_tree import cut_numbers, read_names
 from tests.summary.made import IN_STEPS, summarize_reports
 
-COUNTERS = {
-    "SMs Active [Throughput %]": "sm_active",
-    "SM Issue [Throughput %]": "sm_issue",
-    "Tensor Active [Throughput %]": "tensor_active",
-    "DRAM Read Bandwidth [Throughput %]": "dram_read",
-    "DRAM Write Bandwidth [Throughput %]": "dram_write",
-}
-_KERNELS = """SELECT s.value, k.start + u.utcEpochNs, k."end" + u.utcEpochNs FROM CUPTI_ACTIVITY_KIND_KERNEL k
-    JOIN TARGET_INFO_SESSION_START_TIME u JOIN StringIds s ON s.id = k.demangledName ORDER BY k.start"""
-_SAMPLES = """SELECT n.metricName, m.timestamp + u.utcEpochNs, m.value FROM GPU_METRICS m
-    JOIN TARGET_INFO_SESSION_START_TIME u JOIN TARGET_INFO_GPU_METRICS n USING (typeId, metricId)
-    ORDER BY m.timestamp"""
-Means = dict[str, tuple[int, int, dict[str, float]]]
-"""Time (ns), samples and mean of each counter, by kernel class."""
+SETS = {**{name: [file] for name, file in ALONE.items()}, "samples/ddp-2x2": LINKED_GPUS["samples/ddp-2x2"]}
 
 
-def read_kernels(report: Path) -> dict[str, Spans]:
-    """Return when kernels of each class run, in UTC."""
-    spans: dict[str, Spans] = defaultdict(list)
-    with closing(sqlite3.connect(report)) as database:
-        rows = database.execute(_KERNELS).fetchall()
-    names = sorted({name for name, _, _ in rows})
-    classes = dict(zip(names, (KERNEL_CLASSES[number] for number in classify(names)), strict=True))
-    for name, begin, end in rows:
-        spans[classes[name]].append((begin, end))
-    return {name: unite(own) for name, own in spans.items()}
+def compare(activity: UnitActivity, truth: Numbers) -> None:
+    assert (activity.ns, activity.samples) == truth[:2]
+    for field in set(COUNTERS.values()):
+        mean = truth[2].get(field)
+        assert getattr(activity, field) == (None if mean is None else pytest.approx(mean, rel=1e-9))
 
 
-def measure(report: Path, windows: Spans) -> Means:
-    """Return what the module promises, by loops."""
-    spans = read_kernels(report)
-    samples: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    with closing(sqlite3.connect(report)) as database:
-        for name, time, value in database.execute(_SAMPLES):
-            samples[name].append((time, value))
-    sums: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
-    for name, field in COUNTERS.items():
-        first = dict.fromkeys(spans, 0)
-        for (begin, value), (end, _) in zip(samples[name], samples[name][1:], strict=False):
-            covered = {kind: cover(own, begin, end, first, kind) for kind, own in spans.items()}
-            kind = max(covered, key=lambda kind: covered[kind])
-            others = max((ns for other, ns in covered.items() if other != kind), default=0)
-            if covered[kind] < 0.9 * (end - begin) or others > 0.1 * (end - begin):
-                continue
-            for low, high in windows:
-                if min(end, high) > max(begin, low):
-                    sums[kind][field].append((value, min(end, high) - max(begin, low)))
-    return {
-        kind: (
-            sum(ns for _, ns in fields["sm_active"]),
-            len(fields["sm_active"]),
-            {field: sum(value * ns for value, ns in own) / sum(ns for _, ns in own) for field, own in fields.items()},
-        )
-        for kind, fields in sums.items()
-        if len(fields["sm_active"]) >= 5
-    }
-
-
-def cover(spans: Spans, begin: int, end: int, first: dict[str, int], kind: str) -> int:
-    """Return how much (ns) of a time the spans cover. `first`: the first span of each class that may."""
-    while first[kind] < len(spans) and spans[first[kind]][1] <= begin:
-        first[kind] += 1
-    ns, at = 0, first[kind]
-    while at < len(spans) and spans[at][0] < end:
-        ns += min(spans[at][1], end) - max(spans[at][0], begin)
-        at += 1
-    return ns
-
-
-@pytest.mark.parametrize("name", slow_but("samples/single-graph", ALONE))
+@pytest.mark.parametrize("name", slow_but("samples/single-graph", SETS))
 def test_every_class_of_kernels(name: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
-    report = locate(samples, shared_reports, unpacked, ALONE[name])
-    found = summarize_reports([report], IN_STEPS)
-    truth = measure(report, list_windows(found))
-    assert {each.kernel_class: (each.ns, each.samples) for each in found.activity} == {
-        kind: (ns, count) for kind, (ns, count, _) in truth.items()
-    }
+    reports = [locate(samples, shared_reports, unpacked, file) for file in SETS[name]]
+    found = summarize_reports(reports, IN_STEPS)
+    truth = measure(read_samples(reports), read_classes(reports), list_windows(found))
+    assert {each.kernel_class for each in found.activity} == truth.keys()
     assert [each.ns for each in found.activity] == sorted((each.ns for each in found.activity), reverse=True)
     for each in found.activity:
-        for field, mean in truth[each.kernel_class][2].items():
-            assert getattr(each, field) == pytest.approx(mean, rel=1e-9)
+        compare(each, truth[each.kernel_class])
+    assert (name == "samples/ddp-2x2") == any(each.kernel_class == "NCCL" for each in found.activity)
+
+
+@pytest.mark.parametrize("name", slow_but("samples/single-graph", SETS))
+@pytest.mark.parametrize("chosen", ["all time", "steps"])
+def test_every_range(name: str, chosen: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
+    """At each depth, the kernels of each range are a group with those of all ranges within it."""
+    reports = [locate(samples, shared_reports, unpacked, file) for file in SETS[name]]
+    found = summarize_reports(reports, IN_STEPS if chosen == "steps" else None)
+    paths = [() if path == ("",) else path for path in list_paths(found.range_tree)]
+    launched = read_paths(reports, {report: read_names(report) for report in reports})
+    innermost: dict[object, tuple[str, ...]] = {}
+    for path in {path for own in launched.values() for path in own}:
+        assert isinstance(path, tuple)
+        listed = cut_numbers(path, set(paths))
+        while len(listed) > 1 and listed not in paths:
+            listed = listed[:-1]
+        innermost[path] = listed if listed in paths else ("", "launched in a range that the tree does not have")
+    counters, count = read_samples(reports), 0
+    for depth in range(1 + max((node.depth for node in found.range_tree), default=0)):
+        groups = merge(launched, {path: listed[: depth + 1] for path, listed in innermost.items()})
+        truth = measure(counters, groups, list_windows(found))
+        for path, node in zip(paths, found.range_tree, strict=True):
+            if len(path) == depth + 1 or (not path and not depth):
+                assert (node.activity is not None) == (path in truth), path
+                if node.activity is not None:
+                    compare(node.activity, truth[path])
+                    count += bool(path)
+    assert count or name != "whatif/w-shapes"
 
 
 @pytest.mark.slow
@@ -119,6 +94,22 @@ def test_what_limits_known_kernels(shared_reports: Path, unpacked: Unpacked) -> 
     page = render_page(title="", subtitle="", lines=[], warnings=[], sections=[section])
     assert "GPU activity while kernels of one class run" in page and "tensor cores" in page
     assert JobSummary.from_dict(json.loads(json.dumps(found.to_dict()))).activity == found.activity
+
+
+@pytest.mark.slow
+def test_what_limits_known_ranges(shared_reports: Path, unpacked: Unpacked) -> None:
+    """The same program: its operators for matrix products, and its optimizer. No line is too long or lacks samples."""
+    found = summarize_reports([unpacked(shared_reports / "whatif/w-shapes.rank0.sqlite")], IN_STEPS)
+    limits = {node.name: node.activity.limited_by for node in found.range_tree if node.activity is not None}
+    assert limits["aten::addmm"] == "tensor cores" and limits["optimizer"] == "DRAM"
+    section = make_range_section(found)
+    assert section is not None and "hwcounters/tensor_active" in section.presets
+    page = render_page(title="", subtitle="", lines=[], warnings=[], sections=[section])
+    assert "GPU activity while kernels launched in one NVTX range run" in page and "tensor cores" in page
+    text = format_summary(found, 100, details=True)
+    table = text[text.index("GPU activity while kernels launched in one") :].split("\n\n")[0].splitlines()
+    assert max(map(len, table)) <= 100 and "samples" in table[2]
+    assert JobSummary.from_dict(json.loads(json.dumps(found.to_dict()))).range_tree == found.range_tree
 
 
 def make_activity(**percents: float | None) -> KernelActivity:
@@ -139,6 +130,33 @@ def make_activity(**percents: float | None) -> KernelActivity:
 )
 def test_the_busier_unit_limits(tensor: float | None, read: float | None, write: float | None, limit: str) -> None:
     assert make_activity(tensor_active=tensor, dram_read=read, dram_write=write).limited_by == limit
+
+
+def test_nvlink_has_a_column_if_it_moves_data() -> None:
+    """Its cells have the busier direction."""
+    idle = make_activity(nvlink_received=0.9, nvlink_transmitted=0.4)
+    assert not any("NVLink" in line for line in format_grid(tabulate_kernel_activity([idle]), 100))
+    busy = replace(idle, nvlink_transmitted=70.0)
+    one_way = replace(idle, nvlink_received=None)
+    lines = format_grid(tabulate_kernel_activity([busy, one_way, make_activity()]), 100)
+    assert "NVLink" in lines[2] and lines[-1] == "  NVLink: the busier direction"
+    assert [line.split()[-1] for line in lines if line.startswith("GEMM")] == ["70.0%", "0.4%", "-"]
+
+
+def make_node(name: str, gpu_ns: int, activity: UnitActivity | None, depth: int = 0) -> RangeNode:
+    zeros = dict.fromkeys(("count", "host_ns", "operations", "own_ns", "unlisted_ns", "least_ns", "most_ns"), 0)
+    return RangeNode(name=name, depth=depth, gpu_ns=gpu_ns, activity=activity, **zeros)
+
+
+def test_ranges_with_little_time_or_no_samples_have_no_row() -> None:
+    """Names of ranges are hostile: no control characters reach the terminal."""
+    known = make_activity(sm_active=50.0)
+    tree = [make_node("step", 95, known), make_node("a\x1b[2Jb", 60, known, 1), make_node("c", 35, None, 1)]
+    grid = tabulate_range_activity([*tree, make_node("few", 5, known), make_node("", 0, known)], 0.06)
+    assert [str(row[0]) for row in grid.rows] == ["step", "  a [2Jb"]
+    assert grid.below[-1] == "2 more ranges with less than 6.0% of GPU time each"
+    assert not tabulate_range_activity([make_node("", 5, known)]).rows
+    assert not tabulate_range_activity([]).rows
 
 
 def test_counters_without_samples_are_not_known() -> None:
