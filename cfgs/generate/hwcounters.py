@@ -8,19 +8,29 @@ from cfgs.generate.paraver_cfg import (
     MAXIMUM,
     NEXT_TYPE,
     PERCENT,
+    ROUND,
     SIGN,
     TASK,
     Derived,
     Folder,
     Function,
+    Histogram,
     Look,
     View,
     Window,
+    at_least,
+    codes,
     divided,
+    equal_to,
+    logarithm,
     matching,
+    only,
+    power_of,
     product,
 )
-from cfgs.generate.shared import FLAG
+from cfgs.generate.shared import FLAG, ranks
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import palette
 
 _ABOUT_RANKS = """\
 Values are percent of peak; each sample is drawn until the next one. One row per rank, which shows its busiest GPU. For
@@ -159,3 +169,37 @@ Needs --enable=network_interface when profiling.
     _make_node_metric("Bytes received, by sample", "Plugin: rx_bytes*"),
     _make_node_metric("Bytes sent, by sample", "Plugin: tx_bytes*"),
 )
+
+# ---- by what runs ----------------------------------------------------------------------------------------------------
+#
+# A metric is sampled on the row of a GPU, and what runs is on other rows, so both are compared by rank. A sample lasts
+# until the next one. It counts for a value that holds for nearly all of this time: its mean is nearly its maximum.
+# For values 1, 2, 3, ... mean and maximum are of 10, 100, 1000, ..., so that no mixture of lower values is near.
+
+_SAMPLES = ("SM* Active [*%]",)
+"""A metric that all GPUs have. All metrics of a GPU are sampled together."""
+_NEARLY_ALL = 0.9
+_ALL = 0.999999  # less than 1 for errors of rounding
+
+
+def _find_samples() -> Window:
+    """Show 1 from the first sample of a rank to the last one, with a burst for each sample."""
+    return Window(
+        "Another sample follows", FLAG, events=matching(*_SAMPLES), thread=NEXT_TYPE, compose=SIGN, level=TASK, above=MAXIMUM
+    )
+
+
+def _choose_samples(name: str, look: Look, value: View, least: float) -> Derived:
+    """Show the value of each rank that holds for at least this part of a sample, while the sample lasts."""
+    samples = _find_samples()
+    cut = product(f"{value.name}, within a sample", GRADIENT, value, samples, level=TASK)
+    mean, highest = (
+        Derived(f"{value.name}, {which} of the sample", GRADIENT, operation=f"controlled: {how}", first=cut, second=samples, level=TASK)
+        for which, how in (("mean", "average"), ("highest", "maximum"))
+    )
+    is_pure = Derived("Sample counts", FLAG, operation="divide", first=mean, second=highest, level=TASK, top=(at_least(least),))
+    return product(name, look, highest, is_pure, level=TASK, top=(logarithm(10), ROUND))
+
+
+def _average(name: str, control: View, data: View, most: int) -> Histogram:
+    return Histogram(name, control, "Average value", maximum=most, data=data)

@@ -94,7 +94,9 @@ STACKED = Function("Stacked Val")
 NESTING = Function("Nesting level")
 JOINED = Function("Join Bursts")
 BEGIN_TIME = Function("Begin Time")
-"""Start of a burst, in the units of the window."""
+BURST_TIME = Function("Burst Time")
+"""Start and length of a burst, in the units of the window."""
+ROUND = Function("Round")
 
 
 ADDING, MAXIMUM = Function("Adding"), Function("Maximum")
@@ -116,6 +118,11 @@ def times(factor: float) -> Function:
 
 def logarithm(base: float) -> Function:
     return function("log N", base)
+
+
+def power_of(base: float) -> Function:
+    """Return the base to the power of the value."""
+    return function("exp", base)
 
 
 def plus(value: float) -> Function:
