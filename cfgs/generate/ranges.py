@@ -25,7 +25,9 @@ def _add_up(name: str, ranges: View) -> Histogram:
 
 _innermost = _while_working("Innermost range of each operation", names("NVTX ranges on streams", _RANGES))
 _outermost, _second = (
-    _while_working(f"Range of depth {depth} of each operation", select_depth(f"Ranges of depth {depth}", _RANGES, depth))
+    _while_working(
+        f"Range of depth {depth} of each operation", select_depth(f"Ranges of depth {depth}", _RANGES, depth)
+    )
     for depth in (1, 2)
 )
 
@@ -36,9 +38,9 @@ RANGES.add(
     """
 Timeline: while a stream runs a kernel, graph, copy or set, the innermost range of the default domain that launched it.
 Histograms, one row per stream and one column per range: time of operations by outermost range (depth 1), such as steps,
-by range of depth 2, such as their phases, and by innermost range. The first two include nested ranges, the last one does
-not. The totals add up all streams; where two operations run at once, both count. Choose statistic % Time for shares,
-# Bursts for the number of operations. A number in a range's name ("layer 3") is cut off. Zoom to a step for its times.
+by range of depth 2, such as their phases, and by innermost range. The first two include nested ranges, the last one
+does not. The totals add up all streams; where two operations run at once, both count. Choose statistic % Time for
+shares. A number in a range's name ("layer 3") is cut off. Zoom to a step for its times.
 An operation counts for the range that is open on its stream, from the first operation launched in it to the last (see
 views/nvtx_on_gpu). What another thread launches between them, such as PyTorch's backward passes, counts for the range
 around: nsys2prv-ng summary --details has these under the range that the main thread is in. Operations outside of all

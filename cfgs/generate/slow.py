@@ -46,9 +46,7 @@ SLOW = Folder("analysis")
 
 def _show_step(name: str, look: Look, event_type: EventType, *top: Function) -> Window:
     """Show the steps of the main thread of each rank."""
-    return Window(
-        name, look, events=only(event_type), level=TASK, above=MAIN_THREAD, top=top, units=MILLISECONDS
-    )
+    return Window(name, look, events=only(event_type), level=TASK, above=MAIN_THREAD, top=top, units=MILLISECONDS)
 
 
 def _measure_steps(name: str, event_type: EventType) -> Derived:
@@ -119,11 +117,12 @@ def _add_up_by_step(name: str, data: View) -> Derived:
     return product(name, GRADIENT, share, _measure_steps("Duration of each step [ms]", types.STEP), level=TASK)
 
 
-_kernel_bursts = Window(
-    "Duration of each kernel, and gaps", LOGARITHMIC, events=only(types.KERNEL), compose=BURST_TIME
-)
+_kernel_bursts = Window("Duration of each kernel, and gaps", LOGARITHMIC, events=only(types.KERNEL), compose=BURST_TIME)
 _kernel_durations = product(
-    "Duration of each compute kernel [us]", LOGARITHMIC, _kernel_bursts, inside("In a compute kernel", only(types.KERNEL))
+    "Duration of each compute kernel [us]",
+    LOGARITHMIC,
+    _kernel_bursts,
+    inside("In a compute kernel", only(types.KERNEL)),
 )
 _kernel_names = Window("Compute kernels", NAMES, events=only(types.KERNEL), compose=STACKED)
 _compute_by_step = _add_up_by_step(
@@ -137,10 +136,10 @@ First window, one row per rank: the colour is the compute time of the GPU in the
 (green) to the most (blue). A rank whose colour differs from the others, or changes in the middle, has slower kernels or
 more work: throttled clocks, another process on the GPU, or another algorithm. Second window, one row per stream: the
 duration of each compute kernel, on a logarithmic scale. Histogram, one row per stream and one column per kernel name:
-mean duration (us). Compare the rows of a column: if all kernels of one rank are slower, its GPU is; if it is one kernel,
-look at that kernel. Zoom to the steps before and after a change to compare them. Choose statistic # Bursts to see that
-the number of kernels is the same, Stdev Burst Time for the variation. Kernels that run beside NCCL kernels share the GPU
-with them and are slower for it. nsys2prv-ng summary prints SLOW if it finds such kernels.
+mean duration (us). Compare the rows of a column: if all kernels of one rank are slower, its GPU is; if it is one
+kernel, look at that kernel. Zoom to the steps before and after a change to compare them. Choose statistic # Bursts to
+see that the number of kernels is the same, Stdev Burst Time for the variation. Kernels that run beside NCCL kernels
+share the GPU with them and are slower for it. nsys2prv-ng summary prints SLOW if it finds such kernels.
 """,
     _compute_by_step,
     _kernel_durations,
