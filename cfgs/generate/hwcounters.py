@@ -12,7 +12,6 @@ from cfgs.generate.paraver_cfg import (
     MILLISECONDS,
     NEXT_TYPE,
     PERCENT,
-    ROUND,
     SIGN,
     TASK,
     Derived,
@@ -26,7 +25,6 @@ from cfgs.generate.paraver_cfg import (
     codes,
     divided,
     equal_to,
-    logarithm,
     matching,
     only,
     power_of,
@@ -177,8 +175,8 @@ Needs --enable=network_interface when profiling.
 # ---- by what runs ----------------------------------------------------------------------------------------------------
 #
 # A metric is sampled on the row of a GPU, and what runs is on other rows, so both are compared by rank. A sample lasts
-# until the next one. It counts for a value that holds for nearly all of this time: the mean is nearly the maximum. They
-# are those of powers of ten, of which the maximum is not the mean of others.
+# until the next one. It counts for a value if its mean over this time is nearly its maximum. The mean is one of powers
+# of ten, so that lower values add nothing to it.
 
 _NEARLY_ALL = 0.9
 _ALL = 0.999999  # less than 1 for errors of rounding
@@ -191,26 +189,38 @@ def _find_samples() -> Window:
     return Window(name, FLAG, events=events, thread=NEXT_TYPE, compose=SIGN, level=TASK, above=MAXIMUM)
 
 
-def _reduce(how: str, make_value: Callable[[], View], *top: Function) -> Derived:
+def _reduce(how: str, value: View, *top: Function) -> Derived:
     """Show the mean ("average") or the maximum of a value over each sample of a rank.
 
     A controlled function does not cut the bursts of its data, so they are cut here. It moves on in its data and in its
-    control on its own, so no other window can use them.
+    control on its own, so no other window can share them.
     """
-    value = make_value()
     cut = product(f"{value.name}, in samples", GRADIENT, value, _find_samples(), level=TASK)
     name = f"{value.name}, {how} of each sample"
     samples = _find_samples()
     return Derived(name, GRADIENT, operation=f"controlled: {how}", first=cut, second=samples, level=TASK, top=top)
 
 
-def _sort_samples(name: str, look: Look, make_power: Callable[[], View], least: float) -> Derived:
-    """Show the exponent that holds for at least this part of a sample, while the sample lasts."""
-    mean, highest = _reduce("average", make_power), _reduce("maximum", make_power)
-    counts = Derived(
-        "Sample counts", FLAG, operation="divide", first=mean, second=highest, level=TASK, top=(at_least(least),)
+def _sort_samples(name: str, look: Look, make_value: Callable[..., View], least: float) -> Derived:
+    """Show the value that holds for at least this part of a sample, while the sample lasts.
+
+    `make_value` makes a window of the value after some functions.
+    """
+    mean = _reduce("average", make_value(power_of(10)))
+    highest = _reduce("maximum", make_value())
+    power = Derived(
+        "10 to the power of the maximum",
+        GRADIENT,
+        operation="maximum",
+        first=highest,
+        second=highest,
+        level=TASK,
+        top=(power_of(10),),
     )
-    return product(name, look, highest, counts, level=TASK, top=(logarithm(10), ROUND))
+    counts = Derived(
+        "Sample counts", FLAG, operation="divide", first=mean, second=power, level=TASK, top=(at_least(least),)
+    )
+    return product(name, look, highest, counts, level=TASK)
 
 
 def _average(name: str, control: View, data: View, most: int) -> Histogram:
@@ -224,11 +234,11 @@ Needs --gpu-metrics-devices when profiling.\
 """
 
 
-def _make_class() -> Derived:
-    """Show 10 to the power of the class of a kernel that runs alone on a rank."""
-    kernel_class = ranks("10 to the power of the class", GRADIENT, only(types.KERNEL_CLASS), top=(power_of(10),))
+def _make_class(*top: Function) -> Derived:
+    """Show the class of a kernel that runs alone on a rank."""
+    kernel_class = ranks("Kernel class", GRADIENT, only(types.KERNEL_CLASS), top=top)
     alone = Window("One kernel runs", FLAG, events=only(types.KERNELS_RUNNING), level=TASK, top=(equal_to(1),))
-    return product("10 to the power of the class of a kernel alone", GRADIENT, kernel_class, alone, level=TASK)
+    return product("Class of a kernel alone", GRADIENT, kernel_class, alone, level=TASK)
 
 
 _class_of_sample = _sort_samples(
@@ -263,7 +273,7 @@ for the peak. DRAM is reads and writes together.
 
 _in_kernels = _reduce(
     "average",
-    lambda: Window("Any kernel runs", FLAG, events=only(types.KERNELS_RUNNING), level=TASK, top=(SIGN,)),
+    Window("Any kernel runs", FLAG, events=only(types.KERNELS_RUNNING), level=TASK, top=(SIGN,)),
     at_least(_NEARLY_ALL),
 )
 
@@ -310,7 +320,7 @@ the histograms. hwcounters/activity_by_kernel_class has the means by kernel clas
 _phase_of_sample = _sort_samples(
     "Communication phase of each sample",
     codes(palette.PARTS, ANY_DRAW),
-    lambda: ranks("10 to the power of the phase", GRADIENT, only(types.OPERATION_PART), top=(power_of(10),)),
+    lambda *top: ranks("Communication phase", GRADIENT, only(types.OPERATION_PART), top=top),
     _ALL,
 )
 HWCOUNTERS.add(

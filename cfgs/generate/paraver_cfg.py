@@ -96,7 +96,6 @@ JOINED = Function("Join Bursts")
 BEGIN_TIME = Function("Begin Time")
 BURST_TIME = Function("Burst Time")
 """Start and length of a burst, in the units of the window."""
-ROUND = Function("Round")
 
 
 ADDING, MAXIMUM = Function("Adding"), Function("Maximum")
