@@ -16,12 +16,14 @@ from cfgs.generate.paraver_cfg import (
     NANOSECONDS,
     NESTING,
     SIGN,
+    STACKED,
     TASK,
     Derived,
     Folder,
     Histogram,
     View,
     Window,
+    at_least,
     codes,
     divided,
     equal_to,
@@ -47,7 +49,6 @@ from cfgs.generate.shared import (
     inside,
     names,
     sampled_functions,
-    select_depth,
 )
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
@@ -346,11 +347,29 @@ For bandwidth see basics/memory_operations.
 # ---- iterations ------------------------------------------------------------------------------------------------------
 
 
+def _select_depth(depth: int) -> View:
+    """Select the whole ranges of one nesting depth, so that ranges nested in them do not cut them."""
+    within = Window(
+        f"In a range of depth {depth}",
+        GRADIENT,
+        events=NVTX_RANGES,
+        compose=NESTING,
+        top=(at_least(depth), JOINED),
+        units=MILLISECONDS,
+    )
+    name = Window(f"Innermost range (for depth {depth})", GRADIENT, events=NVTX_RANGES, compose=STACKED)
+    is_depth = Window(f"Depth is {depth}", GRADIENT, events=NVTX_RANGES, compose=NESTING, top=(equal_to(depth),))
+    at_depth = product(f"Range while at depth {depth}", GRADIENT, name, is_depth)
+    look = codes(palette.NAMES)
+    title = f"NVTX ranges of depth {depth}"
+    return Derived(title, look, operation="controlled: maximum", first=at_depth, second=within, units=MILLISECONDS)
+
+
 def _average_durations(ranges: View, name: str) -> Histogram:
     return Histogram(name, ranges, "Average Burst Time", maximum=MOST_NAMES)
 
 
-_outer, _inner = (select_depth(f"NVTX ranges of depth {depth}", NVTX_RANGES, depth) for depth in (1, 2))
+_outer, _inner = _select_depth(1), _select_depth(2)
 ANALYSIS.add(
     "iteration_time",
     "Average duration of NVTX ranges by name and host thread (ms): outermost ranges and the next level",

@@ -93,6 +93,8 @@ ONE_MINUS_SIGN = Function("1-Sign")
 STACKED = Function("Stacked Val")
 NESTING = Function("Nesting level")
 JOINED = Function("Join Bursts")
+ENUMERATED = Function("Enumerate")
+"""The number of bursts so far with a value other than 0."""
 BEGIN_TIME = Function("Begin Time")
 BURST_TIME = Function("Burst Time")
 """Start and length of a burst, in the units of the window."""
@@ -131,6 +133,11 @@ def plus(value: float) -> Function:
 def at_least(value: float) -> Function:
     """Return 1 while the value is at least this value, else 0."""
     return function("Is In Range", 1_000_000_000, value)
+
+
+def below(value: int) -> Function:
+    """Return 1 while the value, a whole number, is below this value, else 0."""
+    return function("Is In Range", value - 1, 0)
 
 
 def equal_to(value: float) -> Function:

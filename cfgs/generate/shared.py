@@ -9,12 +9,9 @@ from typing import Any
 
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
-    GRADIENT,
-    JOINED,
     LAST_TYPE,
     LOGARITHMIC,
     MAXIMUM,
-    MILLISECONDS,
     NESTING,
     NEXT_VALUE,
     SIGN,
@@ -25,9 +22,7 @@ from cfgs.generate.paraver_cfg import (
     Look,
     Messages,
     Window,
-    at_least,
     codes,
-    equal_to,
     function,
     has_value,
     only,
@@ -148,20 +143,3 @@ def idle_stretches(name: str, look: Look, **properties: Any) -> Derived:
         "Length of the idle gap that ends next", LOGARITHMIC, events=only(types.GPU_IDLE_STRETCH), thread=NEXT_VALUE
     )
     return product(name, look, length, idle, **properties)
-
-
-def select_depth(name: str, events: Events, depth: int) -> Derived:
-    """Select the whole ranges of one nesting depth, so that ranges nested in them do not cut them."""
-    within = Window(
-        f"In a range of depth {depth}",
-        GRADIENT,
-        events=events,
-        compose=NESTING,
-        top=(at_least(depth), JOINED),
-        units=MILLISECONDS,
-    )
-    innermost = Window(f"Innermost range (for depth {depth})", GRADIENT, events=events, compose=STACKED)
-    is_depth = Window(f"Depth is {depth}", GRADIENT, events=events, compose=NESTING, top=(equal_to(depth),))
-    at_depth = product(f"Range while at depth {depth}", GRADIENT, innermost, is_depth)
-    look = codes(palette.NAMES)
-    return Derived(name, look, operation="controlled: maximum", first=at_depth, second=within, units=MILLISECONDS)

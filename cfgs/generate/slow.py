@@ -22,12 +22,14 @@ from cfgs.generate.paraver_cfg import (
     Look,
     View,
     Window,
+    at_least,
     codes,
     has_value,
     only,
     product,
 )
 from cfgs.generate.shared import (
+    FLAG,
     GPU_WAITING,
     IN_COMPUTE,
     IN_IDLE,
@@ -35,7 +37,6 @@ from cfgs.generate.shared import (
     MOST_NAMES,
     NAMES,
     gpus,
-    inside,
 )
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
@@ -117,13 +118,15 @@ def _add_up_by_step(name: str, data: View) -> Derived:
     return product(name, GRADIENT, share, _measure_steps("Duration of each step [ms]", types.STEP), level=TASK)
 
 
-_kernel_bursts = Window("Duration of each kernel, and gaps", LOGARITHMIC, events=only(types.KERNEL), compose=BURST_TIME)
-_kernel_durations = product(
-    "Duration of each compute kernel [us]",
-    LOGARITHMIC,
-    _kernel_bursts,
-    inside("In a compute kernel", only(types.KERNEL)),
+_chosen_kernels = Window(
+    "Chosen kernels",
+    FLAG,
+    events=only(types.KERNEL),
+    compose=STACKED,
+    top=(at_least(1),),  # values of names, from 1 on
 )
+_kernel_bursts = Window("Duration of each kernel, and gaps", LOGARITHMIC, events=only(types.KERNEL), compose=BURST_TIME)
+_kernel_durations = product("Duration of each compute kernel [us]", LOGARITHMIC, _kernel_bursts, _chosen_kernels)
 _kernel_names = Window("Compute kernels", NAMES, events=only(types.KERNEL), compose=STACKED)
 _compute_by_step = _add_up_by_step(
     "Compute time of each step [ms]", _count_gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE)
@@ -135,8 +138,9 @@ SLOW.add(
 First window, one row per rank: the colour is the compute time of the GPU in the whole step. Colours run from the least
 (green) to the most (blue). A rank whose colour differs from the others, or changes in the middle, has slower kernels or
 more work: throttled clocks, another process on the GPU, or another algorithm. Second window, one row per stream: the
-duration of each compute kernel, on a logarithmic scale. Histogram, one row per stream and one column per kernel name:
-mean duration (us). Compare the rows of a column: if all kernels of one rank are slower, its GPU is; if it is one
+duration of each compute kernel, on a logarithmic scale. For one kernel only, set both limits of the function Is In
+Range of the window Chosen kernels to the value of its name. Histogram, one row per stream and one column per kernel
+name: mean duration (us). Compare the rows of a column: if all kernels of one rank are slower, its GPU is; if it is one
 kernel, look at that kernel. Zoom to the steps before and after a change to compare them. Choose statistic # Bursts to
 see that the number of kernels is the same, Stdev Burst Time for the variation. Kernels that run beside NCCL kernels
 share the GPU with them and are slower for it. nsys2prv-ng summary prints SLOW if it finds such kernels.
