@@ -14,6 +14,7 @@ from cfgs.generate.paraver_cfg import (
     PERCENT,
     SIGN,
     TASK,
+    TO_NEXT,
     Derived,
     Folder,
     Function,
@@ -185,8 +186,8 @@ _ALL = 0.999999  # less than 1 for errors of rounding
 def _find_samples() -> Window:
     """Show 1 from the first sample of a rank to the last one, with a burst for each sample."""
     events = matching("SM* Active [*%]")  # all GPUs have it, and all metrics of a GPU are sampled together
-    name = "Another sample of the rank follows"
-    return Window(name, FLAG, events=events, thread=NEXT_TYPE, compose=SIGN, level=TASK, above=MAXIMUM)
+    name = "Between samples of the rank"
+    return Window(name, FLAG, events=events, thread=TO_NEXT, compose=SIGN, level=TASK, above=MAXIMUM)
 
 
 def _reduce(how: str, value: View, *top: Function) -> Derived:
@@ -312,7 +313,7 @@ the histograms. hwcounters/activity_by_kernel_class has the means by kernel clas
 """,
     _sms,
     _tensor,
-    _spread("Time by tensor cores active [ms]", _tensor),
+    _spread("Time by Tensor cores active [ms]", _tensor),
     _spread("Time by SMs active [ms]", _sms),
     hidden_first=(_in_kernels,),
 )

@@ -85,6 +85,8 @@ LAST_TYPE = Function("Last Evt Type")
 NEXT_VALUE = Function("Next Evt Val")
 NEXT_TYPE = Function("Next Evt Type")
 """The type of the next event; 0 after the last event."""
+TO_NEXT = Function("Int. Between Evt")
+"""The time from the last event to the next one; 0 before the first and after the last event."""
 STATE = Function("State As Is")
 
 AS_IS = Function("As Is")

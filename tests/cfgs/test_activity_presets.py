@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -27,6 +26,7 @@ pytestmark = pytest.mark.slow  # compiles the evaluator of presets
 PHASE, WAIT, TRANSFER = 63000410, 1, 2
 SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
+    "samples/single-graph": ["samples/single-graph.sqlite"],
     "whatif/w-shapes": ["whatif/w-shapes.rank0.sqlite"],
 }
 METRICS = {
@@ -87,11 +87,11 @@ def read_samples(path: Path) -> Iterator[tuple[int, pd.DataFrame]]:
 
 def arrange(report: Report, rows: pd.DataFrame) -> Samples:
     table = rows.pivot_table(index="time", columns="name", values="value", aggfunc="sum").sort_index()
-    values = {
-        metric: sum(np.array(table[name], np.int64) for name in table.columns if name.startswith(starts)).tolist()  # type: ignore[union-attr]
-        for metric, starts in METRICS.items()
-        if any(name.startswith(starts) for name in table.columns)
-    }
+    values = {}
+    for metric, starts in METRICS.items():
+        columns = [name for name in table.columns if name.startswith(starts)]
+        if columns:
+            values[metric] = table[columns].sum(axis=1).astype(int).tolist()
     return Samples([int(time) + report.utc for time in table.index], values)
 
 
@@ -184,7 +184,7 @@ def test_metrics_by_kernel_class(translated: Translated, samples: dict[int, Samp
         for metric in ("SMs active", "SM issue", "Tensor cores active", "DRAM reads and writes"):
             found = list_rows(shown, f"{metric} by kernel class [%]")[task]
             assert found == pytest.approx(find_average(own, metric, chosen), rel=1e-9)
-    assert len(samples) == len(translated.trace.names["TASK"]) and len(classes) > 2
+    assert len(samples) == len(translated.trace.names["TASK"]) and len(classes) > 1
 
 
 def test_time_by_activity_while_kernels_run(translated: Translated, samples: dict[int, Samples]) -> None:
@@ -194,11 +194,7 @@ def test_time_by_activity_while_kernels_run(translated: Translated, samples: dic
         chosen = choose(own.times, pieces, lambda ns, whole: int(ns.get(1, 0) >= 0.9 * whole))
         assert 0 < sum(chosen) < len(chosen)
         for metric in ("SMs active", "Tensor cores active"):
-            (histogram,) = (
-                each
-                for each in shown.histograms
-                if each.name == f"Time by {metric[0].lower()}{metric[1:]} [ms]" or each.name == f"Time by {metric} [ms]"
-            )
+            (histogram,) = (each for each in shown.histograms if each.name == f"Time by {metric} [ms]")
             expected: dict[float, int] = defaultdict(int)
             for counts, (begin, end), value in zip(chosen, pairwise(own.times), own.values[metric], strict=False):
                 if counts and value:
@@ -218,7 +214,7 @@ def test_links_by_communication_phase(translated: Translated, samples: dict[int,
         values = frame["value"].tolist()
         pieces = [(low, high, max(values[index] for index in running)) for low, high, running in sweep(frame)]
         chosen = choose(own.times, pieces, find_highest(0.999999))
-        assert set(chosen) == ({0, WAIT, TRANSFER} if len(samples) > 1 else {0})
+        assert len(samples) == 1 or set(chosen) >= ({0, WAIT, TRANSFER} if task % 2 else {0, TRANSFER})
         for metric in ("NVLink received", "NVLink transmitted", "PCIe received", "PCIe transmitted"):
             found = list_rows(shown, f"{metric} by communication phase [%]")[task]
             assert found == pytest.approx(find_average(own, metric, chosen), rel=1e-9)
