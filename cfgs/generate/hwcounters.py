@@ -185,7 +185,7 @@ _ALL = 0.999999  # less than 1 for errors of rounding
 
 def _find_samples() -> Window:
     """Show 1 from the first sample of a rank to the last one, with a burst for each sample."""
-    events = matching("SM* Active [*%]")  # all GPUs have it, and all metrics of a GPU are sampled together
+    events = matching("SM* Active [*%]")  # all GPUs have it, and sample it with the others
     name = "Between samples of the rank"
     return Window(name, FLAG, events=events, thread=TO_NEXT, compose=SIGN, level=TASK, above=MAXIMUM)
 

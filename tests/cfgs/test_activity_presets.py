@@ -87,6 +87,8 @@ def read_samples(path: Path) -> Iterator[tuple[int, pd.DataFrame]]:
 
 def arrange(report: Report, rows: pd.DataFrame) -> Samples:
     table = rows.pivot_table(index="time", columns="name", values="value", aggfunc="sum").sort_index()
+    (sampled,) = (name for name in table.columns if name.startswith(METRICS["SMs active"]))
+    table = table[table[sampled].notna()]  # one metric of single-graph has other times
     values = {}
     for metric, starts in METRICS.items():
         columns = [name for name in table.columns if name.startswith(starts)]
