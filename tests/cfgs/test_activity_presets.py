@@ -186,7 +186,8 @@ def test_metrics_by_kernel_class(translated: Translated, samples: dict[int, Samp
         for metric in ("SMs active", "SM issue", "Tensor cores active", "DRAM reads and writes"):
             found = list_rows(shown, f"{metric} by kernel class [%]")[task]
             assert found == pytest.approx(find_average(own, metric, chosen), rel=1e-9)
-    assert len(samples) == len(translated.trace.names["TASK"]) and len(classes) > 1
+    assert len(samples) == len(translated.trace.names["TASK"])
+    assert len(classes) > 1 or translated.reports[0].stem == "single-graph"  # its kernels run together
 
 
 def test_time_by_activity_while_kernels_run(translated: Translated, samples: dict[int, Samples]) -> None:
