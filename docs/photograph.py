@@ -143,11 +143,11 @@ PICTURES = {
         width=1200,
     ),
     "slow_kernels": Picture(
-        "exercises/ex1a-fast",
+        _DDP,
         "--skip-warmup",
         "analysis/slow_kernels",
-        (Window("Compute time of each step .ms"), Window("Mean duration of kernels by name", 10)),
-        slow=(2, 5, 1.3),
+        (Window("Compute time of each step .ms"),),
+        slow=(2, 3, 1.3),
     ),
     "activity_by_kernel_class": Picture(
         "whatif/w-shapes",
@@ -171,10 +171,11 @@ PICTURES = {
             Window("Time by SMs", 2),
             Window("Time by Te", 2),
         ),
+        width=1200,
     ),
     "links_in_transfers": Picture(
         _DDP,
-        _HALF_SECOND,
+        "",
         "hwcounters/links_in_transfers",
         (
             Window("Communication phase of each sample"),
@@ -184,7 +185,7 @@ PICTURES = {
         ),
         width=600,
     ),
-    "hints": Picture(_DDP, prepare=open_hints, area="1230x348+0+0"),
+    "hints": Picture(_DDP, prepare=open_hints, area="1230x373+0+0"),
     "waited_for": Picture(
         _SLOW,
         "",
