@@ -52,7 +52,7 @@ def _show_step(name: str, look: Look, event_type: EventType, *top: Function) -> 
 
 def _measure_steps(name: str, event_type: EventType) -> Derived:
     """Show how long each step takes (ms), while it lasts."""
-    bursts = _show_step(f"{name}, and times between them", GRADIENT, event_type, BURST_TIME)
+    bursts = _show_step(f"Steps and gaps: {name}", GRADIENT, event_type, BURST_TIME)
     within = _show_step("In a step", GRADIENT, event_type, SIGN)
     return product(name, GRADIENT, bursts, within, level=TASK, units=MILLISECONDS)
 
