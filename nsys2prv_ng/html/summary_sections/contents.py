@@ -39,10 +39,11 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     presets = ["basics/kernels", "analysis/kernel_classes"]
     if summary.activity:
         blocks.append(show_grid(tabulate_kernel_activity(summary.activity)))
-        presets += ["hwcounters/sm_active", "hwcounters/tensor_active", "hwcounters/dram_bandwidth"]
+        presets += ["hwcounters/activity_by_kernel_class", "hwcounters/sm_active", "hwcounters/tensor_active"]
     blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops))]
     if summary.slow_modes is not None and (slow := tabulate_slow_modes(summary.slow_modes)).rows:
         blocks.append(show_grid(slow))
+        presets.append("analysis/slow_kernels")
     return Section("kernels", "Kernels", lead, blocks, presets)
 
 
@@ -57,7 +58,9 @@ def make_range_section(summary: JobSummary) -> Section | None:
         f" it, whenever they ran. {'. '.join([*grid.below, ''])}"
     )
     shown = show_tree(grid, "range", [node.depth for node in tree], [node.gpu_ns for node in tree])
-    return Section("ranges", "GPU time by NVTX range", lead.rstrip(), [shown], ["basics/nvtx"])
+    return Section(
+        "ranges", "GPU time by NVTX range", lead.rstrip(), [shown], ["analysis/gpu_time_by_range", "basics/nvtx"]
+    )
 
 
 def make_operation_section(summary: JobSummary) -> Section | None:
