@@ -1,6 +1,6 @@
 """Takes pictures of wxParaver for the documentation, on a virtual screen: python docs/photograph.py [NAME...]
 
-The traces are those of the samples and of the exercises.
+The traces are those of the samples, of the exercises, and of reports in ../shared/reports, if that folder is there.
 `wxparaver`, `Xvfb`, `openbox`, `xdotool` and ImageMagick's `import` and `convert` must be in PATH.
 """
 
@@ -23,6 +23,7 @@ from exercises import ROOT, find_exercises
 
 MAIN = "Paraver$"
 """wxParaver's main window."""
+_FURTHER = ROOT.parent / "shared/reports"
 _SECONDS = 60
 """Time that a window may take to appear."""
 PROGRAM = [sys.executable, "-m", "nsys2prv_ng"]
@@ -57,6 +58,8 @@ class Picture:
     width: int = 0
     prepare: Callable[[Run], None] | None = None
     area: str = ""
+    slow: tuple[int, int, float] | None = None
+    """Make the kernels of a rank, from a step on, take longer by a factor, in a copy of its report."""
 
 
 def zoom(run: Run) -> None:
@@ -117,7 +120,72 @@ PICTURES = {
         (Window("Useful time by step", 6), Window("Active time by step", 6), Window("Length of each step", 6)),
         width=600,
     ),
-    "hints": Picture(_DDP, prepare=open_hints, area="1230x348+0+0"),
+    "gpu_time_by_range": Picture(
+        "exercises/ex1a-fast",
+        "--steps 3:4 --sources kernels,memory_operations,nvtx,nvtx_on_gpu --nvtx-domain default",
+        "analysis/gpu_time_by_range",
+        (
+            Window("Innermost range of each operation"),
+            Window("GPU time by range of depth 2", 10),
+            Window("GPU time by innermost range", 10),
+        ),
+    ),
+    "slow_steps": Picture(
+        "whatif/x-uneven",
+        "",
+        "analysis/slow_steps",
+        (
+            Window("Duration of each step .ms"),
+            Window("Duration of each step on the host .ms"),
+            Window("Idle gaps of each step", 2),
+            Window("Compute time of each step", 2),
+        ),
+        width=1200,
+    ),
+    "slow_kernels": Picture(
+        _DDP,
+        "--skip-warmup",
+        "analysis/slow_kernels",
+        (Window("Compute time of each step .ms"),),
+        slow=(2, 3, 1.3),
+    ),
+    "activity_by_kernel_class": Picture(
+        "whatif/w-shapes",
+        "--steps 5:6",
+        "hwcounters/activity_by_kernel_class",
+        (
+            Window("Kernel class of each sample"),
+            Window("SMs active by", 2),
+            Window("Tensor cores active by", 2),
+            Window("DRAM reads and writes by", 2),
+        ),
+        width=700,
+    ),
+    "active_in_kernels": Picture(
+        "whatif/w-shapes",
+        "--steps 5:6",
+        "hwcounters/active_in_kernels",
+        (
+            Window("SMs active while"),
+            Window("Tensor cores active while"),
+            Window("Time by SMs", 2),
+            Window("Time by Te", 2),
+        ),
+        width=1200,
+    ),
+    "links_in_transfers": Picture(
+        _DDP,
+        "",
+        "hwcounters/links_in_transfers",
+        (
+            Window("Communication phase of each sample"),
+            Window("PCIe received by", 4),
+            Window("PCIe transmitted by", 4),
+            Window("NVLink received by", 4),
+        ),
+        width=600,
+    ),
+    "hints": Picture(_DDP, prepare=open_hints, area="1230x373+0+0"),
     "waited_for": Picture(
         _SLOW,
         "",
@@ -177,6 +245,8 @@ def take(picture: Picture, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, _open_screen(Path(folder)) as environment:
         environment["PYTHONPATH"] = str(ROOT)
         reports = list_reports(picture.run)
+        if picture.slow:
+            reports = _slow_down(reports, Path(folder), *picture.slow)
         trace = f"{folder}/{Path(picture.run).name}.prv"
         subprocess.run([*PROGRAM, *reports, trace, *shlex.split(picture.options), "-q"], check=True, env=environment)
         _install_presets(Path(folder), environment)
@@ -189,10 +259,21 @@ def take(picture: Picture, target: Path) -> None:
             paraver.wait()
 
 
+def _slow_down(reports: list[str], folder: Path, rank: int, step: int, factor: float) -> list[str]:
+    """Return the reports, with that of a rank replaced by a copy in a folder: see `Picture.slow`."""
+    sys.path.insert(0, str(ROOT))
+    from tests.summary.compute.slow_modes_truth import slow_down
+
+    copy = folder / Path(reports[rank]).name
+    slow_down(Path(reports[rank]), copy, step, factor)
+    return [*reports[:rank], str(copy), *reports[rank + 1 :]]
+
+
 def list_reports(run: str) -> list[str]:
-    """Return the paths of a run's reports, which are samples or exercises."""
+    """Return the paths of a run's reports, which are samples, exercises, or in ../shared/reports."""
     find_exercises()
-    return sorted(map(str, ROOT.glob(f"{run}.rank*.sqlite")))
+    found = [*ROOT.glob(f"{run}.rank*.sqlite")] or _FURTHER.glob(f"{run}.rank*.sqlite")
+    return sorted(map(str, found))
 
 
 def _install_presets(folder: Path, environment: dict[str, str]) -> None:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from cfgs.generate import analysis, basics, communication, critical_path, hwcounters, model, views, waits
+from cfgs.generate import (
+    analysis,
+    basics,
+    communication,
+    critical_path,
+    hwcounters,
+    model,
+    ranges,
+    slow,
+    views,
+    waits,
+)
 from cfgs.generate.cfg_text import format_cfg
 from cfgs.generate.filters import FILTERS
 from cfgs.generate.workspaces import format_workspaces
@@ -11,6 +22,8 @@ FOLDERS = (
     views.VIEWS,
     basics.BASICS,
     analysis.ANALYSIS,
+    ranges.RANGES,
+    slow.SLOW,
     communication.COMMUNICATION,
     waits.WAITS,
     critical_path.CRITICAL_PATH,

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cfgs.generate.paraver_cfg import (
     ADDING,
+    ANY_DRAW,
     GRADIENT,
     MAXIMUM,
+    MILLISECONDS,
     NEXT_TYPE,
     PERCENT,
     SIGN,
     TASK,
+    TO_NEXT,
     Derived,
     Folder,
     Function,
+    Histogram,
     Look,
     View,
     Window,
+    at_least,
+    codes,
     divided,
+    equal_to,
     matching,
+    only,
+    power_of,
     product,
 )
-from cfgs.generate.shared import FLAG
+from cfgs.generate.shared import FLAG, ranks
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import palette
 
 _ABOUT_RANKS = """\
 Values are percent of peak; each sample is drawn until the next one. One row per rank, which shows its busiest GPU. For
@@ -158,4 +171,178 @@ Needs --enable=network_interface when profiling.
 """,
     _make_node_metric("Bytes received, by sample", "Plugin: rx_bytes*"),
     _make_node_metric("Bytes sent, by sample", "Plugin: tx_bytes*"),
+)
+
+# ---- by what runs ----------------------------------------------------------------------------------------------------
+#
+# A metric is sampled on the row of a GPU, and what runs is on other rows, so both are compared by rank. A sample lasts
+# until the next one. It counts for a value if its mean over this time is nearly its maximum. The mean is one of powers
+# of ten, so that lower values add nothing to it.
+
+_NEARLY_ALL = 0.9
+_ALL = 0.999999  # less than 1 for errors of rounding
+
+
+def _find_samples() -> Window:
+    """Show 1 from the first sample of a rank to the last one, with a burst for each sample."""
+    events = matching("SM* Active [*%]")  # all GPUs have it, and sample it with the others
+    name = "Between samples of the rank"
+    return Window(name, FLAG, events=events, thread=TO_NEXT, compose=SIGN, level=TASK, above=MAXIMUM)
+
+
+def _reduce(how: str, value: View, *top: Function) -> Derived:
+    """Show the mean ("average") or the maximum of a value over each sample of a rank.
+
+    A controlled function does not cut the bursts of its data, so they are cut here. It moves on in its data and in its
+    control on its own, so no other window can share them.
+    """
+    cut = product(f"{value.name}, in samples", GRADIENT, value, _find_samples(), level=TASK)
+    name = f"{value.name}, {how} of each sample"
+    samples = _find_samples()
+    return Derived(name, GRADIENT, operation=f"controlled: {how}", first=cut, second=samples, level=TASK, top=top)
+
+
+def _sort_samples(name: str, look: Look, make_value: Callable[..., View], least: float) -> Derived:
+    """Show the value that holds for at least this part of a sample, while the sample lasts.
+
+    `make_value` makes a window of the value after some functions.
+    """
+    mean = _reduce("average", make_value(power_of(10)))
+    highest = _reduce("maximum", make_value())
+    power = Derived(
+        "10 to the power of the maximum",
+        GRADIENT,
+        operation="maximum",
+        first=highest,
+        second=highest,
+        level=TASK,
+        top=(power_of(10),),
+    )
+    counts = Derived(
+        "Sample counts", FLAG, operation="divide", first=mean, second=power, level=TASK, top=(at_least(least),)
+    )
+    return product(name, look, highest, counts, level=TASK)
+
+
+def _average(name: str, control: View, data: View, most: int) -> Histogram:
+    return Histogram(name, control, "Average value", maximum=most, data=data)
+
+
+_ABOUT_SAMPLES = """\
+A sample lasts until the next one. With a sampling period far above the duration of kernels, few samples count: profile
+with a higher --gpu-metrics-frequency. One row per rank, for ranks with one GPU each.
+Needs --gpu-metrics-devices when profiling.\
+"""
+
+
+def _make_class(*top: Function) -> Derived:
+    """Show the class of a kernel that runs alone on a rank."""
+    kernel_class = ranks("Kernel class", GRADIENT, only(types.KERNEL_CLASS), top=top)
+    alone = Window("One kernel runs", FLAG, events=only(types.KERNELS_RUNNING), level=TASK, top=(equal_to(1),))
+    return product("Class of a kernel alone", GRADIENT, kernel_class, alone, level=TASK)
+
+
+_class_of_sample = _sort_samples(
+    "Kernel class of each sample", codes(palette.KERNEL_CLASSES, ANY_DRAW), _make_class, _NEARLY_ALL
+)
+_MOST_CLASSES = max(palette.KERNEL_CLASSES)
+HWCOUNTERS.add(
+    "activity_by_kernel_class",
+    "GPU metrics by kernel class: SMs active, SM issue, tensor cores and DRAM while kernels of a class run (%)",
+    f"""
+Timeline: the class of the kernels (GEMM, attention, elementwise, ...) that run for at least 90 % of a sample, one at a
+time. Other samples are dark. Histograms: the mean of the metric over these samples, in percent of peak, with a column
+for each class. A class with busy tensor cores or DRAM (60 % or more) is limited by them. One with neither, and with few
+active SMs, has kernels that are too small for the GPU. Choose statistic Time to see for how long samples count, Maximum
+for the peak. DRAM is reads and writes together.
+{_ABOUT_SAMPLES}
+""",
+    _class_of_sample,
+    *(
+        _average(
+            f"{name} by kernel class [%]", _class_of_sample, _make_gpu_metric(f"{name} [%]", *patterns), _MOST_CLASSES
+        )
+        for name, patterns in (
+            ("DRAM reads and writes", ("*RAM Read Bandwidth [*%]", "*RAM Write Bandwidth [*%]")),
+            ("SM issue", ("SM Issue* [*%]",)),
+            ("SMs active", ("SM* Active [*%]",)),
+            ("Tensor cores active", ("Tensor Active* [*%]",)),
+        )
+    ),
+    hidden_first=(_class_of_sample,),
+)
+
+_in_kernels = _reduce(
+    "average",
+    Window("Any kernel runs", FLAG, events=only(types.KERNELS_RUNNING), level=TASK, top=(SIGN,)),
+    at_least(_NEARLY_ALL),
+)
+
+
+def _show_in_kernels(name: str, pattern: str) -> Derived:
+    """Show a metric in samples during which kernels run."""
+    return product(
+        f"{name} while kernels run [%]",
+        PERCENT,
+        _make_gpu_metric(f"{name} [%]", pattern),
+        _in_kernels,
+        level=TASK,
+        units=MILLISECONDS,
+    )
+
+
+def _spread(name: str, view: View) -> Histogram:
+    """Return the time (ms) of each rank by value, in bins of ten percent."""
+    return Histogram(name, view, "Time", minimum=0.5, maximum=100.5, delta=10)
+
+
+_sms, _tensor = (
+    _show_in_kernels(name, pattern)
+    for name, pattern in (("SMs active", "SM* Active [*%]"), ("Tensor cores active", "Tensor Active* [*%]"))
+)
+HWCOUNTERS.add(
+    "active_in_kernels",
+    "SMs and tensor cores active while kernels run: timelines (%), and time by activity in bins of ten percent (ms)",
+    f"""
+A GPU counts as busy while any kernel runs. These windows show how busy. First window: SMs active. Second window: tensor
+cores active. Samples during which kernels, NCCL's included, run for less than 90 % of the time are dark. Histograms:
+time of each rank in the other samples (ms), by value: [0.5..10.5) is 1 to 10 %, [90.5..100.5) is 91 to 100 %. Time with
+SMs active below 50 % is time in which half of the GPU has nothing to do, although it is busy. Values of 0 % are not in
+the histograms. hwcounters/activity_by_kernel_class has the means by kernel class.
+{_ABOUT_SAMPLES}
+""",
+    _sms,
+    _tensor,
+    _spread("Time by Tensor cores active [ms]", _tensor),
+    _spread("Time by SMs active [ms]", _sms),
+    hidden_first=(_in_kernels,),
+)
+
+_phase_of_sample = _sort_samples(
+    "Communication phase of each sample",
+    codes(palette.PARTS, ANY_DRAW),
+    lambda *top: ranks("Communication phase", GRADIENT, only(types.OPERATION_PART), top=top),
+    _ALL,
+)
+HWCOUNTERS.add(
+    "links_in_transfers",
+    "NVLink and PCIe while ranks communicate: mean rates during data transfer and during waits (% of peak)",
+    f"""
+Timeline: samples during all of which the rank transfers data in NCCL kernels or MPI calls (orange), or only waits for a
+straggler (rust); other samples are dark. Histograms: means of NVLink and PCIe over these samples, in percent of peak,
+received and transmitted. If a link is far below its peak during the transfer, messages are small, or another link is
+the limit, such as the network between nodes.
+{_ABOUT_SAMPLES}
+""",
+    _phase_of_sample,
+    *(
+        _average(f"{name} by communication phase [%]", _phase_of_sample, view, types.MOVING_PART)
+        for name, view in (
+            ("PCIe transmitted", _make_gpu_metric("PCIe transmitted [%]", "PCIe TX Throughput [*%]")),
+            ("PCIe received", _make_gpu_metric("PCIe received [%]", "PCIe RX Throughput [*%]")),
+            ("NVLink transmitted", _make_nvlink("TX", "NVLink transmitted [%]")),
+            ("NVLink received", _make_nvlink("RX", "NVLink received [%]")),
+        )
+    ),
+    hidden_first=(_phase_of_sample,),
 )

@@ -36,7 +36,7 @@ from cfgs.generate.paraver_cfg import (
     span,
     times,
 )
-from cfgs.generate.shared import FLAG, IN_ANY, IN_COMPUTE, IN_IDLE, IN_KERNELS, NAMES, gpus, ranks
+from cfgs.generate.shared import FLAG, IN_ANY, IN_COMPUTE, IN_IDLE, IN_KERNELS, MAIN_THREAD, NAMES, gpus, ranks
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
 
@@ -44,8 +44,6 @@ MODEL = Folder("model")
 
 _PERCENT = times(100)
 _USEFUL = codes({0: palette.NOTHING, 100: palette.COMPUTE})
-_MAIN_THREAD = function("Thread i", 1)
-"""The first thread of each rank."""
 
 
 def _has_events(name: str, events: Events, **properties: Any) -> Derived:
@@ -159,7 +157,7 @@ def _is_outside(name: str, events: Events, **properties: Any) -> Window:
         events=events,
         compose=NESTING,
         level=TASK,
-        above=_MAIN_THREAD,
+        above=MAIN_THREAD,
         top=(ONE_MINUS_SIGN, *properties.pop("top", ())),
         **properties,
     )
@@ -213,7 +211,7 @@ _step_of_thread = Window(
     NAMES,
     events=only(types.STEP),
     level=TASK,
-    above=_MAIN_THREAD,
+    above=MAIN_THREAD,
 )
 MODEL.add(
     "host_efficiency_by_step",

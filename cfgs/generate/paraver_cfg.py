@@ -85,6 +85,8 @@ LAST_TYPE = Function("Last Evt Type")
 NEXT_VALUE = Function("Next Evt Val")
 NEXT_TYPE = Function("Next Evt Type")
 """The type of the next event; 0 after the last event."""
+TO_NEXT = Function("Int. Between Evt")
+"""The time from the last event to the next one; 0 before the first and after the last event."""
 STATE = Function("State As Is")
 
 AS_IS = Function("As Is")
@@ -93,8 +95,11 @@ ONE_MINUS_SIGN = Function("1-Sign")
 STACKED = Function("Stacked Val")
 NESTING = Function("Nesting level")
 JOINED = Function("Join Bursts")
+ENUMERATED = Function("Enumerate")
+"""The number of bursts so far with a value other than 0."""
 BEGIN_TIME = Function("Begin Time")
-"""Start of a burst, in the units of the window."""
+BURST_TIME = Function("Burst Time")
+"""Start and length of a burst, in the units of the window."""
 
 
 ADDING, MAXIMUM = Function("Adding"), Function("Maximum")
@@ -118,6 +123,11 @@ def logarithm(base: float) -> Function:
     return function("log N", base)
 
 
+def power_of(base: float) -> Function:
+    """Return the base to the power of the value."""
+    return function("exp", base)
+
+
 def plus(value: float) -> Function:
     return function("Add", value)
 
@@ -125,6 +135,11 @@ def plus(value: float) -> Function:
 def at_least(value: float) -> Function:
     """Return 1 while the value is at least this value, else 0."""
     return function("Is In Range", 1_000_000_000, value)
+
+
+def below(value: int) -> Function:
+    """Return 1 while the value, a whole number, is below this value, else 0."""
+    return function("Is In Range", value - 1, 0)
 
 
 def equal_to(value: float) -> Function:

@@ -22,8 +22,8 @@ events. There was no capture with OpenACC, UCX, system calls, video or network c
 
 `tests/cfgs` compares what presets show with the reports, or with reports made for the test: activity, gaps, overlap,
 kernels in flight and their concurrency, queue delays, kernels by name, copies, NCCL calls, iterations, CPU samples,
-page faults, metrics of nodes, waits, the critical path, efficiencies, and calls of the kinds above. For the other
-presets it checks that the file is sound.
+page faults, metrics of nodes, waits, the critical path, efficiencies, time by NVTX range, slow steps and kernels,
+GPU metrics by what runs, and calls of the kinds above. For the other presets it checks that the file is sound.
 
 To repeat it, translate the reports, build paraver-kernel, and run
 

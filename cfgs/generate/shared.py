@@ -53,6 +53,9 @@ IN_IDLE = (8,)
 GPU_MOVING, GPU_WAITING, GPU_IDLE, GPU_NOT_SPLIT = 3, 4, 7, 8
 """Values of GPU_ACTIVITY_WITH_WAITS: exposed communication by part, idle, and exposed communication not split."""
 
+MAIN_THREAD = function("Thread i", 1)
+"""The first thread of each rank."""
+
 LAUNCH_LINES = Messages((types.TAG_LAUNCH, types.TAG_COPY))
 
 

@@ -81,7 +81,7 @@ WORKSPACES = [
         (types.KERNEL, types.GRAPH_LAUNCH),
         basics="kernels graphs",
         analysis="kernel-timepercent kernel_classes kernels_running in_useful_kernel "
-        "evolution_of_nb_threads_per_kernel",
+        "evolution_of_nb_threads_per_kernel gpu_time_by_range",
     ),
     _declare(
         "Which memory is used and copied?",
@@ -105,10 +105,12 @@ WORKSPACES = [
         basics="nvtx cuda_api os_runtime system_calls sampled_functions sampled_python openacc video diagnostics",
         analysis="iteration_time",
     ),
+    _declare("Why are some steps slow?", (types.STEP,), analysis="slow_steps slow_kernels"),
     _declare(
         "Is the hardware busy?",
         families.GPU_METRIC_NUMBERS,
-        hwcounters="sm_active sm_issue tensor_active dram_bandwidth nvlink pcie",
+        hwcounters="sm_active sm_issue tensor_active dram_bandwidth nvlink pcie activity_by_kernel_class "
+        "active_in_kernels links_in_transfers",
     ),
 ]
 

@@ -25,9 +25,11 @@ WANTED = {
     "kernels-inflight kernels_running evolution_of_nb_threads_per_kernel nccl_calls_2dh nccl_kernel_concurrency "
     "overlap-communication-compute-2dh-timeline concurrency_of_computation_during_nccl gap_histogram queue_delay "
     "memcpy_sizes iteration_time kernel_classes sampled_while_gpu_idle nccl_waiting waited_for lateness "
-    "exposed_communication pipeline_bubble critical_path critical_path_profile",
+    "exposed_communication pipeline_bubble critical_path critical_path_profile gpu_time_by_range slow_steps "
+    "slow_kernels",
     "model": "gpu_efficiency gpu_efficiency_by_step host_efficiency host_efficiency_by_step",
-    "hwcounters": "sm_active sm_issue tensor_active dram_bandwidth nvlink pcie network_cards network_plugin",
+    "hwcounters": "sm_active sm_issue tensor_active dram_bandwidth nvlink pcie network_cards network_plugin "
+    "activity_by_kernel_class active_in_kernels links_in_transfers",
 }
 
 # The patterns of presets, each with NVIDIA's names of the metrics that it must match, on several kinds of GPU.

@@ -43,7 +43,7 @@ _PRESETS = {
     "activity": "analysis/overlap-communication-compute-2dh-timeline",
     "kernels": "basics/kernels",
     "ranges": "basics/nvtx",
-    "range_tree": "basics/nvtx",
+    "range_tree": "analysis/gpu_time_by_range",
     "nccl": "basics/nccl",
     "collectives": "analysis/nccl_waiting",
     "messages": "basics/nccl",

@@ -41,10 +41,11 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     presets = ["basics/kernels", "analysis/kernel_classes"]
     if summary.activity:
         blocks.append(show_grid(tabulate_kernel_activity(summary.activity)))
-        presets += _COUNTERS
+        presets += ["hwcounters/activity_by_kernel_class", *_COUNTERS]
     blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops))]
     if summary.slow_modes is not None and (slow := tabulate_slow_modes(summary.slow_modes)).rows:
         blocks.append(show_grid(slow))
+        presets.append("analysis/slow_kernels")
     return Section("kernels", "Kernels", lead, blocks, presets)
 
 
@@ -59,7 +60,7 @@ def make_range_section(summary: JobSummary) -> Section | None:
         f" it, whenever they ran. {'. '.join([*grid.below, ''])}"
     )
     blocks: list[Block] = [show_tree(grid, "range", [node.depth for node in tree], [node.gpu_ns for node in tree])]
-    presets = ["basics/nvtx"]
+    presets = ["analysis/gpu_time_by_range", "basics/nvtx"]
     if (activity := tabulate_range_activity(tree, LEAST_SHARE)).rows:
         blocks.append(show_grid(activity, MOST_RANKS))
         presets += _COUNTERS

@@ -70,7 +70,14 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
     if pace.every > 1:
         lead += f" Of {pace.every:,} consecutive steps, only the slowest is drawn."
     window = format_window(int(pace.begin_ns[pace.warmup]), int(pace.end_ns[-1]))
-    return Section("pace", "Pace of the steps", lead, [_draw_pace(pace)], ["model/gpu_efficiency_by_step"], window)
+    return Section(
+        "pace",
+        "Pace of the steps",
+        lead,
+        [_draw_pace(pace)],
+        ["analysis/slow_steps", "model/gpu_efficiency_by_step"],
+        window,
+    )
 
 
 def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None:

@@ -26,7 +26,7 @@ START_UP = Bottleneck(
     "Start-up only",
     "one step is slow, in the first quarter; it takes a third of the time of all and at least five times the median",
     "count that step as warm-up: choose later steps with --steps, or start the capture later",
-    "analysis/iteration_time",
+    "analysis/slow_steps",
     ("slow_steps", "steps"),
 )
 SLOW_STEPS = Bottleneck(
@@ -34,7 +34,7 @@ SLOW_STEPS = Bottleneck(
     "Slow steps",
     "at most a third of four or more steps take twice the median or more, and they cost a quarter of the time of all",
     "find what only these steps do: new shapes (pad, bucket, warm up), checkpoints, evaluation, data, library loads",
-    "analysis/iteration_time",
+    "analysis/slow_steps",
     ("slow_steps", "steps", "efficiency"),
 )
 SLOW = (START_UP.key, SLOW_STEPS.key)
