@@ -70,6 +70,7 @@ def craft_columns(path: Path, generator: random.Random) -> None:
     path.write_bytes(columns)
 
 
+@pytest.mark.push_cases(2)
 @pytest.mark.parametrize("seed", push_but(range(3, 24), range(24)))
 def test_crafted_shards_never_crash(shards, tmp_path, seed):
     generator = random.Random(seed)

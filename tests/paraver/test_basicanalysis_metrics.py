@@ -222,6 +222,7 @@ def test_in_the_steps(tmp_path: Path) -> None:
     assert same.efficiency.nccl_as_communication.device == steps.in_steps.nccl_as_communication.device
 
 
+@pytest.mark.all_sets
 def test_both_commands_skip_the_same_warmup(tmp_path: Path) -> None:
     """The same options mean the same time if the steps are ranges of NVTX and the trace has these."""
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))

@@ -63,6 +63,7 @@ def test_an_excerpt_predicts_what_the_whole_job_does_for_its_steps(name: str, mo
             assert rank.saving_ns == pytest.approx(of_truth.saving_ns, abs=2 * off * truth.step_ns), own.change
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_steps_that_the_user_chose_and_that_fit_are_all_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     truth = nsys2prv_ng.what_if(MPI, steps=(4, 5), change=["network = ideal"])

@@ -120,6 +120,7 @@ def test_a_replay_is_the_simulation(batch: int, tmp_path: Path) -> None:
             assert moved or any(change.rank == 0 for change in changes), changes
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_replays_of_many_programs_are_the_simulation(tmp_path: Path) -> None:
     for batch in range(5, 5 + examples(8)):

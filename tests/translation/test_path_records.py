@@ -153,6 +153,7 @@ def test_the_account_counts_intervals_and_lines(made: Made) -> None:
     assert count_account(made, "path_lines") == (len(made.lines), len(made.lines), {})
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_chosen_time_has_a_path_of_its_own(whole: Made, tmp_path: Path) -> None:
     low, high = int(whole.path["begin"].iloc[2000]) + 1, int(whole.path["end"].iloc[3000]) - 1
