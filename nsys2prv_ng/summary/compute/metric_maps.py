@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.heat_maps import average_metrics
 from nsys2prv_ng.arrays.types import IntArray
@@ -55,7 +53,7 @@ def draw_metrics(
     groups, names = ({}, []) if len(devices.rows) <= MOST_ROWS else _group_nodes(devices)
     for key, (row, value) in average_metrics(job, METRICS, edges, groups).items():
         kind = _KINDS[key]
-        if key.startswith("nvlink") and np.nanmax(value) < _LEAST_NVLINK:
+        if key.startswith("nvlink") and not (value >= _LEAST_NVLINK).any():  # also if all values are unknown
             continue
         if names:
             count = count_noun(len(devices.rows), "GPU")
