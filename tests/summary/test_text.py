@@ -42,7 +42,7 @@ def test_of_many_gpus_outliers_and_the_spread_are_shown(found: JobSummary) -> No
     gpus = [replace(one, gpu=n, busy_ns=span - ns, idle_ns=ns) for n, ns in enumerate(idle)]
     bare = replace(found, gpus=gpus, waits=None, critical_path=None, efficiency=None, steps=None, what_if=None)
     sections = format_summary(bare, details=True).split("\n\n")
-    [shown] = (section.splitlines() for section in sections if section.startswith("GPU activity"))
+    [shown] = (section.splitlines() for section in sections if section.startswith("GPU activity from"))
     furthest = sorted(range(100), key=lambda n: -abs(idle[n] - 500_000_049.5))[:16]
     listed = [int(line.split()[2]) for line in shown if line.startswith("gpunode")]
     assert listed == sorted(furthest) and {3, 70} < set(listed)
