@@ -33,7 +33,7 @@ from cfgs.generate.paraver_cfg import (
 )
 from cfgs.generate.shared import FLAG, ranks
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver import palette
+from nsys2prv_ng.paraver import gpu_metric_names, palette
 
 _ABOUT_RANKS = """\
 Values are percent of peak; each sample is drawn until the next one. One row per rank, which shows its busiest GPU. For
@@ -49,9 +49,24 @@ _BYTES_RECEIVED = ("IB: Bytes received [*", "Eth: Bytes received [*")
 _BYTES_SENT = ("IB: Bytes sent [*", "Eth: Bytes sent [*")
 
 
-def _make_gpu_metric(name: str, *patterns: str) -> Derived:
-    """Sum the metrics with these names, which every GPU has, and show the highest sum among the GPUs of a rank."""
-    return _sum_samples(name, PERCENT, patterns, patterns[:1], above=MAXIMUM)
+_GPU_METRICS = {
+    "SMs active": gpu_metric_names.SMS_ACTIVE,
+    "SM issue": gpu_metric_names.SM_ISSUE,
+    "Tensor cores active": gpu_metric_names.TENSOR_ACTIVE,
+    "DRAM reads": gpu_metric_names.DRAM_READS,
+    "DRAM writes": gpu_metric_names.DRAM_WRITES,
+    "DRAM reads and writes": gpu_metric_names.DRAM_READS + gpu_metric_names.DRAM_WRITES,
+    "NVLink received": gpu_metric_names.NVLINK_RECEIVED,
+    "NVLink transmitted": gpu_metric_names.NVLINK_TRANSMITTED,
+    "PCIe received": gpu_metric_names.PCIE_RECEIVED,
+    "PCIe transmitted": gpu_metric_names.PCIE_TRANSMITTED,
+}
+
+
+def _make_gpu_metric(name: str) -> Derived:
+    """Sum the metrics of a quantity, which every GPU has, and show the highest sum among the GPUs of a rank."""
+    patterns = _GPU_METRICS[name]
+    return _sum_samples(f"{name} [%]", PERCENT, patterns, patterns[:1], above=MAXIMUM)
 
 
 def _make_node_metric(name: str, *patterns: str, top: tuple[Function, ...] = ()) -> Derived:
@@ -79,10 +94,6 @@ def _sum_samples(
     return product(name, look, total, follows, level=TASK, above=above, top=top)
 
 
-def _make_nvlink(direction: str, name: str) -> Derived:
-    return _make_gpu_metric(name, *(f"NVLink {direction} {kind} User Data [*%]" for kind in ("Requests", "Responses")))
-
-
 HWCOUNTERS = Folder("hwcounters")
 HWCOUNTERS.add(
     "sm_active",
@@ -91,7 +102,7 @@ HWCOUNTERS.add(
 Low values while kernels run mean that the kernels have too few blocks for the GPU, or uneven blocks.
 {_ABOUT_RANKS}
 """,
-    _make_gpu_metric("SMs active [%]", "SM* Active [*%]"),
+    _make_gpu_metric("SMs active"),
 )
 
 HWCOUNTERS.add(
@@ -101,7 +112,7 @@ HWCOUNTERS.add(
 Low values while SMs are active mean that warps stall: on memory, or on each other.
 {_ABOUT_RANKS}
 """,
-    _make_gpu_metric("SM issue [%]", "SM Issue* [*%]"),
+    _make_gpu_metric("SM issue"),
 )
 
 HWCOUNTERS.add(
@@ -112,7 +123,7 @@ HWCOUNTERS.add(
 limiter.
 {_ABOUT_RANKS}
 """,
-    _make_gpu_metric("Tensor cores active [%]", "Tensor Active* [*%]"),
+    _make_gpu_metric("Tensor cores active"),
 )
 
 HWCOUNTERS.add(
@@ -122,8 +133,8 @@ HWCOUNTERS.add(
 First window: reads. Second window: writes. If their sum is near 100, the kernel is memory-bound.
 {_ABOUT_RANKS}
 """,
-    _make_gpu_metric("DRAM reads [%]", "*RAM Read Bandwidth [*%]"),
-    _make_gpu_metric("DRAM writes [%]", "*RAM Write Bandwidth [*%]"),
+    _make_gpu_metric("DRAM reads"),
+    _make_gpu_metric("DRAM writes"),
 )
 
 HWCOUNTERS.add(
@@ -133,8 +144,8 @@ HWCOUNTERS.add(
 First window: received. Second window: transmitted. Each is the sum of user data in requests and in responses.
 {_ABOUT_RANKS}
 """,
-    _make_nvlink("RX", "NVLink received [%]"),
-    _make_nvlink("TX", "NVLink transmitted [%]"),
+    _make_gpu_metric("NVLink received"),
+    _make_gpu_metric("NVLink transmitted"),
 )
 
 HWCOUNTERS.add(
@@ -145,8 +156,8 @@ First window: received, for example by copies to the device. Second window: tran
 host and by messages between nodes.
 {_ABOUT_RANKS}
 """,
-    _make_gpu_metric("PCIe received [%]", "PCIe RX Throughput [*%]"),
-    _make_gpu_metric("PCIe transmitted [%]", "PCIe TX Throughput [*%]"),
+    _make_gpu_metric("PCIe received"),
+    _make_gpu_metric("PCIe transmitted"),
 )
 
 HWCOUNTERS.add(
@@ -185,7 +196,7 @@ _ALL = 0.999999  # less than 1 for errors of rounding
 
 def _find_samples() -> Window:
     """Show 1 from the first sample of a rank to the last one, with a burst for each sample."""
-    events = matching("SM* Active [*%]")  # all GPUs have it, and sample it with the others
+    events = matching(*_GPU_METRICS["SMs active"])  # all GPUs have it, and sample it with the others
     name = "Between samples of the rank"
     return Window(name, FLAG, events=events, thread=TO_NEXT, compose=SIGN, level=TASK, above=MAXIMUM)
 
@@ -259,15 +270,8 @@ for the peak. DRAM is reads and writes together.
 """,
     _class_of_sample,
     *(
-        _average(
-            f"{name} by kernel class [%]", _class_of_sample, _make_gpu_metric(f"{name} [%]", *patterns), _MOST_CLASSES
-        )
-        for name, patterns in (
-            ("DRAM reads and writes", ("*RAM Read Bandwidth [*%]", "*RAM Write Bandwidth [*%]")),
-            ("SM issue", ("SM Issue* [*%]",)),
-            ("SMs active", ("SM* Active [*%]",)),
-            ("Tensor cores active", ("Tensor Active* [*%]",)),
-        )
+        _average(f"{name} by kernel class [%]", _class_of_sample, _make_gpu_metric(name), _MOST_CLASSES)
+        for name in ("DRAM reads and writes", "SM issue", "SMs active", "Tensor cores active")
     ),
     hidden_first=(_class_of_sample,),
 )
@@ -279,12 +283,12 @@ _in_kernels = _reduce(
 )
 
 
-def _show_in_kernels(name: str, pattern: str) -> Derived:
+def _show_in_kernels(name: str) -> Derived:
     """Show a metric in samples during which kernels run."""
     return product(
         f"{name} while kernels run [%]",
         PERCENT,
-        _make_gpu_metric(f"{name} [%]", pattern),
+        _make_gpu_metric(name),
         _in_kernels,
         level=TASK,
         units=MILLISECONDS,
@@ -296,10 +300,7 @@ def _spread(name: str, view: View) -> Histogram:
     return Histogram(name, view, "Time", minimum=0.5, maximum=100.5, delta=10)
 
 
-_sms, _tensor = (
-    _show_in_kernels(name, pattern)
-    for name, pattern in (("SMs active", "SM* Active [*%]"), ("Tensor cores active", "Tensor Active* [*%]"))
-)
+_sms, _tensor = _show_in_kernels("SMs active"), _show_in_kernels("Tensor cores active")
 HWCOUNTERS.add(
     "active_in_kernels",
     "SMs and tensor cores active while kernels run: timelines (%), and time by activity in bins of ten percent (ms)",
@@ -336,13 +337,8 @@ the limit, such as the network between nodes.
 """,
     _phase_of_sample,
     *(
-        _average(f"{name} by communication phase [%]", _phase_of_sample, view, types.MOVING_PART)
-        for name, view in (
-            ("PCIe transmitted", _make_gpu_metric("PCIe transmitted [%]", "PCIe TX Throughput [*%]")),
-            ("PCIe received", _make_gpu_metric("PCIe received [%]", "PCIe RX Throughput [*%]")),
-            ("NVLink transmitted", _make_nvlink("TX", "NVLink transmitted [%]")),
-            ("NVLink received", _make_nvlink("RX", "NVLink received [%]")),
-        )
+        _average(f"{name} by communication phase [%]", _phase_of_sample, _make_gpu_metric(name), types.MOVING_PART)
+        for name in ("PCIe transmitted", "PCIe received", "NVLink transmitted", "NVLink received")
     ),
     hidden_first=(_phase_of_sample,),
 )

@@ -193,9 +193,9 @@ def test_a_slow_gpu_has_another_colour(tmp_path: Path) -> None:
     assert is_slow.sum() == 3 and times[is_slow].min() > 1.1 * times[~is_slow].max()
 
 
-def test_a_slow_kernel_has_another_mean_duration(unpacked: Unpacked, tmp_path: Path) -> None:
+@pytest.mark.parametrize("job", ["spin"], indirect=True)
+def test_a_slow_kernel_has_another_mean_duration(job: Job) -> None:
     """`spin_kernel` runs for 1,000,000 cycles, on rank 1 for 1,300,000 in 9 of 14 steps."""
-    job = make_job([unpacked(DATA / f"h100/spin.rank{rank}.sqlite.xz") for rank in range(2)], tmp_path)
     (histogram,) = job.show("slow_kernels").histograms
     (value,) = (value for value, label in job.trace.values[KERNEL].items() if label == "spin_kernel")
     usual, slow = (us for us in histogram.frame[value] if us)

@@ -9,19 +9,20 @@ from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.heat_maps import average_metrics
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import gpu_metric_names
 from nsys2prv_ng.summary.numbers.pictures import HeatMap, MapKind
 from nsys2prv_ng.text.formatting import count_noun
 
 MOST_ROWS = 256
 """Most rows of a map. Above it, a row has the mean over the GPUs of a node, or of several consecutive nodes."""
 METRICS = {
-    "sm": ("SM* Active [*%]",),
-    "tensor": ("Tensor Active* [*%]",),
-    "dram": ("*RAM Read Bandwidth [*%]", "*RAM Write Bandwidth [*%]"),
-    "nvlink_received": ("NVLink RX Requests User Data [*%]", "NVLink RX Responses User Data [*%]"),
-    "nvlink_transmitted": ("NVLink TX Requests User Data [*%]", "NVLink TX Responses User Data [*%]"),
+    "sm": gpu_metric_names.SMS_ACTIVE,
+    "tensor": gpu_metric_names.TENSOR_ACTIVE,
+    "dram": gpu_metric_names.DRAM_READS + gpu_metric_names.DRAM_WRITES,
+    "nvlink_received": gpu_metric_names.NVLINK_RECEIVED,
+    "nvlink_transmitted": gpu_metric_names.NVLINK_TRANSMITTED,
 }
-"""Patterns of metric names, as in the presets."""
+"""Patterns of metric names for each key."""
 _LEAST_NVLINK = 5
 """Percent that a bin of a map of NVLink reaches at least. Below it the counters show rounding and idle links."""
 _HELD = "Each sample holds until the next."
