@@ -216,7 +216,7 @@ def _reduce(how: str, value: View, *top: Function) -> Derived:
 def _sort_samples(name: str, look: Look, make_value: Callable[..., View], least: float) -> Derived:
     """Show the value that holds for at least this part of a sample, while the sample lasts.
 
-    `make_value` makes a window of the value after some functions.
+    `make_value` returns a window of the value, with some functions applied.
     """
     mean = _reduce("average", make_value(power_of(10)))
     highest = _reduce("maximum", make_value())
