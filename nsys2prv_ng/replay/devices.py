@@ -29,7 +29,7 @@ from nsys2prv_ng.analysis.path.columns import (
 from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, RecordArray
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.replay.columns import ALWAYS, FREE, GAP, LAUNCH, NONE, STAGE, WAKE, Edges, Numbers, make_edges
 from nsys2prv_ng.runtime.jit import compiled
@@ -62,7 +62,7 @@ def find_launching(operations: PathOperations, calls: PathCalls) -> IntArray:
 
 def list_device_edges(lanes: PathLanes, events: PathEvents, numbers: Numbers) -> tuple[list[Edges], IntArray]:
     """Return the dependencies of operations and of calls that wait for them, and the times of further nodes (ns)."""
-    operations, calls, threads, lists = lanes
+    operations, calls, threads, records = lanes
     launching = find_launching(operations, calls)
     every = np.arange(numbers.operations)
     sent = np.where(launching >= 0, numbers.call_begin + launching, NONE)
@@ -79,7 +79,7 @@ def list_device_edges(lanes: PathLanes, events: PathEvents, numbers: Numbers) ->
     np.maximum.at(latest, followed.to[gaps], all_times[followed.since[gaps]])
     usual_gap, usual_launch = _measure_usual(operations, latest, np.where(launching >= 0, begins, NEVER))
     known = np.maximum(latest, np.where(launching >= 0, begins, NEVER))
-    cause = _find_unexplained(operations, lists, known)
+    cause = _find_unexplained(records.operations, records.lists, known)
     least = np.where(followed.kind == GAP, usual_gap, ALWAYS)
     markers = numbers.others + np.arange(time.size)
     return [
@@ -106,13 +106,13 @@ def _measure_usual(operations: PathOperations, latest: IntArray, launched: IntAr
 
 
 @compiled
-def _find_unexplained(operations: PathOperations, lists: PathLists, known: IntArray) -> IntArray:
+def _find_unexplained(operations: RecordArray, lists: PathLists, known: IntArray) -> IntArray:
     """Return the operation after which each one started that nothing known explains (path/causes.py); else NONE."""
     found = np.full(known.size, NONE, np.int64)
     for k in range(known.size):
-        if operations.begin[k] - known[k] > PROMPT_NS:
-            cause, _, kind = find_cause(operations, k, operations.begin[k], lists)
-            if kind == AFTER_OPERATION and cause >= 0 and operations.end[cause] > known[k]:
+        if operations[k].begin - known[k] > PROMPT_NS:
+            cause, _, kind = find_cause(operations, k, operations[k].begin, lists)
+            if kind == AFTER_OPERATION and cause >= 0 and operations[cause].end > known[k]:
                 found[k] = cause
     return found
 

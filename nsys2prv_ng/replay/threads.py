@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.analysis.path.causes import find_active, find_call
-from nsys2prv_ng.analysis.path.columns import SYNC_THREAD, PathCalls, PathLanes, PathLists, PathThreads
+from nsys2prv_ng.analysis.path.columns import NEVER, SYNC_THREAD, PathLanes, PathLists, PathRecords
 from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, RecordArray
 from nsys2prv_ng.replay.columns import (
     ALWAYS,
     CALL,
@@ -34,7 +34,7 @@ def list_thread_edges(lanes: PathLanes, numbers: Numbers) -> list[Edges]:
     calls = lanes.calls
     every = np.arange(numbers.calls)
     before = np.where(np.append(NONE, calls.thread[:-1])[: every.size] == calls.thread, every - 1, NONE)
-    handed, of_call = _find_handovers(calls, lanes.threads, lanes.lists, before)
+    handed, of_call = _find_handovers(lanes.records, before)
     begin, end = numbers.call_begin + every, numbers.call_end + every
     # A thread that waited for another one did nothing else meanwhile.
     is_handed = handed >= 0
@@ -80,32 +80,31 @@ def _name_nodes(numbers: Numbers, found: IntArray) -> IntArray:
 
 
 @compiled
-def _find_handovers(
-    calls: PathCalls, threads: PathThreads, lists: PathLists, before: IntArray
-) -> tuple[IntArray, IntArray]:
+def _find_handovers(records: PathRecords, before: IntArray) -> tuple[IntArray, IntArray]:
     """Return what of another thread came before the start of each call, and before its return: 2 * call + is its end.
 
     NONE without such a call.
     """
-    count = calls.begin.size
+    _, calls, threads, lists = records
+    count = calls.size
     handed, returned = np.full(count, NONE, np.int64), np.full(count, NONE, np.int64)
     for c in range(count):
-        thread, now = calls.thread[c], calls.begin[c]
-        after = np.iinfo(np.int64).min
+        thread, now = calls[c].thread, calls[c].begin
+        after = NEVER
         if before[c] >= 0:
-            after = calls.end[before[c]]
-        if before[c] < 0 or HANDED_OVER_NS <= now - after < threads.shortest_wait[thread]:
+            after = calls[before[c]].end
+        if before[c] < 0 or HANDED_OVER_NS <= now - after < threads[thread].shortest_wait:
             handed[c] = _find_last(calls, threads, lists, thread, after, now)
-        if calls.sync[c] == SYNC_THREAD:
-            returned[c] = _find_last(calls, threads, lists, thread, now, calls.end[c])
+        if calls[c].sync == SYNC_THREAD:
+            returned[c] = _find_last(calls, threads, lists, thread, now, calls[c].end)
     return handed, returned
 
 
 @compiled
-def _find_last(calls: PathCalls, threads: PathThreads, lists: PathLists, thread: int, after: int, now: int) -> int:
+def _find_last(calls: RecordArray, threads: RecordArray, lists: PathLists, thread: int, after: int, now: int) -> int:
     """Return the last start or end of another thread's call from `after` to `now` (ns), as `_find_handovers` does."""
     other, _, waits = find_active(calls, threads, lists, thread, after, now)
     if other < 0:
         return NONE
     c = find_call(calls, threads, other, now)
-    return 2 * c + (0 if waits or calls.end[c] > now else 1)
+    return 2 * c + (0 if waits or calls[c].end > now else 1)

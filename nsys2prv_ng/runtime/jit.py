@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numba as nb
 from numba.core import event
 from numba.core.options import DefaultOptions
+from numba.core.types import unliteral
 
 machine_code: Any
 try:
@@ -29,6 +30,8 @@ except (ImportError, AttributeError):  # another numba, whose private parts are 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+_NOT_FOR_C: dict[str, Any] = {"no_cfunc_wrapper": True} if hasattr(DefaultOptions, "no_cfunc_wrapper") else {}
+"""What numba makes for callers in C takes a tenth of the time to compile, and there are none."""
 
 
 def compiled(function: Function) -> Function:
@@ -51,7 +54,7 @@ def inlined_uncounted(function: Function) -> Function:
 
 
 def _compile(function: Function, **options: Any) -> Function:
-    dispatcher: Any = nb.njit(nogil=True, **options)(function)
+    dispatcher = _make_dispatcher(function, **options)
     if dispatcher is function:  # NUMBA_DISABLE_JIT is set
         return function
     if machine_code is not None:
@@ -65,9 +68,22 @@ def _compile(function: Function, **options: Any) -> Function:
 
 def inlined(function: Function, **options: Any) -> Function:
     """Compile a function as a part of each compiled function that calls it."""
-    dispatcher: Any = nb.njit(nogil=True, forceinline=True, **options)(function)
-    part: Function = dispatcher
+    part: Function = _make_dispatcher(function, forceinline=True, **options)
     return part
+
+
+def _make_dispatcher(function: Callable[..., Any], **options: Any) -> Any:
+    """Return numba's form of a function, which costs as little as possible to compile."""
+    dispatcher: Any = nb.njit(nogil=True, **_NOT_FOR_C, **options)(function)
+    with suppress(AttributeError):
+        choose = dispatcher.get_call_template
+
+        def choose_by_type(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+            return choose(tuple(map(unliteral, args)), {name: unliteral(kind) for name, kind in kws.items()})
+
+        # Numba compiles a function anew for each constant that a compiled caller passes.
+        dispatcher.get_call_template = choose_by_type
+    return dispatcher
 
 
 def load_numba() -> None:

@@ -15,14 +15,11 @@ from nsys2prv_ng.analysis.path.columns import (
     SYNC_STREAM,
     SYNC_THREAD,
     UNKNOWN,
-    PathCalls,
     PathLists,
-    PathOperations,
-    PathThreads,
 )
 from nsys2prv_ng.analysis.waits.late_devices import ENDED_AFTER_NS, ENDED_BEFORE_NS, PROMPT_NS
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.arrays.types import IntArray, RecordArray
+from nsys2prv_ng.runtime.jit import compiled_uncounted
 
 _MOST_OVERLAPS = 64
 """Most operations of a stream to search: operations of a stream may overlap."""
@@ -33,21 +30,21 @@ _MOST_ENDS = 1024
 # ---- operations ------------------------------------------------------------------------------------------------------
 
 
-@compiled
-def find_cause(operations: PathOperations, k: int, now: int, lists: PathLists) -> tuple[int, int, int]:
+@compiled_uncounted
+def find_cause(operations: RecordArray, k: int, now: int, lists: PathLists) -> tuple[int, int, int]:
     """Return what let operation k start: (operation or NONE; when; LAUNCH, GAP or UNKNOWN)."""
     latest = np.int64(now + ENDED_AFTER_NS)
-    first = lists.stream_first[operations.stream[k]]
+    first = lists.stream_first[operations[k].stream]
     cause = _find_last_ended(operations, k - 1, first, latest)
     time = np.int64(NEVER)
     if cause >= 0:
-        time = operations.end[cause]
-    producer = operations.producer[k]
-    if producer >= 0 and time < operations.end[producer] <= latest:
-        cause, time = producer, operations.end[producer]
-    is_launched = operations.thread[k] >= 0 and operations.launched[k] >= time
+        time = operations[cause].end
+    producer = operations[k].producer
+    if producer >= 0 and time < operations[producer].end <= latest:
+        cause, time = producer, operations[producer].end
+    is_launched = operations[k].thread >= 0 and operations[k].launched >= time
     if is_launched:
-        time = operations.launched[k]
+        time = operations[k].launched
     if time == NEVER or now - time > (PROMPT_NS if is_launched else ENDED_BEFORE_NS):
         # Operations of a stream overlap if one may start before the operation before it has ended.
         running = _find_running(operations, k, first, latest)
@@ -57,7 +54,7 @@ def find_cause(operations: PathOperations, k: int, now: int, lists: PathLists) -
         if near < 0 and time == NEVER:
             near = _find_near(operations, k, np.int64(NEVER), latest, lists)
         if near >= 0:
-            return near, min(now, operations.end[near]), GAP
+            return near, min(now, operations[near].end), GAP
     if is_launched:
         return np.int64(NONE), min(now, time), LAUNCH
     if cause < 0:
@@ -65,59 +62,59 @@ def find_cause(operations: PathOperations, k: int, now: int, lists: PathLists) -
     return cause, min(now, time), GAP
 
 
-@compiled
-def _find_last_ended(operations: PathOperations, k: int, first: int, latest: int) -> int:
+@compiled_uncounted
+def _find_last_ended(operations: RecordArray, k: int, first: int, latest: int) -> int:
     """Return the operation that ends last, by `latest` (ns), of k and those before it on its stream; NONE without one.
 
     Operations of a stream overlap rarely: the search ends at the first one that ended before the next one started.
     """
     best = np.int64(NONE)
     for i in range(k, max(first, k - _MOST_OVERLAPS + 1) - 1, -1):
-        if best >= 0 and operations.end[i] <= operations.begin[best]:
+        if best >= 0 and operations[i].end <= operations[best].begin:
             break
-        if operations.end[i] <= latest and (best < 0 or operations.end[i] > operations.end[best]):
+        if operations[i].end <= latest and (best < 0 or operations[i].end > operations[best].end):
             best = i
     return best
 
 
-@compiled
-def _find_running(operations: PathOperations, k: int, first: int, time: int) -> int:
+@compiled_uncounted
+def _find_running(operations: RecordArray, k: int, first: int, time: int) -> int:
     """Return the last operation before k on its stream that ends after a time (ns); NONE without one."""
     for i in range(k - 1, max(first, k - _MOST_OVERLAPS) - 1, -1):
-        if operations.end[i] > time:
+        if operations[i].end > time:
             return i
     return NONE
 
 
-@compiled
-def _find_near(operations: PathOperations, k: int, earliest: int, latest: int, lists: PathLists) -> int:
+@compiled_uncounted
+def _find_near(operations: RecordArray, k: int, earliest: int, latest: int, lists: PathLists) -> int:
     """Return the operation on the device's other streams that ended last within a time (ns) and started before k.
 
     NONE without one.
     """
-    first, after = lists.process_first[operations.process[k]], lists.process_first[operations.process[k] + 1]
+    first, after = lists.process_first[operations[k].process], lists.process_first[operations[k].process + 1]
     i = _search_ends(operations, lists.by_end, first, after, latest)
     lowest = max(first, i - _MOST_ENDS)
     while i > lowest:
         i -= 1
         other = lists.by_end[i]
-        if operations.end[other] < earliest:
+        if operations[other].end < earliest:
             break
         if (
-            operations.stream[other] != operations.stream[k]
-            and operations.device[other] == operations.device[k]
-            and operations.begin[other] < operations.begin[k]
+            operations[other].stream != operations[k].stream
+            and operations[other].device == operations[k].device
+            and operations[other].begin < operations[k].begin
         ):
             return other
     return NONE
 
 
-@compiled
-def _search_ends(operations: PathOperations, by_end: IntArray, low: int, high: int, time: int) -> int:
+@compiled_uncounted
+def _search_ends(operations: RecordArray, by_end: IntArray, low: int, high: int, time: int) -> int:
     """Return the index of the first operation in by_end[low:high] that ends after a time (ns), or `high`."""
     while low < high:
         middle = (low + high) // 2
-        if operations.end[by_end[middle]] <= time:
+        if operations[by_end[middle]].end <= time:
             low = middle + 1
         else:
             high = middle
@@ -127,47 +124,59 @@ def _search_ends(operations: PathOperations, by_end: IntArray, low: int, high: i
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-@compiled
-def find_call(calls: PathCalls, threads: PathThreads, thread: int, now: int) -> int:
+@compiled_uncounted
+def find_call(calls: RecordArray, threads: RecordArray, thread: int, now: int) -> int:
     """Return the last call of a thread that starts before a time (ns); NONE without one."""
-    first, last = threads.first[thread], threads.first[thread + 1]
-    c = first + np.searchsorted(calls.begin[first:last], now, side="left") - 1
+    first, last = threads[thread].first, threads[thread].after
+    c = _search_begins(calls, first, last, now) - 1
     return c if c >= first else NONE
 
 
-@compiled
+@compiled_uncounted
+def _search_begins(records: RecordArray, low: int, high: int, time: int) -> int:
+    """Return the index of the first of records[low:high] that begins at a time (ns) or later, or `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        if records[middle].begin < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled_uncounted
 def find_waited(
-    operations: PathOperations, calls: PathCalls, threads: PathThreads, lists: PathLists, c: int, now: int
+    operations: RecordArray, calls: RecordArray, threads: RecordArray, lists: PathLists, c: int, now: int
 ) -> int:
     """Return the operation that a call waited for, if it ended within the call and by `now` (ns); else NONE."""
-    sync, target, since = calls.sync[c], calls.target[c], calls.since[c]
+    sync, target, since = calls[c].sync, calls[c].target, calls[c].since
     if sync == SYNC_OPERATION:
-        return target if since < operations.end[target] <= now else NONE
+        return target if since < operations[target].end <= now else NONE
     if sync == SYNC_STREAM:
         first, after = lists.stream_first[target], lists.stream_first[target + 1]
-        i = first + np.searchsorted(operations.begin[first:after], now, side="left") - 1
+        i = _search_begins(operations, first, after, now) - 1
         # The call does not wait for what another thread launched meanwhile.
-        while i >= first and operations.launched[i] > since:
+        while i >= first and operations[i].launched > since:
             i -= 1
         last = _find_last_ended(operations, i, first, now)
-        return last if last >= 0 and operations.end[last] > since else NONE
+        return last if last >= 0 and operations[last].end > since else NONE
     if sync in (SYNC_DEVICE, SYNC_PROCESS):
-        process = threads.process[calls.thread[c]]
+        process = threads[calls[c].thread].process
         first = lists.process_first[process]
         i = _search_ends(operations, lists.by_end, first, lists.process_first[process + 1], now)
         while i > first:
             i -= 1
             last = lists.by_end[i]
-            if operations.end[last] <= since:
+            if operations[last].end <= since:
                 break
-            if operations.launched[last] <= since and (sync == SYNC_PROCESS or operations.device[last] == target):
+            if operations[last].launched <= since and (sync == SYNC_PROCESS or operations[last].device == target):
                 return last
     return NONE
 
 
-@compiled
+@compiled_uncounted
 def find_active(
-    calls: PathCalls, threads: PathThreads, lists: PathLists, thread: int, after: int, now: int
+    calls: RecordArray, threads: RecordArray, lists: PathLists, thread: int, after: int, now: int
 ) -> tuple[int, int, bool]:
     """Return (thread that was active last, when its last call ended, False), if that was from `after` to `now` (ns).
 
@@ -175,7 +184,7 @@ def find_active(
     thread: (NONE, `after`, False). Only the process's other threads that launch kernels count.
     """
     other, time, waits = np.int64(NONE), np.int64(after), False
-    process = threads.process[thread]
+    process = threads[thread].process
     for n in range(lists.launching_first[process], lists.launching_first[process + 1]):
         i = lists.launching[n]
         if i == thread:
@@ -183,8 +192,8 @@ def find_active(
         c = find_call(calls, threads, i, now)
         if c < 0:
             continue
-        is_waiting = calls.sync[c] == SYNC_THREAD and calls.end[c] >= now
-        last = calls.begin[c] if is_waiting else min(calls.end[c], now)
+        is_waiting = calls[c].sync == SYNC_THREAD and calls[c].end >= now
+        last = calls[c].begin if is_waiting else min(calls[c].end, now)
         if last > time:
             other, time, waits = i, last, is_waiting
     return other, time, waits

@@ -80,8 +80,8 @@ def find_critical_path(job: Job, lanes: Lanes | None, *, name_ranges: bool = Tru
     steps = None if job.windows or not job.measured else list_counted_steps(job)
     windows = [(low, min(high, job.last)) for low, high in job.measured] or [_measure_span(lanes)]
     starts = [_find_start(job, lanes, window, steps) for window in windows]
-    joined = join_lanes(lanes.operations, lanes.calls, lanes.threads)
-    walks = [walk(joined, start, window) for start, window in zip(starts, windows, strict=True)]
+    records = join_lanes(lanes.operations, lanes.calls, lanes.threads).records
+    walks = [walk(records, start, window) for start, window in zip(starts, windows, strict=True)]
     segments = Segments(*(np.concatenate([column[::-1] for column in columns]) for columns in zip(*walks, strict=True)))
     return _describe_segments(job, lanes, segments, windows, steps, name_ranges)
 

@@ -38,12 +38,13 @@ from nsys2prv_ng.analysis.path.columns import (
     PathLanes,
     PathLists,
     PathOperations,
+    PathRecords,
     PathThreads,
     Segments,
     Start,
 )
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.arrays.types import IntArray, RecordArray
+from nsys2prv_ng.runtime.jit import compiled_uncounted
 
 HANDED_OVER_NS = 20_000
 """Shortest time (ns) without calls in which a thread may have waited for another one: PyTorch's calls follow each other
@@ -52,18 +53,34 @@ _MOST_STALLED = 1000
 """Most steps that the walk takes without going back in time."""
 _SEGMENTS = 1 << 12
 """Initial room for segments."""
+_MOST_ADDED = 4
+"""Room that one step of the walk needs, and the segment after the last one."""
 
 
-def walk(lanes: PathLanes, start: Start, window: tuple[int, int]) -> Segments:
+def walk(records: PathRecords, start: Start, window: tuple[int, int]) -> Segments:
     """Return the critical path from the end of a window (ns) back to its start.
 
     The lengths of the segments add up to the window.
     """
-    return Segments(*_walk(lanes, start.operation, start.thread, *window))
+    low, high = window
+    segments = np.empty((6, _SEGMENTS), np.int64)
+    count, time = 0, high
+    if start.operation >= 0 and records.operations[start.operation].end < high:
+        time = records.operations[start.operation].end
+        segments[:, 0] = time, high, UNKNOWN, start.operation, NONE, NONE
+        count = 1
+    state = np.array([start.operation, start.thread, time, 0])
+    while (count := _walk(records, segments, count, state, low)) > segments.shape[1] - _MOST_ADDED:
+        segments = np.concatenate([segments, np.empty_like(segments)], axis=1)
+    k, t, time, _ = state
+    if time > low:
+        segments[:, count] = low, time, UNKNOWN, k, t, NONE
+        count += 1
+    return Segments(*segments[:, :count])
 
 
 def join_lanes(operations: PathOperations, calls: PathCalls, threads: PathThreads) -> PathLanes:
-    """Return operations, calls and threads with their lists by stream and process."""
+    """Return operations, calls and threads with their records, and their lists by stream and process."""
     # Calls may wait for a stream without any operation.
     awaited = calls.target[calls.sync == SYNC_STREAM]
     streams = np.arange(max(column.max(initial=NONE) for column in (operations.stream, awaited)) + 2)
@@ -78,135 +95,147 @@ def join_lanes(operations: PathOperations, calls: PathCalls, threads: PathThread
         launching=launching,
         launching_first=np.searchsorted(threads.process[launching], processes),
     )
-    return PathLanes(operations, calls, threads, lists)
+    limits = {"first": threads.first[:-1], "after": threads.first[1:]}
+    records = PathRecords(
+        _pack(operations.begin.size, operations._asdict()),
+        _pack(calls.begin.size, calls._asdict()),
+        _pack(threads.process.size, threads._asdict() | limits),
+        lists,
+    )
+    return PathLanes(operations, calls, threads, records)
 
 
-@compiled
-def _walk(lanes: PathLanes, operation: int, thread: int, low: int, high: int) -> IntArray:
-    operations, calls, threads, lists = lanes
-    segments = np.empty((6, _SEGMENTS), np.int64)
-    count = 0
-    now = np.int64(high)
-    k, t = np.int64(operation), np.int64(thread)
-    if k >= 0 and operations.end[k] < now:
-        count = _add(segments, count, operations.end[k], now, UNKNOWN, k, NONE, NONE)
-        now = operations.end[k]
-    stalled, previous = 0, now
-    while now > low and (k >= 0 or t >= 0):
-        # Wrong clocks can send the path in circles without going back in time.
-        stalled = stalled + 1 if now == previous else 0
+def _pack(size: int, columns: dict[str, IntArray]) -> RecordArray:
+    """Return records with columns as their fields."""
+    records: RecordArray = np.recarray(size, [(name, np.int64) for name in columns])
+    for name, column in columns.items():
+        records[name] = column
+    return records
+
+
+@compiled_uncounted
+def _walk(records: PathRecords, segments: IntArray, count: int, state: IntArray, low: int) -> int:
+    """Walk until the window is done or the room for segments, and return how many there are.
+
+    The state is where the walk is: operation, thread, time (ns), and how often it went on without going back in time.
+    """
+    operations, calls, threads, lists = records
+    k, t, now, stalled = state[0], state[1], state[2], state[3]
+    room = segments.shape[1] - _MOST_ADDED
+    # Wrong clocks can send the path in circles without going back in time.
+    while now > low and (k >= 0 or t >= 0) and stalled < _MOST_STALLED and count <= room:
         previous = now
-        if stalled == _MOST_STALLED:
-            break
-        if count + 4 > segments.shape[1]:
-            longer = np.empty((6, 2 * segments.shape[1]), np.int64)
-            longer[:, :count] = segments[:, :count]
-            segments = longer
         if k >= 0:
             count, k, now = _leave_operation(operations, segments, count, k, now, low)
             if now > low:
                 count, k, t, now = _leave_begin(operations, lists, segments, count, k, now, low)
         else:
             c = find_call(calls, threads, t, now)
-            if c >= 0 and calls.end[c] >= now:
-                count, k, t, now = _leave_call(lanes, segments, count, c, now, low)
+            if c >= 0 and calls[c].end >= now:
+                count, k, t, now = _leave_call(records, segments, count, c, now, low)
             else:
-                count, t, now = _leave_code(lanes, segments, count, t, c, now, low)
-    count = _add(segments, count, low, now, UNKNOWN, k, t, NONE)
-    return segments[:, :count].copy()
+                count, t, now = _leave_code(records, segments, count, t, c, now, low)
+        stalled = stalled + 1 if now == previous else 0
+    state[0], state[1], state[2], state[3] = k, t, now, stalled
+    return count
 
 
-@compiled
+@compiled_uncounted
 def _add(
     segments: IntArray, count: int, begin: int, end: int, kind: int, operation: int, thread: int, call: int
 ) -> int:
     """Add a segment, unless its length is 0, and return the number of segments."""
     if end <= begin:
         return count
-    segments[:, count] = begin, end, kind, operation, thread, call
+    segments[0, count] = begin
+    segments[1, count] = end
+    segments[2, count] = kind
+    segments[3, count] = operation
+    segments[4, count] = thread
+    segments[5, count] = call
     return count + 1
 
 
 # ---- operations ------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled_uncounted
 def _leave_operation(
-    operations: PathOperations, segments: IntArray, count: int, k: int, now: int, low: int
+    operations: RecordArray, segments: IntArray, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int]:
     """Go back to the start of an operation, or of the one that it waited for: (segments, operation, time)."""
-    culprit = operations.culprit[k]
-    began = operations.begin[k]
+    culprit = operations[k].culprit
+    began = operations[k].begin
     if culprit >= 0:
         # The culprit started last: data move from then on, and its start has a cause of its own.
-        began = max(low, min(now, operations.begin[culprit]))
+        began = max(low, min(now, operations[culprit].begin))
         return _add(segments, count, began, now, MOVING, k, NONE, NONE), culprit, began
     if culprit == LOST:
-        moved = max(low, min(now, operations.until[k]))
+        moved = max(low, min(now, operations[k].until))
         began = max(low, min(moved, began))
         count = _add(segments, count, moved, now, MOVING, k, NONE, NONE)
         return _add(segments, count, began, moved, OUTSIDE, k, NONE, NONE), k, began
     began = max(low, min(now, began))
-    return _add(segments, count, began, now, operations.kind[k], k, NONE, NONE), k, began
+    return _add(segments, count, began, now, operations[k].kind, k, NONE, NONE), k, began
 
 
-@compiled
+@compiled_uncounted
 def _leave_begin(
-    operations: PathOperations, lists: PathLists, segments: IntArray, count: int, k: int, now: int, low: int
+    operations: RecordArray, lists: PathLists, segments: IntArray, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
     """Go back from the start of an operation to its cause: (segments, operation, thread, time); NONE if neither."""
     cause, time, kind = find_cause(operations, k, now, lists)
     time = max(low, time)
     count = _add(segments, count, time, now, kind, k, NONE, NONE)
     if kind == LAUNCH:
-        return count, np.int64(NONE), operations.thread[k], time
+        return count, np.int64(NONE), operations[k].thread, time
     return count, cause, np.int64(NONE), time
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled_uncounted
 def _leave_call(
-    lanes: PathLanes, segments: IntArray, count: int, c: int, now: int, low: int
+    records: PathRecords, segments: IntArray, count: int, c: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
     """Go back from within a call to what it waited for, else to its start: (segments, operation, thread, time)."""
-    operations, calls, threads, lists = lanes
-    t = calls.thread[c]
-    if calls.sync[c] == SYNC_THREAD:
-        other, time, waits = find_active(calls, threads, lists, t, calls.begin[c], now)
+    operations, calls, threads, lists = records
+    t = calls[c].thread
+    if calls[c].sync == SYNC_THREAD:
+        other, time, waits = find_active(calls, threads, lists, t, calls[c].begin, now)
         if other >= 0:
             time = max(low, time if waits else now)
             return _add(segments, count, time, now, CALL, NONE, t, c), np.int64(NONE), other, time
     last = find_waited(operations, calls, threads, lists, c, now)
-    culprit = calls.culprit[c]
-    if last >= 0 and (culprit == NONE or calls.until[c] <= operations.end[last]):
-        time = max(low, operations.end[last])
+    culprit = calls[c].culprit
+    if last >= 0 and (culprit == NONE or calls[c].until <= operations[last].end):
+        time = max(low, operations[last].end)
         return _add(segments, count, time, now, CALL, NONE, t, c), last, np.int64(NONE), time
-    if culprit >= 0 and calls.culprit_begin[c] <= now:
+    if culprit >= 0 and calls[c].culprit_begin <= now:
         # The late call started there: what its thread did before counts.
-        time = max(low, calls.culprit_begin[c])
+        time = max(low, calls[c].culprit_begin)
         return _add(segments, count, time, now, CALL, NONE, t, c), np.int64(NONE), culprit, time
-    begin = max(low, calls.begin[c])
+    begin = max(low, calls[c].begin)
     moved = begin
     if culprit == LOST:
-        moved = max(begin, min(now, calls.until[c]))
+        moved = max(begin, min(now, calls[c].until))
     count = _add(segments, count, moved, now, CALL, NONE, t, c)
     return _add(segments, count, begin, moved, OUTSIDE, NONE, t, c), np.int64(NONE), t, begin
 
 
-@compiled
+@compiled_uncounted
 def _leave_code(
-    lanes: PathLanes, segments: IntArray, count: int, t: int, c: int, now: int, low: int
+    records: PathRecords, segments: IntArray, count: int, t: int, c: int, now: int, low: int
 ) -> tuple[int, int, int]:
     """Go back over host code to the call c before it, or to another thread: (segments, thread, time)."""
-    _, calls, threads, lists = lanes
+    _, calls, threads, lists = records
     other, time = np.int64(NONE), np.int64(low)
     if c >= 0:
-        time = calls.end[c]
-    elif threads.creator[t] >= 0 and threads.created[t] >= low:
-        other, time = threads.creator[t], min(now, threads.created[t])
-    if other < 0 and HANDED_OVER_NS <= now - time < threads.shortest_wait[t]:
+        time = calls[c].end
+    elif threads[t].creator >= 0 and threads[t].created >= low:
+        other, time = threads[t].creator, min(now, threads[t].created)
+    if other < 0 and HANDED_OVER_NS <= now - time < threads[t].shortest_wait:
         other, time, _ = find_active(calls, threads, lists, t, time, now)
     time = max(low, time)
     return _add(segments, count, time, now, CODE, NONE, t, NONE), other if other >= 0 else t, time

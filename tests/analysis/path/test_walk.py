@@ -29,7 +29,7 @@ def check(seed: int, latency: int) -> bool:
     start = path.Start(arrays.number[last], path.NONE) if kind == "end" else path.Start(path.NONE, last.thread)
     lanes = join_lanes(arrays.operations, arrays.calls, arrays.threads)
     for low in (0, longest.length * 2 // 3):
-        segments = walk(lanes, start, (low, longest.length))
+        segments = walk(lanes.records, start, (low, longest.length))
         pieces = name_streams(read_segments(segments), arrays.operations)
         assert [piece.begin for piece in pieces] == [low, *(piece.end for piece in pieces[:-1])]
         assert pieces[-1].end == longest.length
@@ -102,7 +102,7 @@ def find_path(
             **{name: column(values) for name, values in threads.columns.items()},
         ),
     )
-    segments = walk(lanes, start, window)
+    segments = walk(lanes.records, start, window)
     low, high = window
     begins, ends = segments.begin.tolist(), segments.end.tolist()
     assert ends == [high, *begins[:-1]] and (begins or [low])[-1] == low
