@@ -14,7 +14,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.operations.parts import ANY_SIZE
-from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.jit import compiled_uncounted
 
 FURTHEST_UTC_NS = 2 * 10**9
 """Largest difference in UTC of compared nodes: operations further apart belong to another part of the program."""
@@ -52,6 +52,14 @@ class Lag(NamedTuple):
     last: int
 
 
+class Lags(NamedTuple):
+    """n lags, the spreads of the ends and their median differences (ns)."""
+
+    lag: IntArray
+    spread: FloatArray
+    middle: FloatArray
+
+
 def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     """Return the shift of `other` against `one`; None if no part of them agrees within reach of their clocks.
 
@@ -59,20 +67,25 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     """
     n, m = one.end.size, other.end.size
     least = max(min(_FEW, n, m), int(LEAST_OVERLAP * min(n, m)))
-    lags, spreads, middles = _find_steady(one, other, least, FURTHEST_UTC_NS)
-    if not lags.size:
-        lag, first, last = _find_longest_run(one, other, FURTHEST_UTC_NS)
+    nearest = n // 2 - int(np.searchsorted(other.end, one.end[n // 2])) if n and m else least - m
+    found = Lags(np.empty(n + m, np.int64), np.empty(n + m), np.empty(n + m))
+    count = _find_steady(one, other, least, nearest, FURTHEST_UTC_NS, found, np.empty((3, _SAMPLES)))
+    if not count:
+        centre = min(n - 1, int(np.searchsorted(one.end, other.end[m // 2]))) - m // 2 if n and m else 0
+        lag, first, last = _find_longest_run(one, other, centre, FURTHEST_UTC_NS)
         return Lag(int(lag), int(first), int(last)) if last - first >= max(least, 2) else None
-    lag = int(_choose_lag(one, other, lags, spreads, np.lexsort((lags, np.abs(middles)))))
+    lags, spreads = found.lag[:count], found.spread[:count]
+    by_distance = np.lexsort((lags, np.abs(found.middle[:count])))
+    lag = int(_choose_lag(one, other, lags, spreads, np.argsort(spreads), by_distance))
     return Lag(lag, max(0, lag), min(n, m + lag))
 
 
-@compiled
+@compiled_uncounted
 def _are_equal(op_a: int, size_a: int, op_b: int, size_b: int) -> bool:
     return op_a == op_b and (size_a in (size_b, ANY_SIZE) or size_b == ANY_SIZE)
 
 
-@compiled
+@compiled_uncounted
 def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, furthest: int) -> bool:
     """Return whether the ends of an overlap are within reach, by the median of three."""
     x = end_a[low] - end_b[low - lag]
@@ -81,26 +94,42 @@ def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, f
     return abs(max(min(x, y), min(max(x, y), z))) <= furthest
 
 
-@compiled
-def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> tuple[FloatArray, FloatArray]:
-    """Return times (ns) from the start of an overlap, and differences of ends, for evenly spread operations."""
+@compiled_uncounted
+def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, samples: FloatArray) -> int:
+    """Sample evenly spread operations: their times (ns) from the start of an overlap, and the differences of ends.
+
+    Samples are (3, n): time, difference, and room for a median. Return how many there are.
+    """
     count = min(high - low, _SAMPLES)
-    time, difference = np.empty(count), np.empty(count)
     for i in range(count):
         k = low + (i * (high - low)) // count
-        time[i] = float(end_a[k] - end_a[low])
-        difference[i] = float(end_a[k] - end_b[k - lag])
-    return time, difference
+        samples[0, i] = end_a[k] - end_a[low]
+        samples[1, i] = end_a[k] - end_b[k - lag]
+    return count
 
 
-@compiled
-def _may_be_steady(time: FloatArray, difference: FloatArray, limit: float) -> bool:
+@compiled_uncounted
+def _take_median(samples: FloatArray, count: int) -> float:
+    """Return the median of the first `count` (1 or more) of samples[2], which this sorts."""
+    gap = count // 2
+    while gap:  # Shell's sort: numba's own takes a second to compile
+        for i in range(gap, count):
+            value, k = samples[2, i], i
+            while k >= gap and samples[2, k - gap] > value:
+                samples[2, k] = samples[2, k - gap]
+                k -= gap
+            samples[2, k] = value
+        gap //= 2
+    return 0.5 * (samples[2, (count - 1) // 2] + samples[2, count // 2])
+
+
+@compiled_uncounted
+def _may_be_steady(samples: FloatArray, count: int, limit: float) -> bool:
     """Return False if the spread of the differences is certainly above the limit (ns). Compares three at once.
 
     If the spread is within the limit, at least half of the differences are within the limit of their line. Then so are
     two differences of at least a quarter of the triples, because a triple has at most three of them.
     """
-    count = difference.size
     triples = count // 3
     needed = ((count + 1) // 2 - triples - count % 3 + 1) // 2
     near = 0
@@ -110,39 +139,34 @@ def _may_be_steady(time: FloatArray, difference: FloatArray, limit: float) -> bo
         if near + triples - i < needed:
             return False
         a, b, c = 3 * i, 3 * i + 1, 3 * i + 2
-        reach = 2 * limit + STEEPEST * abs(time[c] - time[a]) + 1.0
-        apart = min(
-            abs(difference[a] - difference[b]),
-            abs(difference[b] - difference[c]),
-            abs(difference[a] - difference[c]),
-        )
-        if apart <= reach:
+        reach = 2 * limit + STEEPEST * abs(samples[0, c] - samples[0, a]) + 1.0
+        x, y, z = samples[1, a], samples[1, b], samples[1, c]
+        if min(abs(x - y), abs(y - z), abs(x - z)) <= reach:
             near += 1
     return near >= needed
 
 
-@compiled
-def _measure_spread(time: FloatArray, difference: FloatArray, limit: float) -> float:
+@compiled_uncounted
+def _measure_spread(samples: FloatArray, count: int, limit: float) -> float:
     """Return the median distance of the differences of ends from their line; infinity if it is above the limit (ns)."""
-    count = difference.size
     half = count // 2
     slope = 0.0
     if half >= 4:
-        slopes = np.empty(half)
         for i in range(half):
-            slopes[i] = (difference[i + count - half] - difference[i]) / max(1.0, time[i + count - half] - time[i])
-        slope = min(STEEPEST, max(-STEEPEST, np.median(slopes)))
-    straight = difference - slope * time
-    middle = np.median(straight)
+            k = i + count - half
+            samples[2, i] = (samples[1, k] - samples[1, i]) / max(1.0, samples[0, k] - samples[0, i])
+        slope = min(STEEPEST, max(-STEEPEST, _take_median(samples, half)))
+    for i in range(count):
+        samples[2, i] = samples[1, i] - slope * samples[0, i]
+    middle = _take_median(samples, count)
     near = 0
     for i in range(count):
-        straight[i] = abs(straight[i] - middle)
-        if straight[i] <= limit:
-            near += 1
-    return np.median(straight) if near >= (count + 1) // 2 else np.inf
+        samples[2, i] = abs(samples[1, i] - slope * samples[0, i] - middle)
+        near += samples[2, i] <= limit
+    return _take_median(samples, count) if near >= (count + 1) // 2 else np.inf
 
 
-@compiled
+@compiled_uncounted
 def _agree(one: Sequence, other: Sequence, lag: int, low: int, high: int, stride: int) -> bool:
     """Return whether every `stride`-th operation of an overlap agrees in both sequences."""
     k = low
@@ -151,38 +175,37 @@ def _agree(one: Sequence, other: Sequence, lag: int, low: int, high: int, stride
     return k >= high
 
 
-@compiled
-def _find_steady(one: Sequence, other: Sequence, least: int, furthest: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return lags, spreads of the ends and median differences (ns) of all steady lags that agree, and of some others.
+@compiled_uncounted
+def _find_steady(
+    one: Sequence, other: Sequence, least: int, nearest: int, furthest: int, found: Lags, samples: FloatArray
+) -> int:
+    """Find all steady lags that agree, and some others, and return how many there are.
 
     Steady means about as steady as the steadiest lag. The other lags may or may not agree. A program that repeats
     itself agrees with itself at thousands of lags. Only the lags that become the steadiest so far are compared in full,
     starting with the nearest, because the right lag soon makes the others unlikely.
     """
-    end_a, end_b = one.end, other.end
-    n, m = end_a.size, end_b.size
-    lags = np.empty(n + m, np.int64)
-    spreads, middles = np.empty(n + m), np.empty(n + m)
+    n, m = one.end.size, other.end.size
     count = 0
-    best, limit = np.inf, np.inf
+    limit, best = np.inf, np.inf
     lowest, highest = least - m, n - least
-    nearest = min(max(n // 2 - np.searchsorted(end_b, end_a[n // 2]), lowest), highest) if m and n else lowest
+    nearest = min(max(nearest, lowest), highest)
     for step in range(2 * max(highest - nearest, nearest - lowest) + 1):
         lag = nearest + (step + 1) // 2 if step % 2 else nearest - step // 2
-        if lag < lowest or lag > highest:
-            continue
         low, high = max(0, lag), min(n, m + lag)
-        if not _are_near(end_a, end_b, lag, low, high, furthest):
+        if lag < lowest or lag > highest or not _are_near(one.end, other.end, lag, low, high, furthest):
             continue
         if not _agree(one, other, lag, low, high, max(1, (high - low) // _SAMPLES)):
             continue
-        time, difference = _sample(end_a, end_b, lag, low, high)
-        if not _may_be_steady(time, difference, limit):
+        size = _sample(one.end, other.end, lag, low, high, samples)
+        if not _may_be_steady(samples, size, limit):
             continue
-        spread = _measure_spread(time, difference, limit)
+        spread = _measure_spread(samples, size, limit)
         if spread > limit:
             continue
-        middle = np.median(difference)
+        for i in range(size):
+            samples[2, i] = samples[1, i]
+        middle = _take_median(samples, size)
         # A few ends may be steady by chance: then their distance counts as well.
         spread += abs(middle) * 0.25 ** (high - low)
         if spread > limit:
@@ -192,23 +215,24 @@ def _find_steady(one: Sequence, other: Sequence, least: int, furthest: int) -> t
                 continue
             best = spread
             limit = _AS_STEADY * best + _STEADY_FLOOR_NS
-        lags[count], spreads[count], middles[count] = lag, spread, middle
+        found.lag[count], found.spread[count], found.middle[count] = lag, spread, middle
         count += 1
-    return lags[:count], spreads[:count], middles[:count]
+    return count
 
 
-@compiled
+@compiled_uncounted
 def _choose_lag(
     one: Sequence,
     other: Sequence,
     lags: IntArray,
     spreads: FloatArray,
+    by_spread: IntArray,
     by_distance: IntArray,
 ) -> int:
     """Return a steady lag: 0 if it is steady and both sequences have equally many operations, else the nearest."""
     n, m = one.end.size, other.end.size
     limit = np.inf
-    for i in np.argsort(spreads):
+    for i in by_spread:
         lag = lags[i]
         if _agree(one, other, lag, max(0, lag), min(n, m + lag), 1):
             limit = _AS_STEADY * spreads[i] + _STEADY_FLOOR_NS
@@ -235,15 +259,16 @@ def overlap_in_time(one: Sequence, other: Sequence) -> bool:
     return inside >= other.end.size * (1 - LEAST_OVERLAP / 2)
 
 
-@compiled
-def _find_longest_run(one: Sequence, other: Sequence, furthest: int) -> tuple[int, int, int]:
-    """Return (lag, first, last) of the longest run that agrees, with ends within reach; on a tie, the nearest."""
+@compiled_uncounted
+def _find_longest_run(one: Sequence, other: Sequence, centre: int, furthest: int) -> tuple[int, int, int]:
+    """Return (lag, first, last) of the longest run that agrees, with ends within reach; on a tie, the nearest.
+
+    The search starts at the lag `centre` and goes outwards, so that the limit on the work costs the unlikely lags.
+    """
     end_a, end_b = one.end, other.end
     n, m = end_a.size, end_b.size
     best_lag, best_first, best_last, best_distance = 0, 0, 0, furthest
-    # Start at the lag nearest in time and go outwards, so that the limit on the work costs the unlikely lags.
-    middle_a = min(n - 1, np.searchsorted(end_a, end_b[m // 2]))
-    centre = min(max(middle_a - m // 2, 1 - m), n - 1)
+    centre = min(max(centre, 1 - m), n - 1)
     work = 0
     for i in range(2 * (n + m)):
         lag = centre + ((i + 1) // 2 if i % 2 else -(i // 2))
