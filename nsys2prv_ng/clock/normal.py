@@ -21,6 +21,7 @@ import numpy.typing as npt
 from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import take_median
 
 BLOCKS = 8
 _HUBER, _TUKEY = 1.345, 4.685
@@ -120,7 +121,8 @@ def _mark_free(drifting: BoolArray) -> BoolArray:
 def compute_residuals(problem: NormalProblem, offset: FloatArray, drift: FloatArray) -> FloatArray:
     """Return the distance of each corrected end (ns) from the median of its operation."""
     corrected = problem.end + offset[problem.clock] + drift[problem.clock] * problem.s
-    return _subtract_medians(problem.first, corrected)
+    _subtract_medians(problem.first, corrected, np.empty(np.diff(problem.first).max(initial=0)))
+    return corrected
 
 
 def _compute_weights(x: FloatArray, *, huber: bool) -> FloatArray:
@@ -166,7 +168,6 @@ def _solve_change(problem: NormalProblem, weight: FloatArray, residual: FloatArr
     return change
 
 
-@compiled
 def _apply_normal(
     first: IntArray,
     clock: npt.NDArray[np.int32],
@@ -175,9 +176,24 @@ def _apply_normal(
     values: FloatArray,
     free: BoolArray,
 ) -> FloatArray:
-    """Return weighted sums by clock of the values minus the mean of their operation."""
-    n = free.size // 2
+    """Return the product of the matrix and values (one for each row), for the free unknowns; 0 for the others."""
     result = np.zeros(free.size)
+    _add_products(first, clock, s, weight, values, result)
+    result[~free] = 0.0
+    return result
+
+
+@compiled
+def _add_products(
+    first: IntArray,
+    clock: npt.NDArray[np.int32],
+    s: FloatArray,
+    weight: FloatArray,
+    values: FloatArray,
+    result: FloatArray,
+) -> None:
+    """Add weighted sums by clock of the values minus the mean of their operation to the result, as above."""
+    n = result.size // 2
     for i in range(first.size - 1):
         total, mean = 0.0, 0.0
         for k in range(first[i], first[i + 1]):
@@ -190,16 +206,15 @@ def _apply_normal(
             value = weight[k] * (values[k] - mean)
             result[clock[k]] += value
             result[n + clock[k]] += s[k] * value
-    result[~free] = 0.0
-    return result
 
 
 @compiled
-def _subtract_medians(first: IntArray, corrected: FloatArray) -> FloatArray:
-    residual = np.empty(corrected.size)
+def _subtract_medians(first: IntArray, values: FloatArray, room: FloatArray) -> None:
+    """Subtract from the values of each group their median. `room`: for the values of the largest group."""
     for i in range(first.size - 1):
-        low, high = first[i], first[i + 1]
-        middle = np.median(corrected[low:high])
-        for k in range(low, high):
-            residual[k] = corrected[k] - middle
-    return residual
+        low, count = first[i], first[i + 1] - first[i]
+        for k in range(count):
+            room[k] = values[low + k]
+        middle = take_median(room, count) if count else 0.0
+        for k in range(count):
+            values[low + k] -= middle

@@ -20,7 +20,7 @@ from nsys2prv_ng.cutting.type_roles import (
     RoleTable,
     look_up_role,
 )
-from nsys2prv_ng.runtime.jit import compiled_uncounted, inlined_uncounted
+from nsys2prv_ng.runtime.jit import compiled, inlined
 
 NEWLINE, RETURN, COLON, _MINUS, HASH, _ZERO, _NINE = 10, 13, 58, 45, 35, 48, 57
 TIME_AT = 1
@@ -54,20 +54,20 @@ class Pairs(NamedTuple):
     role: IntArray
 
 
-@inlined_uncounted
+@inlined
 def get_byte(text: ByteArray, at: int) -> int:
     """Return a byte. An unsigned position needs no test for negative ones."""
     return np.int64(text[np.uint64(at)])
 
 
-@inlined_uncounted
+@inlined
 def find_end(text: ByteArray, at: int) -> int:
     while get_byte(text, at) != NEWLINE:
         at += 1
     return at
 
 
-@inlined_uncounted
+@inlined
 def _read_number(text: ByteArray, at: int) -> tuple[int, int]:
     """Return the number at a position and the position after it; the latter is 0 if there is no number.
 
@@ -92,7 +92,7 @@ def _read_number(text: ByteArray, at: int) -> tuple[int, int]:
     return value, at
 
 
-@inlined_uncounted
+@inlined
 def read_head(text: ByteArray, start: int, fields: IntArray) -> tuple[int, int]:
     """Read the first six fields of a line; return its kind (0 if it is not a record) and the position after them."""
     kind = np.int64(text[start]) - _ZERO
@@ -109,7 +109,7 @@ def read_head(text: ByteArray, start: int, fields: IntArray) -> tuple[int, int]:
     return kind, at
 
 
-@inlined_uncounted
+@inlined
 def read_rest(text: ByteArray, at: int, kind: int, fields: IntArray) -> int:
     """Read a state or communication from its 7th field; return the end of the line, 0 if its fields are wrong."""
     for field in range(7, 9 if kind == 1 else 16):
@@ -123,7 +123,7 @@ def read_rest(text: ByteArray, at: int, kind: int, fields: IntArray) -> int:
     return at if get_byte(text, at) == NEWLINE else 0
 
 
-@inlined_uncounted
+@inlined
 def read_pairs(text: ByteArray, at: int, roles: RoleTable, pairs: Pairs) -> tuple[int, int, int]:
     """Read the pairs of an event; return their number, the end of the line (0 if it is not an event), and its class."""
     count = intervals = ends = quantities = activities = 0
@@ -155,7 +155,7 @@ def read_pairs(text: ByteArray, at: int, roles: RoleTable, pairs: Pairs) -> tupl
     return count, at, line_class
 
 
-@inlined_uncounted
+@inlined
 def find_row(rows: Rows, fields: IntArray, first: int) -> int:
     """Return the row of the object in four fields, from field `first`; -1 if the header does not have it."""
     application, task, thread = fields[first + 1] - 1, fields[first + 2] - 1, fields[first + 3] - 1
@@ -173,7 +173,7 @@ def find_row(rows: Rows, fields: IntArray, first: int) -> int:
 # ---- what an event does ----------------------------------------------------------------------------------------------
 
 
-@compiled_uncounted
+@compiled
 def _classify_mixed(pairs: Pairs, count: int) -> int:
     """Return OPENS if any interval stays open after a line with both starts and ends, else EMPTY."""
     for i in range(count):
@@ -186,7 +186,7 @@ def _classify_mixed(pairs: Pairs, count: int) -> int:
     return EMPTY
 
 
-@compiled_uncounted
+@compiled
 def _classify_quantities(pairs: Pairs, count: int) -> int:
     """Return the class of a line with quantities and without intervals. A line that ends quantities has only zeros.
 

@@ -39,7 +39,7 @@ from nsys2prv_ng.cutting.open_lines import NEXT, TYPE, Stacks, pop, push
 from nsys2prv_ng.cutting.open_lines import POSITION as LINE_POSITION
 from nsys2prv_ng.cutting.type_roles import ACTIVITY_COLUMNS, IDLE_STRETCH, INTERVAL, QUANTITY, RoleTable
 from nsys2prv_ng.paraver.encode import write_number
-from nsys2prv_ng.runtime.jit import compiled_uncounted, inlined_uncounted
+from nsys2prv_ng.runtime.jit import compiled, inlined
 
 BLOCK_READ, AT_LOW, AT_HIGH, PAST_END, NOT_SORTED = range(5)
 """Reasons why `scan` stops."""
@@ -109,7 +109,7 @@ class Line(NamedTuple):
     line_class: int
 
 
-@compiled_uncounted
+@compiled
 def scan(text: ByteArray, size: int, state: Scan) -> int:
     """Read the lines of text[progress[AT]:size] up to a limit of the window; return why it stops."""
     progress, window, rows, fields = state.progress, state.window, state.rows, state.fields
@@ -156,7 +156,7 @@ def scan(text: ByteArray, size: int, state: Scan) -> int:
 # ---- events ----------------------------------------------------------------------------------------------------------
 
 
-@inlined_uncounted
+@inlined
 def _skip_line(text: ByteArray, start: int, progress: IntArray) -> int:
     """Count a line that is not a record, unless it is empty or a comment; return its end."""
     char = get_byte(text, start)
@@ -166,7 +166,7 @@ def _skip_line(text: ByteArray, start: int, progress: IntArray) -> int:
     return find_end(text, start)
 
 
-@inlined_uncounted
+@inlined
 def _follow(state: Scan, line: Line) -> None:
     """Open and close the intervals of a line."""
     stacks, pairs, row = state.stacks, state.pairs, line.row
@@ -193,7 +193,7 @@ def _follow(state: Scan, line: Line) -> None:
             push(stacks, row, number, position, line.start, line.end - line.start)
 
 
-@inlined_uncounted
+@inlined
 def _keep_levels(state: Scan, line: Line) -> None:
     """Keep the values that are in force from this line."""
     levels, row = state.levels, line.row
@@ -210,7 +210,7 @@ def _keep_levels(state: Scan, line: Line) -> None:
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
-@inlined_uncounted
+@inlined
 def _take_event(text: ByteArray, state: Scan, line: Line) -> None:
     """Write an event that is in the window."""
     time, window, pairs = state.fields[6], state.window, state.pairs
@@ -244,7 +244,7 @@ def _take_event(text: ByteArray, state: Scan, line: Line) -> None:
     _end_line(state, LINES, at, EVENTS)
 
 
-@inlined_uncounted
+@inlined
 def _take_state(state: Scan) -> None:
     """Write a state that shares time with the window, cut to it."""
     fields, window = state.fields, state.window
@@ -261,7 +261,7 @@ def _take_state(state: Scan) -> None:
     _end_line(state, part, at, STATES)
 
 
-@inlined_uncounted
+@inlined
 def _take_communication(state: Scan) -> None:
     """Write a communication if any part of it lies in the window. Its times move to the nearest limit."""
     fields, window = state.fields, state.window
@@ -282,7 +282,7 @@ def _take_communication(state: Scan) -> None:
     _end_line(state, part, at, COMMUNICATIONS)
 
 
-@inlined_uncounted
+@inlined
 def _end_line(state: Scan, part: int, at: int, kind: int) -> None:
     """End a line that was written up to `at`, and count it."""
     state.texts.text[at] = NEWLINE
@@ -290,7 +290,7 @@ def _end_line(state: Scan, part: int, at: int, kind: int) -> None:
     state.progress[kind] += 1
 
 
-@inlined_uncounted
+@inlined
 def _copy(out: ByteArray, at: int, text: ByteArray, first: int, end: int) -> int:
     """Copy text[first:end]; return the position after it."""
     for k in range(end - first):
@@ -298,7 +298,7 @@ def _copy(out: ByteArray, at: int, text: ByteArray, first: int, end: int) -> int
     return at + end - first
 
 
-@compiled_uncounted
+@compiled
 def _put_object(out: ByteArray, at: int, fields: IntArray, first: int, rows: Rows) -> int:
     """Write ':cpu:application:task:thread:' for the object in four fields, with new numbers."""
     cpu, application, task = fields[first], fields[first + 1], fields[first + 2]
@@ -314,7 +314,7 @@ def _put_object(out: ByteArray, at: int, fields: IntArray, first: int, rows: Row
     return at + 1
 
 
-@inlined_uncounted
+@inlined
 def _put_field(out: ByteArray, at: int, number: int) -> int:
     """Write a colon and a number; return the position after them."""
     out[at] = COLON

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
-from nsys2prv_ng.runtime.jit import compiled, compiled_uncounted, inlined_uncounted
+from nsys2prv_ng.runtime.jit import compiled, inlined
 
 ROW, TYPE, POSITION, START, LENGTH, NEXT = range(6)
 """Columns of an open interval. POSITION is the position of its line in the text of the trace. START is the position in
@@ -124,7 +124,7 @@ class OpenLines:
         return place[np.argsort(place[:, POSITION], kind="stable")]
 
 
-@inlined_uncounted
+@inlined
 def push(stacks: Stacks, row: int, number: int, position: int, start: int, length: int) -> None:
     """Open an interval of a type on a row."""
     place, head, depth, counts, _ = stacks
@@ -146,7 +146,7 @@ def push(stacks: Stacks, row: int, number: int, position: int, start: int, lengt
     depth[row] += 1
 
 
-@inlined_uncounted
+@inlined
 def pop(stacks: Stacks, row: int, number: int) -> None:
     """Close the interval of a type on a row that opened last, or note that none is open."""
     place, head, _, counts, unmatched = stacks
@@ -160,7 +160,7 @@ def pop(stacks: Stacks, row: int, number: int) -> None:
         counts[UNMATCHED] += 1
 
 
-@inlined_uncounted
+@inlined
 def _unlink(stacks: Stacks, row: int, before: int, at: int) -> None:
     """Free a place (`at` and `before` are one more than the places; 0 before the first of the row)."""
     place, head, depth, counts, _ = stacks
@@ -174,7 +174,7 @@ def _unlink(stacks: Stacks, row: int, before: int, at: int) -> None:
     depth[row] -= 1
 
 
-@compiled_uncounted
+@compiled
 def _forget_oldest(stacks: Stacks, row: int, number: int) -> None:
     """Forget all but the last _KEPT intervals of a type on a row."""
     place, head = stacks.place, stacks.head
@@ -191,7 +191,7 @@ def _forget_oldest(stacks: Stacks, row: int, number: int) -> None:
         at = following
 
 
-@compiled_uncounted
+@compiled
 def _add_part(stacks: Stacks, place: IntArray, unmatched: IntArray) -> None:
     """Close what a part ends, then open what it leaves open. The caller has made room for both."""
     for i in range(len(unmatched)):

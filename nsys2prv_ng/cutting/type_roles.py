@@ -17,7 +17,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
-from nsys2prv_ng.runtime.jit import inlined_uncounted
+from nsys2prv_ng.runtime.jit import inlined
 
 NO_ROLE, INTERVAL, QUANTITY, IDLE_STRETCH = 0, -1, -2, -3
 """Roles of types; the columns of levels, from 1, are roles as well. An interval is open from a value to its 0. A
@@ -112,7 +112,7 @@ def _make_table(roles: dict[int, int]) -> RoleTable:
     return RoleTable(keys, values)
 
 
-@inlined_uncounted
+@inlined
 def look_up_role(table: RoleTable, number: int) -> int:
     """Return the role of a type in compiled code."""
     if number <= 0 or number > _HIGHEST:

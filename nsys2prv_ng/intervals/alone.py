@@ -7,6 +7,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import flatten
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import search
 
 _MOST, _LEAST = 9, 1
 """Least tenths of a time that its group covers, and most tenths that all others together cover."""
@@ -28,15 +29,28 @@ def find_alone(groups: Groups, low: IntArray, high: IntArray) -> IntArray:
     `groups`: from `unite_groups`. The times are ordered by `low`. The cover of the others is the sum of their covers,
     so a group of groups covers every time that one of its groups covers alone.
     """
-    return _find_alone(groups, np.ascontiguousarray(low), np.ascontiguousarray(high), np.maximum.accumulate(high))
+    reach = np.maximum.accumulate(high)
+    most, total, own = np.zeros((3, low.size), np.int64)
+    found = np.full(low.size, -1)
+    low, high = np.ascontiguousarray(low), np.ascontiguousarray(high)
+    _find_alone(*groups, low, high, reach, most, total, own, found)
+    return found
 
 
 @compiled
-def _find_alone(groups: Groups, low: IntArray, high: IntArray, reach: IntArray) -> IntArray:
-    """`reach`: the largest `high` until each time."""
-    group, begin, end = groups
-    most, total, own = np.zeros(low.size, np.int64), np.zeros(low.size, np.int64), np.zeros(low.size, np.int64)
-    found = np.full(low.size, -1, np.int64)
+def _find_alone(
+    group: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    low: IntArray,
+    high: IntArray,
+    reach: IntArray,
+    most: IntArray,
+    total: IntArray,
+    own: IntArray,
+    found: IntArray,
+) -> None:
+    """`reach`: the largest `high` until each time. `most`, `total`, `own`: how much (ns) groups cover, 0 at first."""
     first = last = 0  # times before `first` are done; the group has not reached those from `last` on
     for i in range(group.size + 1):
         is_new = i == group.size or (i > 0 and group[i] != group[i - 1])
@@ -49,7 +63,7 @@ def _find_alone(groups: Groups, low: IntArray, high: IntArray, reach: IntArray) 
         if i == group.size:
             break
         if first == last:
-            first = last = np.searchsorted(reach, begin[i], "right")
+            first = last = search(reach, 0, low.size, begin[i] + 1)
         time = first
         while time < low.size and low[time] < end[i]:
             own[time] += max(0, min(end[i], high[time]) - max(begin[i], low[time]))
@@ -59,4 +73,3 @@ def _find_alone(groups: Groups, low: IntArray, high: IntArray, reach: IntArray) 
         length = high[time] - low[time]
         if 10 * most[time] < _MOST * length or 10 * (total[time] - most[time]) > _LEAST * length:
             found[time] = -1
-    return found

@@ -44,7 +44,7 @@ def _coarsen(flat: FlatStates, origin: int, last: int, length: int, sums: IntArr
         if current >= 0 and (ends or first != current):
             low, high = origin + current * length, min(origin + (current + 1) * length, last)
             count = _show(out, count, row[i - 1], low, high, _choose(sums, high - low))
-            sums[:] = 0
+            _clear(sums)
         if i == row.size:
             break
         current = (end[i] - 1 - origin) // length
@@ -54,7 +54,7 @@ def _coarsen(flat: FlatStates, origin: int, last: int, length: int, sums: IntArr
         low, high = origin + first * length, origin + (first + 1) * length
         sums[state[i]] += high - begin[i]
         count = _show(out, count, row[i], low, high, _choose(sums, high - low))
-        sums[:] = 0
+        _clear(sums)
         whole = origin + current * length  # all bins from `high` to here have only this state
         if whole > high:
             count = _show(out, count, row[i], high, whole, state[i])
@@ -63,9 +63,17 @@ def _coarsen(flat: FlatStates, origin: int, last: int, length: int, sums: IntArr
 
 
 @compiled
+def _clear(sums: IntArray) -> None:
+    for state in range(sums.size):
+        sums[state] = 0
+
+
+@compiled
 def _choose(sums: IntArray, length: int) -> int:
     """Return the state that covers most of a bin of some length (ns); on a tie, the lowest."""
-    sums[0] += length - sums.sum()
+    for state in range(sums.size):
+        length -= sums[state]
+    sums[0] += length
     best = 0
     for state in range(1, sums.size):
         if sums[state] > sums[best]:

@@ -56,7 +56,8 @@ def sweep_devices(device: IntArray, begin: IntArray, end: IntArray, kind: IntArr
     starts = np.lexsort((begin, device))
     ends = np.lexsort((end, device))
     columns = np.zeros((7, 2 * device.size), np.int64)
-    count = _sweep(device, begin, end, kind, starts, ends, columns)
+    running, shown = np.zeros(WHOLE_GRAPH + 1, np.int64), np.zeros(3, np.int64)
+    count = _sweep(device, begin, end, kind, starts, ends, running, shown, columns)
     return DeviceChanges(*columns[:, :count])
 
 
@@ -68,9 +69,15 @@ def _sweep(
     kind: IntArray,
     starts: IntArray,
     ends: IntArray,
+    running: IntArray,
+    shown: IntArray,
     columns: IntArray,
 ) -> int:
-    """Fill `columns` (7 x n) with the changes, and return their number."""
+    """Fill `columns` (7 x n) with the changes, and return their number.
+
+    `running`: number of running intervals by kind, `shown`: activity, kernels and kernels in flight, all 0 at first, as
+    they are at the end of each device.
+    """
     n = device.size
     count = i = j = 0
     while i < n:
@@ -81,8 +88,6 @@ def _sweep(
             high += 1
             if kind[starts[high - 1]] != IN_FLIGHT:
                 last = high
-        running = np.zeros(WHOLE_GRAPH + 1, np.int64)  # by kind
-        shown = np.zeros(3, np.int64)  # activity, kernels, in flight
         idle_since = np.int64(0)
         has_started = False
         while j < high:
@@ -138,27 +143,28 @@ def cut_changes(changes: DeviceChanges, windows: Sequence[tuple[int, int]]) -> C
     lows, highs = np.array(windows, np.int64).reshape(-1, 2).T
     device_count = np.unique(changes.device).size
     columns = np.zeros((7, changes.device.size + 2 * device_count * lows.size), np.int64)
-    count, kept = _cut(np.stack(changes), lows, highs, columns)
+    count, kept = _cut(np.stack(changes), lows, highs, np.zeros(3, np.int64), columns)
     return CutChanges(DeviceChanges(*columns[:, :count]), outside=changes.device.size - kept, more=count - kept)
 
 
 @compiled
-def _cut(before: IntArray, lows: IntArray, highs: IntArray, columns: IntArray) -> tuple[int, int]:
-    """Return the number of lines, and the number of original changes among them."""
-    device, times, idle = before[0], before[1], before[5]
-    n = device.size
+def _cut(before: IntArray, lows: IntArray, highs: IntArray, shown: IntArray, columns: IntArray) -> tuple[int, int]:
+    """Return the number of lines, and the number of original changes among them.
+
+    `before` (7 x n): the changes. `shown`: activity, kernels and kernels in flight, 0 at the end of each window.
+    """
+    n = before.shape[1]
     count = kept = i = 0
     while i < n:
-        current = device[i]
+        current = before[0, i]
         now = np.int64(0), np.int64(0), np.int64(0)  # activity, kernels, in flight
         idle_since = np.int64(0)
         for w in range(lows.size):
             low, high = lows[w], highs[w]
-            shown = np.zeros(3, np.int64)
             entered = kept_last = False
             rest = np.int64(0)
-            while i < n and device[i] == current and times[i] <= high:
-                time, stretch = times[i], idle[i]
+            while i < n and before[0, i] == current and before[1, i] <= high:
+                time, stretch = before[1, i], before[5, i]
                 if time > low and not entered:
                     count = _add_line(columns, count, current, low, now, shown, 0)
                 entered = entered or time >= low
@@ -180,7 +186,7 @@ def _cut(before: IntArray, lows: IntArray, highs: IntArray, columns: IntArray) -
             lines = count
             count = _add_line(columns, count, current, high, (0, 0, 0), shown, rest)
             kept += count - lines if kept_last else 0
-        while i < n and device[i] == current:
+        while i < n and before[0, i] == current:
             i += 1
     return count, kept
 

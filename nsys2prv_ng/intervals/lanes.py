@@ -17,13 +17,16 @@ def assign_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     Intervals take the first free lane in the order of their starts; on a tie, in the order of the columns.
     """
     order = np.lexsort((begin, group))
-    return _free_lanes(group, begin, end, order)
+    lane, free_at = np.zeros((2, order.size), np.int64)
+    _free_lanes(group, begin, end, order, free_at, lane)
+    return lane
 
 
 @compiled
-def _free_lanes(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) -> IntArray:
-    lane = np.zeros(order.size, np.int64)
-    free_at = np.empty(16, np.int64)
+def _free_lanes(
+    group: IntArray, begin: IntArray, end: IntArray, order: IntArray, free_at: IntArray, lane: IntArray
+) -> None:
+    """Set the lane of each interval. `free_at` (n): room for the time from which each lane is free."""
     lanes = 0
     for position in range(order.size):
         i = order[position]
@@ -33,12 +36,9 @@ def _free_lanes(group: IntArray, begin: IntArray, end: IntArray, order: IntArray
         while j < lanes and free_at[j] > begin[i]:
             j += 1
         if j == lanes:
-            if lanes == free_at.size:
-                free_at = np.concatenate((free_at, free_at))
             lanes += 1
         free_at[j] = end[i]
         lane[i] = j
-    return lane
 
 
 def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
@@ -47,24 +47,31 @@ def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
     All other intervals nest. The first of equal intervals in the columns is the outer one.
     """
     crosses = np.zeros(group.size, np.bool_)
-    _nest(np.lexsort((-end, begin, group)), group, begin, end.copy(), _NO_END, crosses)
+    _nest(np.lexsort((-end, begin, group)), group, begin, end.copy(), _NO_END, crosses, np.empty_like(end))
     return crosses
 
 
 def clamp_to_parents(group: IntArray, begin: IntArray, end: IntArray, forever: int) -> IntArray:
     """Return the ends of intervals. One without an end (`forever`) ends with the earlier interval around it, if any."""
     closed = end.copy()
-    _nest(np.lexsort((-end, begin, group)), group, begin, closed, forever, np.zeros(0, np.bool_))
+    _nest(np.lexsort((-end, begin, group)), group, begin, closed, forever, np.zeros(0, np.bool_), np.empty_like(end))
     return closed
 
 
 @compiled
-def _nest(order: IntArray, group: IntArray, begin: IntArray, end: IntArray, forever: int, crosses: BoolArray) -> None:
+def _nest(
+    order: IntArray,
+    group: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    forever: int,
+    crosses: BoolArray,
+    ends: IntArray,
+) -> None:
     """Nest intervals: mark those that cross, which no other is then within, or change ends of `forever`.
 
-    `crosses` (n) is empty if crossing intervals contain others as well.
+    `crosses` (n) is empty if crossing intervals contain others as well. `ends` (n): room for the ends of those around.
     """
-    ends = np.empty(64, np.int64)
     depth = 0
     for position in range(order.size):
         i = order[position]
@@ -77,7 +84,5 @@ def _nest(order: IntArray, group: IntArray, begin: IntArray, end: IntArray, fore
         if depth > 0 and crosses.size > 0 and end[i] > ends[depth - 1]:
             crosses[i] = True
             continue
-        if depth == ends.size:
-            ends = np.concatenate((ends, ends))
         ends[depth] = end[i]
         depth += 1

@@ -17,13 +17,16 @@ def measure_depths(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     outer one.
     """
     order = np.lexsort((-end, begin, group))
-    return _depths(group, begin, end, order)
+    depth, open_until = np.empty((2, order.size), np.int64)
+    _depths(group, begin, end, order, open_until, depth)
+    return depth
 
 
 @compiled
-def _depths(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) -> IntArray:
-    depth = np.empty(order.size, np.int64)
-    open_until = np.empty(64, np.int64)
+def _depths(
+    group: IntArray, begin: IntArray, end: IntArray, order: IntArray, open_until: IntArray, depth: IntArray
+) -> None:
+    """Set the depth of each interval. `open_until` (n): room for the ends of the intervals around."""
     count = 0
     for position in range(order.size):
         i = order[position]
@@ -35,12 +38,9 @@ def _depths(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) ->
             if open_until[j] > begin[i]:
                 open_until[left] = open_until[j]
                 left += 1
-        if left == open_until.size:
-            open_until = np.concatenate((open_until, open_until))
         open_until[left] = end[i]
         count = left + 1
         depth[i] = count
-    return depth
 
 
 class Nesting(NamedTuple):
@@ -62,16 +62,22 @@ def find_innermost(
 
     The intervals of a group nest. They are ordered by group, start and falling end; points by group and time.
     """
-    return Nesting(*_nest(group, begin, end, point_group, point_time))
+    nesting = Nesting(np.full(point_time.size, -1), np.full(begin.size, -1), np.zeros(begin.size, np.int64))
+    _nest(group, begin, end, point_group, point_time, *nesting)
+    return nesting
 
 
 @compiled
 def _nest(
-    group: IntArray, begin: IntArray, end: IntArray, point_group: IntArray, point_time: IntArray
-) -> tuple[IntArray, IntArray, IntArray]:
-    parent = np.full(begin.size, -1, np.int64)
-    depth = np.zeros(begin.size, np.int64)
-    innermost = np.full(point_time.size, -1, np.int64)
+    group: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    point_group: IntArray,
+    point_time: IntArray,
+    innermost: IntArray,
+    parent: IntArray,
+    depth: IntArray,
+) -> None:
     current = np.int64(-1)
     r = np.int64(0)
     for i in range(point_time.size + 1):
@@ -92,4 +98,3 @@ def _nest(
         while inside >= 0 and (group[inside] != point_group[i] or end[inside] < point_time[i]):
             inside = parent[inside]
         innermost[i] = inside
-    return innermost, parent, depth

@@ -73,21 +73,24 @@ def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntA
     row, begin, end, state = row[long], begin[long], end[long], state[long]
     order = _order(row, begin, end)
     row, state = row[order], state[order]
-    piece, begin, end = _innermost(row, begin[order], end[order])
+    pieces = np.empty((3, 2 * row.size), np.int64)
+    open_index, open_end = np.empty((2, row.size), np.int64)
+    count = _innermost(row, begin[order], end[order], open_index, open_end, pieces)
+    piece, begin, end = pieces[:, :count]
     by_time = np.lexsort((begin, row[piece]))
     return FlatStates(row[piece][by_time], begin[by_time], end[by_time], state[piece][by_time])
 
 
 @compiled
-def _innermost(row: IntArray, begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the pieces of each interval outside all intervals within it: (index of the interval, start, end)."""
+def _innermost(
+    row: IntArray, begin: IntArray, end: IntArray, open_index: IntArray, open_end: IntArray, out: IntArray
+) -> int:
+    """Set the pieces of each interval outside all intervals within it, and return how many there are.
+
+    `out` (3 x 2 n): index of the interval, start and end. `open_index` and `open_end` (n): room for open intervals.
+    """
     n = row.size
-    index = np.empty(2 * n, np.int64)
-    piece_begin = np.empty(2 * n, np.int64)
-    piece_end = np.empty(2 * n, np.int64)
     pieces = 0
-    open_index = np.empty(n, np.int64)
-    open_end = np.empty(n, np.int64)
     depth = 0
     at = np.int64(0)
     for i in range(n + 1):
@@ -95,19 +98,19 @@ def _innermost(row: IntArray, begin: IntArray, end: IntArray) -> tuple[IntArray,
         while depth > 0 and (new_row or open_end[depth - 1] <= begin[i]):
             depth -= 1
             if open_end[depth] > at:
-                index[pieces], piece_begin[pieces], piece_end[pieces] = open_index[depth], at, open_end[depth]
+                out[0, pieces], out[1, pieces], out[2, pieces] = open_index[depth], at, open_end[depth]
                 pieces += 1
                 at = open_end[depth]
         if i == n:
             break
         if depth > 0 and begin[i] > at:
-            index[pieces], piece_begin[pieces], piece_end[pieces] = open_index[depth - 1], at, begin[i]
+            out[0, pieces], out[1, pieces], out[2, pieces] = open_index[depth - 1], at, begin[i]
             pieces += 1
         at = begin[i]
         open_index[depth] = i
         open_end[depth] = end[i] if depth == 0 else min(end[i], open_end[depth - 1])
         depth += 1
-    return index[:pieces], piece_begin[:pieces], piece_end[:pieces]
+    return pieces
 
 
 def overlay(under: FlatStates, over: FlatStates) -> FlatStates:

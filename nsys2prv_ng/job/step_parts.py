@@ -51,26 +51,29 @@ class PartCounts(NamedTuple):
 
 def count_names(name: IntArray, names: int, limits: IntArray) -> PartCounts:
     """Return the counts of the names in the parts between limits (m + 1). `name`: index, below `names`, of each (n)."""
-    return PartCounts(*_count_in_parts(name, limits, names), limits.size - 1)
+    pairs = np.empty((3, int(limits[-1] - limits[0])), np.int64)
+    found = _count_in_parts(name, limits, np.full(names, -1), pairs)
+    found_name, found_part, times = pairs[:, :found].copy()
+    return PartCounts(found_name, found_part, times, limits.size - 1)
 
 
 @compiled
-def _count_in_parts(name: IntArray, limits: IntArray, names: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return name, part and count of each pair of a name and a part that has it. `limits` of m parts (m + 1)."""
-    size = limits[-1] - limits[0]
-    found_name, found_part, found_times = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-    latest = np.full(names, -1, np.int64)  # the latest pair of each name
+def _count_in_parts(name: IntArray, limits: IntArray, latest: IntArray, pairs: IntArray) -> int:
+    """Set name, part and count of each pair of a name and a part that has it, and return how many there are.
+
+    `limits`: of m parts (m + 1). `latest`: the latest pair of each name, -1 at first.
+    """
     found = 0
     for part in range(limits.size - 1):
         first = found
         for at in range(limits[part], limits[part + 1]):
             own = name[at]
             if latest[own] < first:
-                found_name[found], found_part[found], found_times[found] = own, part, 0
+                pairs[0, found], pairs[1, found], pairs[2, found] = own, part, 0
                 latest[own] = found
                 found += 1
-            found_times[latest[own]] += 1
-    return found_name[:found].copy(), found_part[:found].copy(), found_times[:found].copy()
+            pairs[2, latest[own]] += 1
+    return found
 
 
 def find_largest_sum(value: FloatArray) -> tuple[int, int]:

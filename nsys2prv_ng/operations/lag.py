@@ -14,7 +14,8 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.operations.parts import ANY_SIZE
-from nsys2prv_ng.runtime.jit import compiled_uncounted
+from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import take_median
 
 FURTHEST_UTC_NS = 2 * 10**9
 """Largest difference in UTC of compared nodes: operations further apart belong to another part of the program."""
@@ -69,7 +70,9 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     least = max(min(_FEW, n, m), int(LEAST_OVERLAP * min(n, m)))
     nearest = n // 2 - int(np.searchsorted(other.end, one.end[n // 2])) if n and m else least - m
     found = Lags(np.empty(n + m, np.int64), np.empty(n + m), np.empty(n + m))
-    count = _find_steady(one, other, least, nearest, FURTHEST_UTC_NS, found, np.empty((3, _SAMPLES)))
+    count = _find_steady(
+        one, other, least, nearest, FURTHEST_UTC_NS, found, np.empty((2, _SAMPLES)), np.empty(_SAMPLES)
+    )
     if not count:
         centre = min(n - 1, int(np.searchsorted(one.end, other.end[m // 2]))) - m // 2 if n and m else 0
         lag, first, last = _find_longest_run(one, other, centre, FURTHEST_UTC_NS)
@@ -80,12 +83,12 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     return Lag(lag, max(0, lag), min(n, m + lag))
 
 
-@compiled_uncounted
+@compiled
 def _are_equal(op_a: int, size_a: int, op_b: int, size_b: int) -> bool:
     return op_a == op_b and (size_a in (size_b, ANY_SIZE) or size_b == ANY_SIZE)
 
 
-@compiled_uncounted
+@compiled
 def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, furthest: int) -> bool:
     """Return whether the ends of an overlap are within reach, by the median of three."""
     x = end_a[low] - end_b[low - lag]
@@ -94,11 +97,11 @@ def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, f
     return abs(max(min(x, y), min(max(x, y), z))) <= furthest
 
 
-@compiled_uncounted
+@compiled
 def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, samples: FloatArray) -> int:
     """Sample evenly spread operations: their times (ns) from the start of an overlap, and the differences of ends.
 
-    Samples are (3, n): time, difference, and room for a median. Return how many there are.
+    Samples are (2, n): time and difference. Return how many there are.
     """
     count = min(high - low, _SAMPLES)
     for i in range(count):
@@ -108,22 +111,7 @@ def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, sam
     return count
 
 
-@compiled_uncounted
-def _take_median(samples: FloatArray, count: int) -> float:
-    """Return the median of the first `count` (1 or more) of samples[2], which this sorts."""
-    gap = count // 2
-    while gap:  # Shell's sort: numba's own takes a second to compile
-        for i in range(gap, count):
-            value, k = samples[2, i], i
-            while k >= gap and samples[2, k - gap] > value:
-                samples[2, k] = samples[2, k - gap]
-                k -= gap
-            samples[2, k] = value
-        gap //= 2
-    return 0.5 * (samples[2, (count - 1) // 2] + samples[2, count // 2])
-
-
-@compiled_uncounted
+@compiled
 def _may_be_steady(samples: FloatArray, count: int, limit: float) -> bool:
     """Return False if the spread of the differences is certainly above the limit (ns). Compares three at once.
 
@@ -146,27 +134,27 @@ def _may_be_steady(samples: FloatArray, count: int, limit: float) -> bool:
     return near >= needed
 
 
-@compiled_uncounted
-def _measure_spread(samples: FloatArray, count: int, limit: float) -> float:
+@compiled
+def _measure_spread(samples: FloatArray, count: int, limit: float, room: FloatArray) -> float:
     """Return the median distance of the differences of ends from their line; infinity if it is above the limit (ns)."""
     half = count // 2
     slope = 0.0
     if half >= 4:
         for i in range(half):
             k = i + count - half
-            samples[2, i] = (samples[1, k] - samples[1, i]) / max(1.0, samples[0, k] - samples[0, i])
-        slope = min(STEEPEST, max(-STEEPEST, _take_median(samples, half)))
+            room[i] = (samples[1, k] - samples[1, i]) / max(1.0, samples[0, k] - samples[0, i])
+        slope = min(STEEPEST, max(-STEEPEST, take_median(room, half)))
     for i in range(count):
-        samples[2, i] = samples[1, i] - slope * samples[0, i]
-    middle = _take_median(samples, count)
+        room[i] = samples[1, i] - slope * samples[0, i]
+    middle = take_median(room, count)
     near = 0
     for i in range(count):
-        samples[2, i] = abs(samples[1, i] - slope * samples[0, i] - middle)
-        near += samples[2, i] <= limit
-    return _take_median(samples, count) if near >= (count + 1) // 2 else np.inf
+        room[i] = abs(samples[1, i] - slope * samples[0, i] - middle)
+        near += room[i] <= limit
+    return take_median(room, count) if near >= (count + 1) // 2 else np.inf
 
 
-@compiled_uncounted
+@compiled
 def _agree(one: Sequence, other: Sequence, lag: int, low: int, high: int, stride: int) -> bool:
     """Return whether every `stride`-th operation of an overlap agrees in both sequences."""
     k = low
@@ -175,9 +163,16 @@ def _agree(one: Sequence, other: Sequence, lag: int, low: int, high: int, stride
     return k >= high
 
 
-@compiled_uncounted
+@compiled
 def _find_steady(
-    one: Sequence, other: Sequence, least: int, nearest: int, furthest: int, found: Lags, samples: FloatArray
+    one: Sequence,
+    other: Sequence,
+    least: int,
+    nearest: int,
+    furthest: int,
+    found: Lags,
+    samples: FloatArray,
+    room: FloatArray,
 ) -> int:
     """Find all steady lags that agree, and some others, and return how many there are.
 
@@ -200,12 +195,12 @@ def _find_steady(
         size = _sample(one.end, other.end, lag, low, high, samples)
         if not _may_be_steady(samples, size, limit):
             continue
-        spread = _measure_spread(samples, size, limit)
+        spread = _measure_spread(samples, size, limit, room)
         if spread > limit:
             continue
         for i in range(size):
-            samples[2, i] = samples[1, i]
-        middle = _take_median(samples, size)
+            room[i] = samples[1, i]
+        middle = take_median(room, size)
         # A few ends may be steady by chance: then their distance counts as well.
         spread += abs(middle) * 0.25 ** (high - low)
         if spread > limit:
@@ -220,7 +215,7 @@ def _find_steady(
     return count
 
 
-@compiled_uncounted
+@compiled
 def _choose_lag(
     one: Sequence,
     other: Sequence,
@@ -259,7 +254,7 @@ def overlap_in_time(one: Sequence, other: Sequence) -> bool:
     return inside >= other.end.size * (1 - LEAST_OVERLAP / 2)
 
 
-@compiled_uncounted
+@compiled
 def _find_longest_run(one: Sequence, other: Sequence, centre: int, furthest: int) -> tuple[int, int, int]:
     """Return (lag, first, last) of the longest run that agrees, with ends within reach; on a tie, the nearest.
 

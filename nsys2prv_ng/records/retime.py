@@ -72,7 +72,9 @@ def _merge_lines(records: Records, lines: IntArray, old_begin: IntArray, old_end
     lines = lines[order]
     limits = np.append(find_starts(*(column[order] for column in columns)), lines.size)
     opened = lines[records.tie_class[lines] == BEGIN]
-    closed = _find_ends(lines, limits, records.tie_class == BEGIN, records.first, records.handle)[opened]
+    ends = np.full(len(records), -1)
+    _find_ends(lines, limits, records.tie_class == BEGIN, records.first, records.handle, ends)
+    closed = ends[opened]
     assert (closed >= 0).all()
     in_order = np.argsort(opened)  # the outer interval stays first
     opened, closed = opened[in_order], closed[in_order]
@@ -90,14 +92,18 @@ def _merge_lines(records: Records, lines: IntArray, old_begin: IntArray, old_end
 
 @compiled
 def _find_ends(
-    lines: IntArray, limits: IntArray, opens: BoolArray, first: IntArray, handle: npt.NDArray[np.int32]
-) -> IntArray:
-    """Return the line that ends the interval of each line that opens one; -1 for all other lines.
+    lines: IntArray,
+    limits: IntArray,
+    opens: BoolArray,
+    first: IntArray,
+    handle: npt.NDArray[np.int32],
+    ends: IntArray,
+) -> None:
+    """Set the line that ends the interval of each line that opens one. It is -1 at first, and stays so for others.
 
     The lines limits[g] .. limits[g + 1] - 1 have one place and interval, those with most types first. A line ends the
     interval with fewest types that has all of its own, or without one, any.
     """
-    ends = np.full(opens.size, -1, np.int64)
     for g in range(limits.size - 1):
         for i in range(limits[g], limits[g + 1]):
             if opens[lines[i]]:
@@ -110,7 +116,6 @@ def _find_ends(
                         break
             if found >= 0:
                 ends[found] = lines[i]
-    return ends
 
 
 @inlined

@@ -43,13 +43,14 @@ _USUAL_GAP, _USUAL_LAUNCH = 1_000, 5_000
 
 
 class Followed(NamedTuple):
-    """Edges between nodes (since, to, kind), and what each marker joins: two nodes, of which the later one counts."""
+    """Edges between nodes (since, to, kind); the two nodes that each marker joins, and its time (ns), the later one."""
 
     since: IntArray
     to: IntArray
     kind: IntArray
     one: IntArray
     other: IntArray
+    time: IntArray
 
 
 def find_launching(operations: PathOperations, calls: PathCalls) -> IntArray:
@@ -68,7 +69,7 @@ def list_device_edges(lanes: PathLanes, events: PathEvents, numbers: Numbers) ->
     sent = np.where(launching >= 0, numbers.call_begin + launching, NONE)
     begins = calls.begin[launching] if calls.begin.size else np.full(every.size, NEVER)
     followed = _follow_streams(operations, calls, threads, events, numbers)
-    time = _measure_markers(operations, followed, numbers)
+    time = followed.time
     all_times = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, time])
     on_time = all_times[followed.since] <= all_times[followed.to]
     # An operation that started before the one before it on its stream had ended follows that one's start.
@@ -79,7 +80,8 @@ def list_device_edges(lanes: PathLanes, events: PathEvents, numbers: Numbers) ->
     np.maximum.at(latest, followed.to[gaps], all_times[followed.since[gaps]])
     usual_gap, usual_launch = _measure_usual(operations, latest, np.where(launching >= 0, begins, NEVER))
     known = np.maximum(latest, np.where(launching >= 0, begins, NEVER))
-    cause = _find_unexplained(records.operations, records.lists, known)
+    cause = np.full(known.size, NONE)
+    _find_unexplained(records.operations, records.lists, known, cause)
     least = np.where(followed.kind == GAP, usual_gap, ALWAYS)
     markers = numbers.others + np.arange(time.size)
     return [
@@ -106,15 +108,13 @@ def _measure_usual(operations: PathOperations, latest: IntArray, launched: IntAr
 
 
 @compiled
-def _find_unexplained(operations: RecordArray, lists: PathLists, known: IntArray) -> IntArray:
-    """Return the operation after which each one started that nothing known explains (path/causes.py); else NONE."""
-    found = np.full(known.size, NONE, np.int64)
+def _find_unexplained(operations: RecordArray, lists: PathLists, known: IntArray, found: IntArray) -> None:
+    """Set the operation after which each one started that nothing known explains (path/causes.py), NONE at first."""
     for k in range(known.size):
         if operations[k].begin - known[k] > PROMPT_NS:
             cause, _, kind = find_cause(operations, k, operations[k].begin, lists)
             if kind == AFTER_OPERATION and cause >= 0 and operations[cause].end > known[k]:
                 found[k] = cause
-    return found
 
 
 # ---- calls that wait -------------------------------------------------------------------------------------------------
@@ -195,22 +195,28 @@ def _follow_streams(
     order = np.lexsort((begin, kind, time))
     stream_device, stream_process = _map_streams(operations)
     by_device, by_process = (np.argsort(column, kind="stable") for column in (stream_device, stream_process))
-    return Followed(
-        *_follow(
-            kind[order],
-            where[order],
-            index[order],
-            event[order],
-            call[order],
-            operations.begin,
-            operations.end,
-            _Groups(by_device, _limit(stream_device[by_device])),
-            _Groups(by_process, _limit(stream_process[by_process])),
-            numbers,
-            int(where.max(initial=NONE)) + 1,
-            int(event.max(initial=NONE)) + 1,
-        )
+    devices = _Groups(by_device, _limit(stream_device[by_device]))
+    processes = _Groups(by_process, _limit(stream_process[by_process]))
+    # Each step makes at most one edge and one marker, or an edge from each stream of a device or process.
+    more = devices.count(targets[1]) + processes.count(targets[2])
+    edges = np.empty((3, kind.size + more), np.int64)
+    markers = np.empty((3, kind.size), np.int64)
+    count, made = _follow(
+        kind[order],
+        where[order],
+        index[order],
+        event[order],
+        call[order],
+        operations.end,
+        devices,
+        processes,
+        numbers,
+        np.full(int(where.max(initial=NONE)) + 1, NONE),
+        np.full(int(event.max(initial=NONE)) + 1, NONE),
+        edges,
+        markers,
     )
+    return Followed(*edges[:, :count], *markers[:, :made])
 
 
 class _Groups(NamedTuple):
@@ -218,6 +224,11 @@ class _Groups(NamedTuple):
 
     streams: IntArray
     first: IntArray
+
+    def count(self, groups: IntArray) -> int:
+        """Return how many streams groups have in all; numbers of other groups have none."""
+        known = groups[(groups >= 0) & (groups < self.first.size - 1)]
+        return int((self.first[known + 1] - self.first[known]).sum())
 
 
 def _limit(sorted_groups: IntArray) -> IntArray:
@@ -239,90 +250,78 @@ def _follow(
     index: IntArray,
     event: IntArray,
     call: IntArray,
-    op_begin: IntArray,
     op_end: IntArray,
     devices: _Groups,
     processes: _Groups,
     numbers: Numbers,
-    streams: int,
-    events: int,
-) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Replay n steps in the order of calls: return the edges, and the nodes that markers join."""
-    tail = np.full(streams, NONE, np.int64)  # the node after which everything in a stream has ended
-    recorded = np.full(events, NONE, np.int64)
-    edges = np.empty((3, 2 * kind.size + 16), np.int64)
-    markers = np.empty((2, kind.size + 16), np.int64)
-    time = np.empty(kind.size + 16, np.int64)
+    tail: IntArray,
+    recorded: IntArray,
+    edges: IntArray,
+    markers: IntArray,
+) -> tuple[int, int]:
+    """Replay n steps in the order of calls: return how many edges and markers there are.
+
+    `tail`: the node after which everything in a stream has ended; `recorded`: that node when an event was recorded; all
+    are NONE at first. `edges` has since, to and kind as rows; `markers` the two nodes that each joins, and its time.
+    """
     count, made = 0, 0
     operation_end, call_end, others = numbers[0], 2 * numbers[0] + numbers[1], 2 * (numbers[0] + numbers[1])
     for i in range(kind.size):
         s, n = where[i], index[i]
-        if count + streams + 2 > edges.shape[1]:
-            longer = np.empty((3, 2 * edges.shape[1] + streams), np.int64)
-            longer[:, :count] = edges[:, :count]
-            edges = longer
         if kind[i] == LAUNCHES:
             before = tail[s]
-            if before >= 0:
-                edges[:, count] = before, n, GAP
-                count += 1
+            count = _add_edge(edges, count, before, n, GAP)
             tail[s] = operation_end + n
-            if before >= 0 and _get_time(before, op_end, time, operation_end, others) > op_end[n]:
-                markers[:, made] = before, tail[s]
-                time[made] = _get_time(before, op_end, time, operation_end, others)
-                tail[s] = others + made
-                made += 1
+            if before >= 0 and _get_time(before, op_end, markers, operation_end, others) > op_end[n]:
+                made = _add_marker(markers, made, before, tail[s], op_end, operation_end, others)
+                tail[s] = others + made - 1
         elif kind[i] == RECORDS:
             recorded[event[i]] = tail[s]
         elif kind[i] == WAITS:
             other = recorded[event[i]]
             if other >= 0 and other != tail[s]:
                 if tail[s] >= 0:
-                    markers[:, made] = tail[s], other
-                    time[made] = max(
-                        _get_time(tail[s], op_end, time, operation_end, others),
-                        _get_time(other, op_end, time, operation_end, others),
-                    )
-                    tail[s] = others + made
-                    made += 1
-                else:
-                    tail[s] = other
-        elif kind[i] == ASKS or kind[i] == ASKS_STREAM:
-            node = recorded[event[i]] if kind[i] == ASKS else tail[s]
-            if node >= 0:
-                edges[:, count] = node, call_end + call[i], WAKE
-                count += 1
+                    made = _add_marker(markers, made, tail[s], other, op_end, operation_end, others)
+                    other = others + made - 1
+                tail[s] = other
+        elif kind[i] == ASKS:
+            count = _add_edge(edges, count, recorded[event[i]], call_end + call[i], WAKE)
+        elif kind[i] == ASKS_STREAM:
+            count = _add_edge(edges, count, tail[s], call_end + call[i], WAKE)
         else:
-            groups = devices if kind[i] == _ASKS_DEVICE else processes
-            if s < 0 or s + 1 >= groups.first.size:  # a device or process without operations has no streams
-                continue
-            for k in range(groups.first[s], groups.first[s + 1]):
-                node = tail[groups.streams[k]]
-                if node >= 0:
-                    edges[:, count] = node, call_end + call[i], WAKE
-                    count += 1
-    return edges[0, :count], edges[1, :count], edges[2, :count], markers[0, :made], markers[1, :made]
+            streams, first = devices if kind[i] == _ASKS_DEVICE else processes
+            if 0 <= s < first.size - 1:  # a device or process without operations has no streams
+                for k in range(first[s], first[s + 1]):
+                    count = _add_edge(edges, count, tail[streams[k]], call_end + call[i], WAKE)
+    return count, made
 
 
 @compiled
-def _get_time(node: int, op_end: IntArray, time: IntArray, operation_end: int, others: int) -> int:
+def _add_edge(edges: IntArray, count: int, since: int, to: int, kind: int) -> int:
+    """Add an edge, unless it comes from NONE, and return how many there are."""
+    if since < 0:
+        return count
+    edges[0, count] = since
+    edges[1, count] = to
+    edges[2, count] = kind
+    return count + 1
+
+
+@compiled
+def _add_marker(
+    markers: IntArray, made: int, one: int, other: int, op_end: IntArray, operation_end: int, others: int
+) -> int:
+    """Add a marker, which is reached when the later of two nodes was, and return how many there are."""
+    markers[0, made] = one
+    markers[1, made] = other
+    markers[2, made] = max(
+        _get_time(one, op_end, markers, operation_end, others),
+        _get_time(other, op_end, markers, operation_end, others),
+    )
+    return made + 1
+
+
+@compiled
+def _get_time(node: int, op_end: IntArray, markers: IntArray, operation_end: int, others: int) -> int:
     """Return when a tail was reached: the end of an operation, or the time of a marker (ns)."""
-    if node >= others:
-        return time[node - others]
-    return op_end[node - operation_end]
-
-
-def _measure_markers(operations: PathOperations, followed: Followed, numbers: Numbers) -> IntArray:
-    """Return when each marker was reached (ns): when the later of its two nodes was."""
-    return _reach(operations.end, followed.one, followed.other, numbers.operation_end, numbers.others)
-
-
-@compiled
-def _reach(op_end: IntArray, one: IntArray, other: IntArray, operation_end: int, others: int) -> IntArray:
-    time = np.empty(one.size, np.int64)
-    for i in range(one.size):
-        time[i] = max(
-            _get_time(one[i], op_end, time, operation_end, others),
-            _get_time(other[i], op_end, time, operation_end, others),
-        )
-    return time
+    return markers[2, node - others] if node >= others else op_end[node - operation_end]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.replay.columns import NONE, Edges
@@ -44,7 +45,9 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     since, to, kind, least = since[by_node], to[by_node], kind[by_node], least[by_node]
     first = np.searchsorted(to, np.arange(time.size + 1))
     by_time = np.argsort(time, kind="stable")
-    order, kept = _sort(by_time, first, since)
+    order, stack = np.empty((2, time.size), np.int64)
+    kept = np.ones(since.size, np.bool_)
+    _sort(by_time, first, since, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
     # Edges follow each other in the order of their nodes, so that a replay reads them once, from start to end.
     position = np.empty(order.size, np.int64)
     position[order] = np.arange(order.size)
@@ -61,17 +64,22 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
 
 
 @compiled
-def _sort(by_time: IntArray, first: IntArray, since: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return (nodes so that each follows all it depends on, which edges are kept): edges that close circles are not.
+def _sort(
+    by_time: IntArray,
+    first: IntArray,
+    since: IntArray,
+    at: IntArray,
+    state: npt.NDArray[np.int8],
+    stack: IntArray,
+    order: IntArray,
+    kept: BoolArray,
+) -> None:
+    """Order nodes so that each follows all it depends on, and drop edges that close circles.
 
-    Only nodes of the same time can be in the wrong order.
+    Only nodes of the same time can be in the wrong order. Of each node: `at`, its first edge; `state`, 0 at first, 1 if
+    it waits for others, 2 if it is placed. `stack`: room for nodes that wait. `kept`: True at first.
     """
-    count = by_time.size
-    order, filled = np.empty(count, np.int64), 0
-    state = np.zeros(count, np.int8)  # 1: waits for others, 2: is placed
-    kept = np.ones(since.size, np.bool_)
-    at = first[:-1].copy()
-    stack = np.empty(count, np.int64)
+    filled = 0
     for node in by_time:
         if state[node] == 2:
             continue
@@ -95,17 +103,17 @@ def _sort(by_time: IntArray, first: IntArray, since: IntArray) -> tuple[IntArray
                 depth += 1
             elif state[before] == 1:
                 kept[edge] = False
-    return order, kept
 
 
 def play(graph: Graph, weight: IntArray) -> IntArray:
     """Return when each node happens (n, ns) with other weights (m, ns)."""
-    return _play(graph.time, graph.order, graph.first, graph.since, weight)
+    new = np.empty(graph.time.size, np.int64)
+    _play(graph.time, graph.order, graph.first, graph.since, weight, new)
+    return new
 
 
 @compiled
-def _play(time: IntArray, order: IntArray, first: IntArray, since: IntArray, weight: IntArray) -> IntArray:
-    new = np.empty(time.size, np.int64)
+def _play(time: IntArray, order: IntArray, first: IntArray, since: IntArray, weight: IntArray, new: IntArray) -> None:
     for p in range(order.size):
         node = order[p]
         low, high = first[p], first[p + 1]
@@ -116,21 +124,27 @@ def _play(time: IntArray, order: IntArray, first: IntArray, since: IntArray, wei
         for edge in range(low + 1, high):
             latest = max(latest, new[since[edge]] + weight[edge])
         new[node] = latest
-    return new
 
 
 def trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: int) -> IntArray:
     """Return the edges that decided when a node happens, back to a time (ns): the critical path, its end first."""
     position = np.empty(graph.order.size, np.int64)
     position[graph.order] = np.arange(graph.order.size)
-    return _trace_back(position, graph.first, graph.since, weight, new, node, low)
+    path = np.empty(position.size, np.int64)
+    return path[: _trace_back(position, graph.first, graph.since, weight, new, node, low, path)].copy()
 
 
 @compiled
 def _trace_back(
-    position: IntArray, first: IntArray, since: IntArray, weight: IntArray, new: IntArray, node: int, low: int
-) -> IntArray:
-    path = np.empty(position.size, np.int64)
+    position: IntArray,
+    first: IntArray,
+    since: IntArray,
+    weight: IntArray,
+    new: IntArray,
+    node: int,
+    low: int,
+    path: IntArray,
+) -> int:
     count = 0
     while new[node] > low:
         p = position[node]
@@ -144,4 +158,4 @@ def _trace_back(
         path[count] = decided
         count += 1
         node = since[decided]
-    return path[:count].copy()
+    return count

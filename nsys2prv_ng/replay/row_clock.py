@@ -16,6 +16,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import search
 
 
 class Instants(NamedTuple):
@@ -51,7 +52,9 @@ class RowClock:
         leader = self._leader[row]
         ends = np.broadcast_to(np.asarray(is_end, np.bool_), time.shape)
         columns = self._time, self._ends, self._begins, self._first, self._last
-        return _map(leader.astype(np.int64), np.ascontiguousarray(time, np.int64), ends, *columns)
+        mapped = np.empty(time.size, np.int64)
+        _map(leader.astype(np.int64), np.ascontiguousarray(time, np.int64), ends, *columns, mapped)
+        return mapped
 
     def limit(self, instants: Instants) -> Instants:
         """Return instants between known ones, none predicted before the one before it or after the one after it.
@@ -142,8 +145,8 @@ def _map(
     begins: IntArray,
     first: IntArray,
     last: IntArray,
-) -> IntArray:
-    mapped = np.empty(time.size, np.int64)
+    mapped: IntArray,
+) -> None:
     for i in range(time.size):
         t = time[i]
         low = first[leader[i]]
@@ -151,7 +154,7 @@ def _map(
         if leader[i] < 0 or low == high:
             mapped[i] = t
             continue
-        k = low + np.searchsorted(known[low:high], t)
+        k = search(known, low, high, t)
         if k < high and known[k] == t:
             mapped[i] = ends[k] if is_end[i] else begins[k]
         elif k == low:
@@ -161,4 +164,3 @@ def _map(
         else:
             share = (t - known[k - 1]) / (known[k] - known[k - 1])
             mapped[i] = begins[k - 1] + round(share * (ends[k] - begins[k - 1]))
-    return mapped

@@ -34,7 +34,8 @@ def list_thread_edges(lanes: PathLanes, numbers: Numbers) -> list[Edges]:
     calls = lanes.calls
     every = np.arange(numbers.calls)
     before = np.where(np.append(NONE, calls.thread[:-1])[: every.size] == calls.thread, every - 1, NONE)
-    handed, of_call = _find_handovers(lanes.records, before)
+    handed, of_call = np.full((2, numbers.calls), NONE)
+    _find_handovers(lanes.records, before, handed, of_call)
     begin, end = numbers.call_begin + every, numbers.call_end + every
     # A thread that waited for another one did nothing else meanwhile.
     is_handed = handed >= 0
@@ -80,15 +81,13 @@ def _name_nodes(numbers: Numbers, found: IntArray) -> IntArray:
 
 
 @compiled
-def _find_handovers(records: PathRecords, before: IntArray) -> tuple[IntArray, IntArray]:
-    """Return what of another thread came before the start of each call, and before its return: 2 * call + is its end.
+def _find_handovers(records: PathRecords, before: IntArray, handed: IntArray, returned: IntArray) -> None:
+    """Set what of another thread came before the start of each call, and before its return: 2 * call + is its end.
 
-    NONE without such a call.
+    Both are NONE at first, and stay so without such a call.
     """
     _, calls, threads, lists = records
-    count = calls.size
-    handed, returned = np.full(count, NONE, np.int64), np.full(count, NONE, np.int64)
-    for c in range(count):
+    for c in range(calls.size):
         thread, now = calls[c].thread, calls[c].begin
         after = NEVER
         if before[c] >= 0:
@@ -97,7 +96,6 @@ def _find_handovers(records: PathRecords, before: IntArray) -> tuple[IntArray, I
             handed[c] = _find_last(calls, threads, lists, thread, after, now)
         if calls[c].sync == SYNC_THREAD:
             returned[c] = _find_last(calls, threads, lists, thread, now, calls[c].end)
-    return handed, returned
 
 
 @compiled

@@ -12,6 +12,8 @@ it, which `SLACK` makes safe. Anything unexpected ends a kernel with `NOT_READ`,
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
@@ -132,18 +134,17 @@ def read_children(data: ByteArray, pages: int, page_size: int, usable: int, out:
     return n
 
 
-@compiled
+class LeafPages(NamedTuple):
+    """Whole leaf pages: their bytes, how many there are, the size of a page and the bytes of it that are in use."""
+
+    data: ByteArray
+    pages: int
+    page_size: int
+    usable: int
+
+
 def read_leaves(
-    data: ByteArray,
-    pages: int,
-    page_size: int,
-    usable: int,
-    want: IntArray,
-    has_default: BoolArray,
-    alias: int,
-    null: int,
-    out: IntArray,
-    row: int,
+    leaves: LeafPages, want: IntArray, has_default: BoolArray, alias: int, null: int, out: IntArray, row: int
 ) -> int:
     """Write the requested integers of the rows in leaf pages to out[:, row:]; return the row after the last.
 
@@ -152,6 +153,24 @@ def read_leaves(
     """
     headers = np.zeros((_SLOTS, 1 + _WORDS), np.int64)
     layouts = np.empty((_SLOTS, out.shape[0], 4), np.int64)
+    return int(_read_leaves(*leaves, want, has_default, alias, null, headers, layouts, out, row))
+
+
+@compiled
+def _read_leaves(
+    data: ByteArray,
+    pages: int,
+    page_size: int,
+    usable: int,
+    want: IntArray,
+    has_default: BoolArray,
+    alias: int,
+    null: int,
+    headers: IntArray,
+    layouts: IntArray,
+    out: IntArray,
+    row: int,
+) -> int:
     for i in range(pages):
         page = i * page_size
         cells, first = _cells(data, page, LEAF, page_size, usable)
@@ -168,13 +187,13 @@ def read_leaves(
             if payload < 0 or at + local + overflow > page + usable:
                 return np.int64(NOT_READ)
             slot = _hash_header(data, at)
-            if not _is_kept(data, at, payload, headers[slot]) and not _find_layout(
-                data, at, payload, local, want, has_default, null, layouts[slot]
+            if not _is_kept(data, at, payload, headers, slot) and not _find_layout(
+                data, at, payload, local, want, has_default, null, layouts, slot
             ):
                 return np.int64(NOT_READ)
             for column in range(out.shape[0]):
-                position, shift, mask, constant = layouts[slot, column]
-                out[column, row] = ((_eight_bytes(data, at + position) >> shift) & mask) | constant
+                word = _eight_bytes(data, at + layouts[slot, column, 0]) >> layouts[slot, column, 1]
+                out[column, row] = (word & layouts[slot, column, 2]) | layouts[slot, column, 3]
             if alias >= 0:
                 out[alias, row] = rowid
             row += 1
@@ -198,18 +217,18 @@ def _word_of_header(data: ByteArray, start: int, word: int) -> int:
 
 
 @inlined
-def _is_kept(data: ByteArray, start: int, payload: int, kept: IntArray) -> bool:
-    """Return whether a record has the size and the header in `kept`; put them there if not."""
+def _is_kept(data: ByteArray, start: int, payload: int, kept: IntArray, slot: int) -> bool:
+    """Return whether a record has the size and the header in a slot; put them there if not."""
     header = _byte(data, start)
     if header < 1 or header > SLACK:
-        kept[0] = 0
+        kept[slot, 0] = 0
         return False
-    is_same = kept[0] == payload
-    kept[0] = payload
+    is_same = kept[slot, 0] == payload
+    kept[slot, 0] = payload
     for word in range((header + 7) >> 3):
         found = _word_of_header(data, start, word)
-        is_same &= kept[1 + word] == found
-        kept[1 + word] = found
+        is_same &= kept[slot, 1 + word] == found
+        kept[slot, 1 + word] = found
     return is_same
 
 
@@ -233,9 +252,10 @@ def _find_layout(
     want: IntArray,
     has_default: BoolArray,
     null: int,
-    layout: IntArray,
+    layouts: IntArray,
+    slot: int,
 ) -> bool:
-    """Write where the requested integers are in a record, whose first `local` of `payload` bytes are in the page.
+    """Write to a slot where the requested integers are in a record. The page has its first `local` of `payload` bytes.
 
     Records with the same header and size have the same layout: the position of 8 bytes from the start of the record,
     the bits to shift them to the right, their mask, and a constant that is set in the result. Return False for
@@ -255,13 +275,13 @@ def _find_layout(
         size = (serial - _BLOB) >> 1 if serial >= _BLOB else _BYTES[serial]
         if to >= 0:
             if serial == 0 or serial >= _BLOB:
-                _set_layout(layout[to], 0, 0, 0, null)
+                _set_layout(layouts, slot, to, 0, 0, 0, null)
             elif serial > _REAL:
-                _set_layout(layout[to], 0, 0, 0, serial - 8)
+                _set_layout(layouts, slot, to, 0, 0, 0, serial - 8)
             elif serial == _REAL or value + size > end:
                 return False
             else:
-                _set_layout(layout[to], value - start, 64 - 8 * size, -1, 0)
+                _set_layout(layouts, slot, to, value - start, 64 - 8 * size, -1, 0)
         value += size
         column += 1
     # As in SQLite: values do not reach beyond the record, and fill it if the header was read to its end.
@@ -271,10 +291,13 @@ def _find_layout(
         if want[missing] >= 0:
             if has_default[missing]:
                 return False
-            _set_layout(layout[want[missing]], 0, 0, 0, null)
+            _set_layout(layouts, slot, want[missing], 0, 0, 0, null)
     return True
 
 
 @inlined
-def _set_layout(layout: IntArray, position: int, shift: int, mask: int, constant: int) -> None:
-    layout[0], layout[1], layout[2], layout[3] = position, shift, mask, constant
+def _set_layout(layouts: IntArray, slot: int, to: int, position: int, shift: int, mask: int, constant: int) -> None:
+    layouts[slot, to, 0] = position
+    layouts[slot, to, 1] = shift
+    layouts[slot, to, 2] = mask
+    layouts[slot, to, 3] = constant

@@ -320,4 +320,5 @@ def _check_read(number: int) -> int:
 def _read_block(file: _File, block: ByteArray, pages: int, request: _Request, into: IntArray, row: int) -> int:
     """Read the rows of leaf pages into `into[:, row:]`; return the row after the last."""
     place = request.want, request.has_default, request.alias
-    return _check_read(page_kernels.read_leaves(block, pages, file.page_size, file.usable, *place, NULL, into, row))
+    leaves = page_kernels.LeafPages(block, pages, file.page_size, file.usable)
+    return _check_read(page_kernels.read_leaves(leaves, *place, NULL, into, row))

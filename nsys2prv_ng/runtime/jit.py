@@ -35,22 +35,19 @@ _NOT_FOR_C: dict[str, Any] = {"no_cfunc_wrapper": True} if hasattr(DefaultOption
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function at its first call, without Python objects and without the GIL, and cache its machine code."""
-    return _compile(function)
+    """Compile a function at its first call, without Python objects and without the GIL, and cache its machine code.
 
-
-def compiled_uncounted(function: Function) -> Function:
-    """Compile a function that makes neither arrays nor views, as `compiled` does.
-
-    Numba counts references to an array nearly everywhere that a function uses it: with many arrays and branches, that
-    can take three quarters of the time. The caller of this function keeps its arrays alive anyway.
+    The function makes no arrays: its caller passes room for all that it needs. Numba counts references to an array
+    nearly everywhere that a function uses it. With many arrays and branches, that can take three quarters of the time,
+    and it takes long to compile. The caller keeps its arrays alive anyway.
     """
     return _compile(function, **_UNCOUNTED)
 
 
-def inlined_uncounted(function: Function) -> Function:
-    """Compile a function as a part of each `compiled_uncounted` function that calls it."""
-    return inlined(function, **_UNCOUNTED)
+def inlined(function: Function) -> Function:
+    """Compile a function as a part of each compiled function that calls it."""
+    part: Function = _make_dispatcher(function, forceinline=True, **_UNCOUNTED)
+    return part
 
 
 def _compile(function: Function, **options: Any) -> Function:
@@ -64,12 +61,6 @@ def _compile(function: Function, **options: Any) -> Function:
             dispatcher.enable_caching()
     kept: Function = dispatcher
     return kept
-
-
-def inlined(function: Function, **options: Any) -> Function:
-    """Compile a function as a part of each compiled function that calls it."""
-    part: Function = _make_dispatcher(function, forceinline=True, **options)
-    return part
 
 
 def _make_dispatcher(function: Callable[..., Any], **options: Any) -> Any:

@@ -352,11 +352,11 @@ def test_everything_is_compiled_in_this_way():
 def test_uncounted_functions_compute_the_same_and_keep_no_array(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
 
-    @jit.inlined_uncounted
+    @jit.inlined
     def pick(values, at):
         return values[at] if at < values.size else -1
 
-    @jit.compiled_uncounted
+    @jit.compiled
     def total(values, order):
         found = 0
         for at in order:

@@ -171,16 +171,26 @@ def sum_in_windows(steps: StepFunction, before: int, windows: FlatStates, sets: 
     first = np.concatenate([limit, steps.time]).min(initial=np.iinfo(np.int64).max)
     time, value = np.append(first, steps.time), np.append(before, steps.value)
     sums = np.zeros((sets, values), np.int64)
-    _add_lengths(time, value, limit[order], np.tile(windows.row, 2)[order], sign[order], sums)
+    _add_lengths(
+        time, value, limit[order], np.tile(windows.row, 2)[order], sign[order], np.zeros(values, np.int64), sums
+    )
     return sums
 
 
 @compiled
 def _add_lengths(
-    time: IntArray, value: IntArray, limit: IntArray, set_of_limit: IntArray, sign: IntArray, sums: IntArray
+    time: IntArray,
+    value: IntArray,
+    limit: IntArray,
+    set_of_limit: IntArray,
+    sign: IntArray,
+    until: IntArray,
+    sums: IntArray,
 ) -> None:
-    """Add to each row of `sums`, by value, the time until the ends of its windows minus the time until their starts."""
-    until = np.zeros(sums.shape[1], np.int64)
+    """Add to each row of `sums`, by value, the time until the ends of its windows minus the time until their starts.
+
+    `until`: the time that each value is in force until a limit, 0 at first.
+    """
     i = 0
     for j in range(limit.size):
         while i + 1 < time.size and time[i + 1] <= limit[j]:

@@ -135,7 +135,7 @@ def add_samples(
 
     The part of a value is that of all the time for which it is in force, even if a window cuts that.
     """
-    handle, begin, end, value = _list_held(sampled.columns, pattern_of_handle)
+    handle, begin, end, value = _hold_values(sampled.columns, pattern_of_handle)
     numbers = {each.name: _find_part(sampled, handle, begin, end, each) for each in parts}
     if windows:
         index, _, begin, end = cut_to_windows(begin, end, windows)
@@ -240,7 +240,7 @@ def _hold(sampled: Samples, match: Callable[[str], int]) -> _HeldValues:
     names = [kind.member for kind in sampled.types]
     first_match = [match(kind.member) if kind.family == families.GPU_METRICS else -1 for kind in sampled.types]
     pattern_of_handle = np.array(first_match, np.int64)
-    columns = _list_held(sampled.columns, pattern_of_handle)
+    columns = _hold_values(sampled.columns, pattern_of_handle)
     chosen: dict[int, int] = {}
     for number in sorted(np.unique(columns[0]).tolist(), key=names.__getitem__):
         chosen.setdefault(first_match[number], number)
@@ -249,34 +249,41 @@ def _hold(sampled: Samples, match: Callable[[str], int]) -> _HeldValues:
     return FlatStates(np.zeros_like(begin), begin, end, pattern_of_handle[handle]), value / scale[handle]
 
 
-@compiled
-def _list_held(columns: SampleColumns, pattern_of_handle: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def _hold_values(columns: SampleColumns, pattern_of_handle: IntArray) -> IntArray:
     """Return (handle, begin, end, value) of the values of types with a pattern, ordered by `begin`."""
+    words = columns.first[columns.lines + 1] - columns.first[columns.lines]
+    held = np.empty((4, int(words.sum())), np.int64)
+    return held[:, : _list_held(columns, pattern_of_handle, np.full(pattern_of_handle.size, -1), held)]
+
+
+@compiled
+def _list_held(columns: SampleColumns, pattern_of_handle: IntArray, last: IntArray, held: IntArray) -> int:
+    """Set the columns that `_hold_values` returns, and return their length.
+
+    `last`: index of the value of each type in force, -1 at first.
+    """
     time, first, handle, value, lines, begins = columns
-    size = 0
-    for line in lines:
-        for word in range(first[line], first[line + 1]):
-            size += pattern_of_handle[handle[word]] >= 0
-    held = np.empty((4, size), np.int64)
-    last = np.full(pattern_of_handle.size, -1, np.int64)  # index of the value in force
     count = 0
     for i in range(lines.size):
         now = time[lines[i]]
         if begins[i]:
-            last[:] = -1
+            for metric in range(last.size):
+                last[metric] = -1
         for word in range(first[lines[i]], first[lines[i] + 1]):
             metric = handle[word]
             if pattern_of_handle[metric] >= 0:
                 if last[metric] >= 0:
                     held[2, last[metric]] = now
-                held[0, count], held[1, count], held[2, count], held[3, count] = metric, now, now, value[word]
+                held[0, count] = metric
+                held[1, count] = held[2, count] = now
+                held[3, count] = value[word]
                 last[metric] = count
                 count += 1
         if i + 1 == lines.size or begins[i + 1]:  # values are in force until the last sample
             for metric in range(last.size):
                 if last[metric] >= 0:
                     held[2, last[metric]] = now
-    return held[0, :count], held[1, :count], held[2, :count], held[3, :count]
+    return count
 
 
 # ---- samples ---------------------------------------------------------------------------------------------------------

@@ -71,21 +71,26 @@ def _sweep_changes(row: IntArray, time: IntArray, activity: IntArray, gpu: IntAr
     rows = np.concatenate([row, *(part[0] for part in parts)])
     times = np.concatenate([time, *(part[1] for part in parts)])
     order = np.lexsort((times, rows))
-    changes = _sweep_sorted(rows[order], times[order], kind[order], step[order])
-    at, value = order[changes[0]], changes[1]
+    index, value = np.empty((2, order.size), np.int64)
+    changes = _sweep_sorted(rows[order], times[order], kind[order], step[order], np.zeros(3, np.int64), index, value)
+    at, value = order[index[:changes]], value[:changes]
     return GpuWaits(rows[at], times[at], value)
 
 
 @compiled
-def _sweep_sorted(row: IntArray, time: IntArray, kind: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (index of the last line of each time at which the value changes, the new value)."""
+def _sweep_sorted(
+    row: IntArray, time: IntArray, kind: IntArray, step: IntArray, count: IntArray, index: IntArray, value: IntArray
+) -> int:
+    """Return how often the value changes; set the index of the last line of each such time, and the new value.
+
+    `count` (3): room for the number of kernels by what they do.
+    """
     n = row.size
-    index, value = np.empty(n, np.int64), np.empty(n, np.int64)
-    count = np.zeros(3, np.int64)  # number of kernels by what they do
     changes, shown, activity = 0, 0, 0
     for i in range(n):
         if i == 0 or row[i] != row[i - 1]:
-            count[:] = 0
+            for k in range(count.size):
+                count[k] = 0
             shown, activity = 0, 0
         if kind[i] < 0:
             activity = step[i]
@@ -98,7 +103,7 @@ def _sweep_sorted(row: IntArray, time: IntArray, kind: IntArray, step: IntArray)
             index[changes], value[changes] = i, now
             changes += 1
             shown = now
-    return index[:changes], value[:changes]
+    return changes
 
 
 @compiled

@@ -19,7 +19,7 @@ from nsys2prv_ng.analysis.path.columns import (
 )
 from nsys2prv_ng.analysis.waits.late_devices import ENDED_AFTER_NS, ENDED_BEFORE_NS, PROMPT_NS
 from nsys2prv_ng.arrays.types import IntArray, RecordArray
-from nsys2prv_ng.runtime.jit import compiled_uncounted
+from nsys2prv_ng.runtime.jit import compiled
 
 _MOST_OVERLAPS = 64
 """Most operations of a stream to search: operations of a stream may overlap."""
@@ -30,7 +30,7 @@ _MOST_ENDS = 1024
 # ---- operations ------------------------------------------------------------------------------------------------------
 
 
-@compiled_uncounted
+@compiled
 def find_cause(operations: RecordArray, k: int, now: int, lists: PathLists) -> tuple[int, int, int]:
     """Return what let operation k start: (operation or NONE; when; LAUNCH, GAP or UNKNOWN)."""
     latest = np.int64(now + ENDED_AFTER_NS)
@@ -62,7 +62,7 @@ def find_cause(operations: RecordArray, k: int, now: int, lists: PathLists) -> t
     return cause, min(now, time), GAP
 
 
-@compiled_uncounted
+@compiled
 def _find_last_ended(operations: RecordArray, k: int, first: int, latest: int) -> int:
     """Return the operation that ends last, by `latest` (ns), of k and those before it on its stream; NONE without one.
 
@@ -77,7 +77,7 @@ def _find_last_ended(operations: RecordArray, k: int, first: int, latest: int) -
     return best
 
 
-@compiled_uncounted
+@compiled
 def _find_running(operations: RecordArray, k: int, first: int, time: int) -> int:
     """Return the last operation before k on its stream that ends after a time (ns); NONE without one."""
     for i in range(k - 1, max(first, k - _MOST_OVERLAPS) - 1, -1):
@@ -86,7 +86,7 @@ def _find_running(operations: RecordArray, k: int, first: int, time: int) -> int
     return NONE
 
 
-@compiled_uncounted
+@compiled
 def _find_near(operations: RecordArray, k: int, earliest: int, latest: int, lists: PathLists) -> int:
     """Return the operation on the device's other streams that ended last within a time (ns) and started before k.
 
@@ -109,7 +109,7 @@ def _find_near(operations: RecordArray, k: int, earliest: int, latest: int, list
     return NONE
 
 
-@compiled_uncounted
+@compiled
 def _search_ends(operations: RecordArray, by_end: IntArray, low: int, high: int, time: int) -> int:
     """Return the index of the first operation in by_end[low:high] that ends after a time (ns), or `high`."""
     while low < high:
@@ -124,7 +124,7 @@ def _search_ends(operations: RecordArray, by_end: IntArray, low: int, high: int,
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-@compiled_uncounted
+@compiled
 def find_call(calls: RecordArray, threads: RecordArray, thread: int, now: int) -> int:
     """Return the last call of a thread that starts before a time (ns); NONE without one."""
     first, last = threads[thread].first, threads[thread].after
@@ -132,7 +132,7 @@ def find_call(calls: RecordArray, threads: RecordArray, thread: int, now: int) -
     return c if c >= first else NONE
 
 
-@compiled_uncounted
+@compiled
 def _search_begins(records: RecordArray, low: int, high: int, time: int) -> int:
     """Return the index of the first of records[low:high] that begins at a time (ns) or later, or `high`."""
     while low < high:
@@ -144,7 +144,7 @@ def _search_begins(records: RecordArray, low: int, high: int, time: int) -> int:
     return low
 
 
-@compiled_uncounted
+@compiled
 def find_waited(
     operations: RecordArray, calls: RecordArray, threads: RecordArray, lists: PathLists, c: int, now: int
 ) -> int:
@@ -174,7 +174,7 @@ def find_waited(
     return NONE
 
 
-@compiled_uncounted
+@compiled
 def find_active(
     calls: RecordArray, threads: RecordArray, lists: PathLists, thread: int, after: int, now: int
 ) -> tuple[int, int, bool]:

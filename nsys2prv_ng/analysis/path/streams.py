@@ -162,13 +162,19 @@ def follow_events(steps: EventSteps, operations: dict[str, IntArray], lines: int
     time = np.concatenate([operations["launched"][launched], steps.time])
     stream = np.concatenate([operations["stream"][launched], steps.stream])
     order = np.lexsort((kind, time))
-    answer = _follow(
+    stream = find_distinct(stream)[0]
+    answer = np.full(order.size, NONE)
+    _follow(
         kind[order],
-        find_distinct(stream)[0][order],
+        stream[order],
         np.concatenate([launched, steps.event])[order],
         last,
         operations["end"],
         operations["producer"],
+        np.full(int(stream.max(initial=0)) + 1, NONE),
+        np.full(int(stream.max(initial=0)) + 1, NONE),
+        np.full(int(steps.event.max(initial=0)) + 1, NONE),
+        answer,
     )
     in_order = np.empty(order.size, np.int64)
     in_order[order] = answer
@@ -185,16 +191,16 @@ def _follow(
     last: IntArray,
     end: IntArray,
     producer: IntArray,
-) -> IntArray:
-    """Replay steps in the order of time: return the operation that each one waits for, and set producers.
+    given: IntArray,
+    awaited: IntArray,
+    recorded: IntArray,
+    answer: IntArray,
+) -> None:
+    """Replay steps in the order of time: set the operation that each one waits for (`answer`), and producers.
 
-    `index`: the operation for a launch, else the event.
+    `index`: the operation for a launch, else the event. Of each stream: `given`, its last operation, and `awaited`,
+    what it waits for before its next one; of each event: `recorded`, the operation before it. All are NONE at first.
     """
-    answer = np.full(step.size, NONE, np.int64)
-    streams = np.append(stream, 0).max() + 1
-    given = np.full(streams, NONE, np.int64)  # the last operation of each stream
-    awaited = np.full(streams, NONE, np.int64)  # what each stream waits for before its next operation
-    recorded = np.full(np.append(index[step != LAUNCHES], 0).max() + 1, NONE, np.int64)
     for i in range(step.size):
         s, n = stream[i], index[i]
         if step[i] == LAUNCHES:
@@ -208,7 +214,6 @@ def _follow(
             answer[i] = recorded[n]
         elif _choose_later(given[s], awaited[s], end) != given[s]:
             answer[i] = awaited[s]
-    return answer
 
 
 @compiled

@@ -44,7 +44,7 @@ from nsys2prv_ng.analysis.path.columns import (
     Start,
 )
 from nsys2prv_ng.arrays.types import IntArray, RecordArray
-from nsys2prv_ng.runtime.jit import compiled_uncounted
+from nsys2prv_ng.runtime.jit import compiled
 
 HANDED_OVER_NS = 20_000
 """Shortest time (ns) without calls in which a thread may have waited for another one: PyTorch's calls follow each other
@@ -113,7 +113,7 @@ def _pack(size: int, columns: dict[str, IntArray]) -> RecordArray:
     return records
 
 
-@compiled_uncounted
+@compiled
 def _walk(records: PathRecords, segments: IntArray, count: int, state: IntArray, low: int) -> int:
     """Walk until the window is done or the room for segments, and return how many there are.
 
@@ -140,7 +140,7 @@ def _walk(records: PathRecords, segments: IntArray, count: int, state: IntArray,
     return count
 
 
-@compiled_uncounted
+@compiled
 def _add(
     segments: IntArray, count: int, begin: int, end: int, kind: int, operation: int, thread: int, call: int
 ) -> int:
@@ -159,7 +159,7 @@ def _add(
 # ---- operations ------------------------------------------------------------------------------------------------------
 
 
-@compiled_uncounted
+@compiled
 def _leave_operation(
     operations: RecordArray, segments: IntArray, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int]:
@@ -179,7 +179,7 @@ def _leave_operation(
     return _add(segments, count, began, now, operations[k].kind, k, NONE, NONE), k, began
 
 
-@compiled_uncounted
+@compiled
 def _leave_begin(
     operations: RecordArray, lists: PathLists, segments: IntArray, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
@@ -195,7 +195,7 @@ def _leave_begin(
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-@compiled_uncounted
+@compiled
 def _leave_call(
     records: PathRecords, segments: IntArray, count: int, c: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
@@ -224,7 +224,7 @@ def _leave_call(
     return _add(segments, count, begin, moved, OUTSIDE, NONE, t, c), np.int64(NONE), t, begin
 
 
-@compiled_uncounted
+@compiled
 def _leave_code(
     records: PathRecords, segments: IntArray, count: int, t: int, c: int, now: int, low: int
 ) -> tuple[int, int, int]:

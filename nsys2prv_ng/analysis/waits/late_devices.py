@@ -8,6 +8,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.device_operations import DeviceOperations, number_streams
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import search
 
 ENDED_BEFORE_NS, ENDED_AFTER_NS = 10_000, 2_000
 """How long (ns) before and after a kernel's start an operation may end that the kernel waited for.
@@ -35,7 +36,8 @@ def find_ended(
     limits = np.searchsorted(by_device, np.arange(int(device.max(initial=-1)) + 2))
     columns = (stream[operations.place][order], operations.begin[order], operations.end[order])
     kernels = (device[place], stream[place], begin)
-    ended = _find_ended(limits, *columns, *kernels, ENDED_BEFORE_NS, ENDED_AFTER_NS)
+    ended = np.full((2, begin.size), -1)
+    _find_ended(limits, *columns, *kernels, ENDED_BEFORE_NS, ENDED_AFTER_NS, *ended)
     on_stream, on_other = (np.where(index >= 0, np.append(order, -1)[index], -1) for index in ended)
     return on_stream, on_other
 
@@ -51,12 +53,13 @@ def _find_ended(
     time: IntArray,
     before: int,
     after: int,
-) -> tuple[IntArray, IntArray]:
-    """Return the result of `find_ended`. Operations are sorted by device and end: device d has limits[d:d + 2]."""
-    on_stream, on_other = np.full(time.size, -1, np.int64), np.full(time.size, -1, np.int64)
+    on_stream: IntArray,
+    on_other: IntArray,
+) -> None:
+    """Set the result of `find_ended`, -1 at first. Operations are sorted by device and end: d has limits[d:d + 2]."""
     for i in range(time.size):
         low, high = limits[kernel_device[i]], limits[kernel_device[i] + 1]
-        k = low + np.searchsorted(end[low:high], time[i] - before)
+        k = search(end, low, high, time[i] - before)
         while k < high and end[k] <= time[i] + after:
             if begin[k] < time[i]:
                 if stream[k] == kernel_stream[i]:
@@ -64,4 +67,3 @@ def _find_ended(
                 else:
                     on_other[i] = k
             k += 1
-    return on_stream, on_other

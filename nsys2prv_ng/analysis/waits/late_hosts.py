@@ -137,15 +137,23 @@ def sum_costs(
     force at that time causes all the waiting.
     """
     cost = np.zeros(activity.range.size, np.int64)
-    _add_costs(waits, late, limit, activity.steps.get_values(limit), activity.steps, cost)
+    start = np.searchsorted(activity.steps.time, waits.begin[waits.first[late]], "right") - 1
+    _add_costs(waits, late, limit, activity.steps.get_values(limit), activity.steps, start, cost)
     pair = np.flatnonzero(cost)
     return activity.range[pair], activity.call[pair], cost[pair]
 
 
 @compiled
 def _add_costs(
-    waits: SortedWaits, late: IntArray, limit: IntArray, at_limit: IntArray, steps: StepFunction, cost: IntArray
+    waits: SortedWaits,
+    late: IntArray,
+    limit: IntArray,
+    at_limit: IntArray,
+    steps: StepFunction,
+    start: IntArray,
+    cost: IntArray,
 ) -> None:
+    """`start`: the step in force when others began to wait for each late kernel or call."""
     first, begin, until = waits
     time, pair = steps
     for i in range(late.size):
@@ -154,7 +162,7 @@ def _add_costs(
         for k in range(low, high):
             left += until[k] - begin[k]
         now = begin[low]
-        step = np.searchsorted(time, now, side="right") - 1
+        step = start[i]
         started, ended = low, low
         while now < limit[i]:
             while started < high and begin[started] <= now:

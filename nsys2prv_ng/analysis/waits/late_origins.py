@@ -144,21 +144,20 @@ class Links:
         """
         on_rows = list_rows(self._waits.row, np.unique(row))  # waits are ordered by row
         at = _find_waits(self._waits, on_rows, row, begin)
-        nearest = _find_nearest(np.argsort(begin, kind="stable"), before, at)
+        nearest = np.full(before.size, NONE)
+        _find_nearest(np.argsort(begin, kind="stable"), before, at, nearest)
         has = at >= 0
         self.previous[at[has]] = nearest[has]
         self.held_by[late] = np.where(at[last] >= 0, at[last], nearest[last])
 
 
 @compiled
-def _find_nearest(by_begin: IntArray, before: IntArray, at: IntArray) -> IntArray:
-    """Return, for each operation, `at` of the nearest operation before it that has one; NONE if none has."""
-    nearest = np.full(before.size, NONE, np.int64)
+def _find_nearest(by_begin: IntArray, before: IntArray, at: IntArray, nearest: IntArray) -> None:
+    """Set, for each operation, `at` of the nearest operation before it that has one; it is NONE if none has."""
     for i in by_begin:
         k = before[i]
         if k >= 0:
             nearest[i] = at[k] if at[k] >= 0 else nearest[k]
-    return nearest
 
 
 # ---- the way back ----------------------------------------------------------------------------------------------------
@@ -186,7 +185,6 @@ class LateOnes(NamedTuple):
     waiters: TaskLists
 
 
-@compiled
 def find_origins(
     held_by: IntArray,
     previous: IntArray,
@@ -201,23 +199,48 @@ def find_origins(
     `held_by` and `previous`: as in `Links`. For each of the waits: `is_known` marks those whose length `wait` (ns) is
     known, and `instance` is the index of the late kernel or call that it waited for; NONE without one.
     """
-    collective, message, (first_task, tasks) = partners
-    begin, lateness, task, (first_waiter, waiters) = late
-    origin = np.full(held_by.size, NONE, np.int64)
+    origin = np.full(held_by.size, NONE)
+    tasks = np.concatenate([late.task, late.waiters.item, partners.tasks.item])
+    first_waiter = late.task.size + late.waiters.first
+    first_task = late.task.size + late.waiters.item.size + partners.tasks.first
+    _find_origins(
+        *(held_by, previous, is_known, wait, instance, late.begin, late.lateness),
+        *(partners.collective, partners.message, tasks, first_waiter, first_task, origin),
+    )
+    return origin
+
+
+@compiled
+def _find_origins(
+    held_by: IntArray,
+    previous: IntArray,
+    is_known: BoolArray,
+    wait: IntArray,
+    instance: IntArray,
+    begin: IntArray,
+    lateness: IntArray,
+    collective: IntArray,
+    message: IntArray,
+    tasks: IntArray,
+    first_waiter: IntArray,
+    first_task: IntArray,
+    origin: IntArray,
+) -> None:
+    """`tasks`: of each late kernel, then of the lists that begin at `first_waiter` and at `first_task`."""
     for k in range(held_by.size):
         x, amount = k, max(1, lateness[k])
-        waiting = waiters[first_waiter[k] : first_waiter[k + 1]]
+        waiting, waiting_end = first_waiter[k], first_waiter[k + 1]
         j, steps = held_by[k], 0
         while j >= 0 and is_known[j] and steps < _MOST_STEPS:
             steps += 1
             y = instance[j]
             number = collective[j] if collective[j] >= 0 else message[j]
-            went_on = tasks[:0]
+            low, high = 0, 0
             if y >= 0 and collective[j] < 0:
-                went_on = task[y : y + 1]
+                low, high = y, y + 1
             elif number >= 0:
-                went_on = tasks[first_task[number] : first_task[number + 1]]
-            if _holds_all(went_on, waiting):
+                low, high = first_task[number], first_task[number + 1]
+            if _holds_all(tasks, low, high, waiting, waiting_end):
                 break
             if 2 * wait[j] < amount:
                 j = previous[j]
@@ -225,16 +248,16 @@ def find_origins(
             if y < 0 or begin[y] >= begin[x]:
                 break
             # What delayed the origin counts, unless it also delayed the rank that waited for the origin in another way.
-            origin[k], waiting, amount = y, task[x : x + 1], wait[j]
+            origin[k], waiting, waiting_end, amount = y, x, x + 1, wait[j]
             x, j = y, held_by[y]
-    return origin
 
 
 @inlined
-def _holds_all(tasks: IntArray, wanted: IntArray) -> bool:
-    """Return whether `tasks`, which are ascending, contain all wanted ones."""
-    for item in wanted:
-        at = np.searchsorted(tasks, item)
-        if at >= tasks.size or tasks[at] != item:
+def _holds_all(tasks: IntArray, low: int, high: int, wanted: int, wanted_end: int) -> bool:
+    """Return whether tasks[low:high] contain all of tasks[wanted:wanted_end]; both are ascending."""
+    for k in range(wanted, wanted_end):
+        while low < high and tasks[low] < tasks[k]:
+            low += 1
+        if low >= high or tasks[low] != tasks[k]:
             return False
     return True

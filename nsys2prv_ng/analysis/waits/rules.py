@@ -39,7 +39,6 @@ NOBODY = -1
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 
-@compiled
 def split_operations(
     first: IntArray,
     kind: IntArray,
@@ -53,20 +52,40 @@ def split_operations(
     Operation i has the parts first[i] .. first[i + 1] - 1. `kind` and `complete` (no member is missing) belong to
     operations, `parts` and `is_root` to parts. `bounds`: the clock error of each node (ns).
     """
+    until, verdict = parts.begin.copy(), np.full(parts.begin.size, SPLIT)
+    culprit, margin = np.full(until.size, NOBODY), np.zeros(until.size, np.int64)
+    _split(first, kind, complete, parts, is_root, bounds, until, verdict, culprit, margin)
+    return until, verdict, culprit, margin
+
+
+@compiled
+def _split(
+    first: IntArray,
+    kind: IntArray,
+    complete: BoolArray,
+    parts: Parts,
+    is_root: BoolArray,
+    bounds: FloatArray,
+    until: IntArray,
+    verdict: IntArray,
+    culprit: IntArray,
+    margin: IntArray,
+) -> None:
     _, begin, end, node = parts
-    until, verdict = begin.copy(), np.zeros(begin.size, np.int64)
-    culprit, margin = np.full(begin.size, NOBODY, np.int64), np.zeros(begin.size, np.int64)
     for i in range(first.size - 1):
         low, high = first[i], first[i + 1]
         root = _find_root(is_root, low, high)
         release = _find_release(kind[i], root, begin, low, high)
+        failed = SPLIT
         if not complete[i]:
-            verdict[low:high] = MEMBER_MISSING
+            failed = MEMBER_MISSING
         elif release < 0:
-            verdict[low:high] = UNKNOWN_ROLES
+            failed = UNKNOWN_ROLES
         elif not _has_synchronised(kind[i], root, release, parts, bounds, low, high):
-            verdict[low:high] = NOT_SYNCHRONISED
-        else:
+            failed = NOT_SYNCHRONISED
+        for k in range(low, high):
+            verdict[k] = failed
+        if failed == SPLIT:
             lead = _measure_lead(kind[i], root, release, parts, bounds, low, high)
             for k in range(low, high):
                 if not _may_wait(kind[i], root, release, k):
@@ -80,7 +99,6 @@ def split_operations(
                     until[k] = min(begin[release], end[k])
                     if lead > 0 and until[k] > begin[k]:
                         culprit[k], margin[k] = release, lead
-    return until, verdict, culprit, margin
 
 
 @inlined

@@ -79,15 +79,20 @@ class Entries(NamedTuple):
     leaves: BoolArray
 
 
-@compiled
 def measure_errors(first: IntArray, entries: Entries, bounds: FloatArray) -> FloatArray:
     """Return the largest error (ns) of each node that violations of causality beyond the bounds reveal; 0 without any.
 
     Operation i has the entries first[i] .. first[i + 1] - 1. The error is how much later the first rank left on the
     node that entered last than on the node that left first, or the violation if that is larger.
     """
-    node, begin, end, enters, leaves = entries
     errors = np.zeros(bounds.size)
+    _raise_errors(first, entries, bounds, errors)
+    return errors
+
+
+@compiled
+def _raise_errors(first: IntArray, entries: Entries, bounds: FloatArray, errors: FloatArray) -> None:
+    node, begin, end, enters, leaves = entries
     for i in range(first.size - 1):
         late, early = -1, -1
         for k in range(first[i], first[i + 1]):
@@ -107,4 +112,3 @@ def measure_errors(first: IntArray, entries: Entries, bounds: FloatArray) -> Flo
         error = max(violation, left - end[early])
         for k in (late, early):
             errors[node[k]] = max(errors[node[k]], error)
-    return errors

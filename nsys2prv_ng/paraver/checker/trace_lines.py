@@ -14,7 +14,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.paraver.checker.trace_notes import note
-from nsys2prv_ng.runtime.jit import compiled, compiled_uncounted
+from nsys2prv_ng.runtime.jit import compiled
 
 (
     LONG_LINE, EMPTY_LINE, CARRIAGE_RETURN, TRAILING_COLON, UNKNOWN_KIND, KIND_4, COMMUNICATOR_LINE,
@@ -188,7 +188,7 @@ def _count_pairs(
     return (count - 6) // 2, count % 2 == 0
 
 
-@compiled_uncounted
+@compiled
 def read_records(
     text: ByteArray, lines_before: int, max_line: int, fields: Fields, notes: IntArray, room: Records, counts: IntArray
 ) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver.checker.trace_lines import COMMUNICATION, LINE, RECORD, STATE, TYPE, VALUE, Records
 from nsys2prv_ng.paraver.checker.trace_lines import RULES as LINE_RULES
 from nsys2prv_ng.paraver.checker.trace_notes import hash_slot, note, tally
-from nsys2prv_ng.runtime.jit import compiled, compiled_uncounted
+from nsys2prv_ng.runtime.jit import compiled
 
 (
     NO_OBJECT, CPU_UNKNOWN, CPU_NOT_OF_NODE, CPU_ZERO, CPU_WITHOUT_RESOURCES,
@@ -99,7 +99,7 @@ class Tallies(NamedTuple):
     states: IntArray
 
 
-@compiled_uncounted
+@compiled
 def find_rows(columns: IntArray, sender: bool, objects: Objects, notes: IntArray, rows: IntArray) -> None:
     """Set rows[i] to the row (from 0) of record i, or -1, and check its CPU.
 
@@ -134,7 +134,7 @@ def find_rows(columns: IntArray, sender: bool, objects: Objects, notes: IntArray
             note(notes, CPU_NOT_OF_NODE, line, cpu, task, node_first, node_last)
 
 
-@compiled_uncounted
+@compiled
 def check_times(columns: IntArray, previous: int, end_time: int, notes: IntArray) -> int:
     """Check that times are in order, in range and before the end of the trace (end_time, -1 if unknown).
 
@@ -161,7 +161,7 @@ def check_times(columns: IntArray, previous: int, end_time: int, notes: IntArray
     return previous
 
 
-@compiled_uncounted
+@compiled
 def check_states(columns: IntArray, rows: IntArray, state_end: IntArray, notes: IntArray) -> None:
     """Check that states end after their start, and that states of a row do not overlap.
 
@@ -193,7 +193,7 @@ def insert_keys(table: HashTable, keys: IntArray) -> None:
         table.indices[slot] = index
 
 
-@compiled_uncounted
+@compiled
 def _find(table: HashTable, key: int) -> int:
     """Return the index of a key, or -1."""
     mask = table.keys.size - 1
@@ -205,14 +205,14 @@ def _find(table: HashTable, key: int) -> int:
     return -1
 
 
-@compiled_uncounted
+@compiled
 def _has_label(labels: Labels, table: int, value: int) -> bool:
     if value < -_INT32_MAX - 1 or value > _INT32_MAX:
         return False
     return _find(labels.values, (table << 32) | (value & 0xFFFFFFFF)) >= 0
 
 
-@compiled_uncounted
+@compiled
 def check_state_labels(columns: IntArray, labels: Labels, tallies: Tallies) -> None:
     """Tally states without a label."""
     for i in range(columns.shape[1]):
@@ -221,7 +221,7 @@ def check_state_labels(columns: IntArray, labels: Labels, tallies: Tallies) -> N
             tally(tallies.states, columns[LINE, i], state, 0)
 
 
-@compiled_uncounted
+@compiled
 def check_types(records: Records, notes: IntArray) -> None:
     """Check that event types are positive and fit 32 bits."""
     columns, pairs = records
@@ -230,7 +230,7 @@ def check_types(records: Records, notes: IntArray) -> None:
             note(notes, TYPE_RANGE, columns[LINE, pairs[RECORD, i]], pairs[TYPE, i])
 
 
-@compiled_uncounted
+@compiled
 def check_pairs(
     records: Records, rows: IntArray, labels: Labels, intervals: Intervals, tallies: Tallies, notes: IntArray
 ) -> None:

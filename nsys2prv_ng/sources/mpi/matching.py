@@ -277,8 +277,11 @@ def _match_in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.Da
     )
     by_channel = np.argsort(s_channel, kind="stable")
     head = np.searchsorted(s_channel[by_channel], np.arange(channel_state.size + 1)).astype(np.int64)
-    taken, r_state, s_state = _match_streams(
-        s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, stream_state, channel_state
+    taken = np.full(r_stream.size, -1)
+    r_state, s_state = np.zeros(r_stream.size, np.int64), np.zeros(s_stream.size, np.int64)
+    _match_streams(
+        *(s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, head[:-1].copy()),
+        *(stream_state, channel_state, np.zeros(s_stream.size, np.bool_), taken, r_state, s_state),
     )
     at = r.index.get_level_values(1)[is_receive]
     send_of_receive = np.full(len(receives), -1, np.int64)
@@ -323,20 +326,21 @@ def _match_streams(
     is_receive: BoolArray,
     by_channel: IntArray,
     head: IntArray,
+    next_send: IntArray,
     stream_state: IntArray,
     channel_state: IntArray,
-) -> tuple[IntArray, IntArray, IntArray]:
+    used: BoolArray,
+    taken: IntArray,
+    r_state: IntArray,
+    s_state: IntArray,
+) -> None:
     """Match the receives of each stream in the order of posting. A barrier among them takes unknown sends.
 
     Sends and receives are sorted by stream and time; `by_channel[head[c]:head[c + 1]]` are the sends of channel c. The
-    state of a stream or channel is 0 as long as all its messages are known. Return (send of each receive or -1, state
-    of each receive, state of each send).
+    state of a stream or channel is 0 as long as all its messages are known. `next_send`: head[:-1], and `used`: False
+    for each send, at first. Set `taken`: the send of each receive (-1 at first), and the states of receives and sends
+    (0 at first).
     """
-    taken = np.full(r_stream.size, -1, np.int64)
-    r_state = np.zeros(r_stream.size, np.int64)
-    used = np.zeros(s_stream.size, np.bool_)
-    ends = head[1:].copy()
-    next_send = head[:-1].copy()
     cursor = 0
     uncertain = 0  # the state of the stream's least certain channel
     for i in range(r_stream.size):
@@ -366,17 +370,15 @@ def _match_streams(
             if state != 0:
                 r_state[i] = state
                 continue
-            while next_send[channel] < ends[channel] and used[by_channel[next_send[channel]]]:
+            while next_send[channel] < head[channel + 1] and used[by_channel[next_send[channel]]]:
                 next_send[channel] += 1
-            send = by_channel[next_send[channel]] if next_send[channel] < ends[channel] else -1
+            send = by_channel[next_send[channel]] if next_send[channel] < head[channel + 1] else -1
         if send >= 0:
             used[send] = True
             taken[i] = send
         else:
             r_state[i] = NO_SEND
-    s_state = np.zeros(s_stream.size, np.int64)
     for j in range(s_stream.size):
         if not used[j]:
             state = stream_state[s_stream[j]] if stream_state[s_stream[j]] != 0 else channel_state[s_channel[j]]
             s_state[j] = state if state != 0 else NO_RECEIVE
-    return taken, r_state, s_state

@@ -12,6 +12,7 @@ from nsys2prv_ng.intervals.states import flatten
 from nsys2prv_ng.intervals.step_functions import measure_durations
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import search
 
 Intervals = tuple[IntArray, IntArray, IntArray]
 """Row, start and end (ns) of n intervals."""
@@ -47,7 +48,9 @@ class CoveredTime:
     def _measure_until(self, row: IntArray, time: IntArray) -> IntArray:
         rows, begin, end = self.intervals
         first, last = np.searchsorted(rows, row, "left"), np.searchsorted(rows, row, "right")
-        return _measure_until(first, last, np.ascontiguousarray(time), begin, end, self._before)
+        covered = np.zeros(time.size, np.int64)
+        _measure_until(first, last, np.ascontiguousarray(time), begin, end, self._before, covered)
+        return covered
 
 
 def join_intervals(parts: Iterable[Intervals]) -> Intervals:
@@ -64,16 +67,19 @@ def find_intervals(row: IntArray, time: IntArray, which: BoolArray) -> Intervals
 
 @compiled
 def _measure_until(
-    first: IntArray, last: IntArray, time: IntArray, begin: IntArray, end: IntArray, before: IntArray
-) -> IntArray:
-    """Return how much (ns) the intervals first .. last - 1 cover until each time.
+    first: IntArray,
+    last: IntArray,
+    time: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    before: IntArray,
+    covered: IntArray,
+) -> None:
+    """Set how much (ns) the intervals first .. last - 1 cover until each time; it is 0 at first.
 
     `before`: the length of all intervals before each one.
     """
-    covered = np.zeros(time.size, np.int64)
     for i in range(time.size):
-        started = np.searchsorted(begin[first[i] : last[i]], time[i])  # how many intervals start before this time
-        if started > 0:
-            latest = first[i] + started - 1
+        latest = search(begin, first[i], last[i], time[i]) - 1  # the last interval that starts before this time
+        if latest >= first[i]:
             covered[i] = before[latest] - before[first[i]] + min(time[i], end[latest]) - begin[latest]
-    return covered

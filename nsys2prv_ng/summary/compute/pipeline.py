@@ -218,17 +218,22 @@ def _sweep_group(changes: GpuWaits, marks: _Marks, steps: Steps, index: IntArray
     )
     row, time, kind, change = (np.concatenate(columns) for columns in zip(*events, strict=True))
     order = np.lexsort((time, row))  # at equal times, steps end before others start
-    _add_times(index[row[order]], time[order], kind[order], change[order], sums)
+    _add_times(index[row[order]], time[order], kind[order], change[order], np.zeros(_OTHER, np.int64), sums)
 
 
 @compiled
-def _add_times(gpu: IntArray, time: IntArray, kind: IntArray, change: IntArray, sums: IntArray) -> None:
-    """Add the time between sorted events of GPUs to `sums` (GPUs x steps x parts)."""
-    marks = np.zeros(_OTHER, np.int64)  # number of marked stretches by part
+def _add_times(
+    gpu: IntArray, time: IntArray, kind: IntArray, change: IntArray, marks: IntArray, sums: IntArray
+) -> None:
+    """Add the time between sorted events of GPUs to `sums` (GPUs x steps x parts).
+
+    `marks`: room for the number of marked stretches by part.
+    """
     value, step = 0, -1
     for i in range(gpu.size):
         if i == 0 or gpu[i] != gpu[i - 1]:
-            marks[:] = 0
+            for part in range(marks.size):
+                marks[part] = 0
             value, step = 0, -1
         elif step >= 0:
             sums[gpu[i], step, _choose_part(value, marks)] += time[i] - time[i - 1]

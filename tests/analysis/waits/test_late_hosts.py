@@ -79,7 +79,8 @@ def test_operations_end_just_before(
     device, stream, begin, end = np.array(rows, np.int64).reshape(-1, 4).T.copy()
     limits = np.searchsorted(device, np.arange(3))
     k_device, k_stream, time = np.array(kernels, np.int64).T.copy()
-    found = _find_ended(limits, stream, begin, end, k_device, k_stream, time, 5, 2)
+    found = np.full((2, time.size), -1)
+    _find_ended(limits, stream, begin, end, k_device, k_stream, time, 5, 2, *found)
     for column, same in zip(found, (True, False), strict=True):
         for i, (d, s, at) in enumerate(kernels):
             ends = [
