@@ -180,21 +180,6 @@ def test_a_caller_is_compiled_with_a_callee_that_was_kept(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_was_kept_imports_nothing_that_only_compiling_needs(tmp_path):
-    """Functions that make arrays have numba's own functions within them, whose modules take long to import."""
-    text = MODULE.replace("found = values[0]", "found = np.zeros(3, np.int64)[0] + values[0]")
-    (tmp_path / "module.py").write_text(f"import numpy as np\n{text}")
-    code = (
-        "import sys, numpy as np\nfrom nsys2prv_ng.runtime.jit import load_numba\nimport module\nload_numba()\n"
-        "before = set(sys.modules)\nprint(module.total(np.arange(4)), *set(sys.modules) - before)"
-    )
-    for _ in range(2):
-        environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-        total, *imported = python(code, tmp_path, **environment).communicate(timeout=300)[0].split()
-    assert total == "6"
-    assert not {"numba.np.arrayobj", "numba.cpython.unicode"} & set(imported)
-
-
 def lack_own_cache(function):
     raise AttributeError("numba's private parts are others")
 
