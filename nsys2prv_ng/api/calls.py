@@ -66,6 +66,7 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     """
     from nsys2prv_ng.api.plans import make_plan, refuse_reading_options
     from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.runtime.precompile import FOR_TRANSLATE, compile_ahead
     from nsys2prv_ng.translation.translate import translate as run
 
     given = list_reports(reports)
@@ -74,7 +75,11 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     progress = options.display
     refuse_reading_options(given, options)
     made = make_plan(options)
-    with announce_compilation(progress.note), choose_engine(options, made, trace.parent, trace.name) as plan:
+    with (
+        announce_compilation(progress.note),
+        compile_ahead(FOR_TRANSLATE),
+        choose_engine(options, made, trace.parent, trace.name) as plan,
+    ):
         return run(given, trace, plan, progress)
 
 
@@ -118,12 +123,17 @@ def _summarize(
     from nsys2prv_ng.analysis.waits.waits import find_waits
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
     from nsys2prv_ng.summary.compute.job import compute_summary
     from nsys2prv_ng.summary.verdicts.answer import add_verdict
     from nsys2prv_ng.summary.verdicts.slow_steps import find_slowest
 
     compute = partial(compute_summary, progress=progress, flops_per_step=flops_per_step, peak_tflops=peak_tflops)
-    with announce_compilation(progress.note), open_job(reports, _find_scratch(), read_options, progress) as job:
+    with (
+        announce_compilation(progress.note),
+        compile_ahead(FOR_SUMMARY),
+        open_job(reports, _find_scratch(), read_options, progress) as job,
+    ):
         waits = find_waits(job)
         summary = compute(job, waits)
         slowest = find_slowest(summary)
@@ -168,10 +178,12 @@ def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
     from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
     from nsys2prv_ng.replay.excerpt import is_too_large
     from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
 
     progress, scratch = options.display, _find_scratch() if output is None else output.parent
     with (
         announce_compilation(progress.note),
+        compile_ahead(FOR_SUMMARY),
         choose_engine(options, make_prediction_plan(options), scratch) as plan,
         open_job(given, scratch, plan, progress) as job,
     ):

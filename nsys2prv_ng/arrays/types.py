@@ -1,12 +1,41 @@
-"""Types of the columns that most modules work on."""
+"""Types of the columns that most modules work on.
+
+Kernels can be compiled before they are called (runtime/signatures.py), so the annotations of their arguments say all
+that matters for that: arrays are contiguous, and have one dimension unless their type says otherwise.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
+Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.uint8]
-RecordArray = npt.NDArray[np.void]
 FloatArray = npt.NDArray[np.float64]
+RecordArray = npt.NDArray[np.void]
+
+IntTable = Annotated[IntArray, 2]
+FloatTable = Annotated[FloatArray, 2]
+ByteTable = Annotated[ByteArray, 2]
+BoolTable = Annotated[BoolArray, 2]
+Int32Table = Annotated[Int32Array, 2]
+"""Arrays with two dimensions."""
+IntCube = Annotated[IntArray, 3]
+"""Arrays with three dimensions."""
+
+READ_ONLY = "read-only"
+ReadOnlyInts = Annotated[IntArray, READ_ONLY]
+ReadOnlyInts32 = Annotated[Int32Array, READ_ONLY]
+ReadOnlyBytes = Annotated[ByteArray, READ_ONLY]
+"""Arrays that cannot be written, such as files that are mapped."""
+
+
+def make_records(size: int, fields: Iterable[str]) -> RecordArray:
+    """Return an array of records whose fields are int64."""
+    return np.recarray(size, [(name, np.int64) for name in fields])

@@ -12,6 +12,7 @@ from nsys2prv_ng.cli.compare import SidesCommand, compare
 from nsys2prv_ng.cli.cut import cut
 from nsys2prv_ng.cli.inspect import inspect
 from nsys2prv_ng.cli.merge import merge
+from nsys2prv_ng.cli.precompile import precompile
 from nsys2prv_ng.cli.shard import shard
 from nsys2prv_ng.cli.slurm import slurm
 from nsys2prv_ng.cli.summary import summary
@@ -57,6 +58,7 @@ app.command()(inspect)
 app.command()(check)
 app.command()(cut)
 app.command()(cfgs)
+app.command()(precompile)
 app.command()(shard)
 app.command()(merge)
 app.command(context_settings={"allow_interspersed_args": False})(slurm)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, IntTable
 from nsys2prv_ng.clock.matches import NEVER_ENTERS, NEVER_LEAVES, Matches
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -92,17 +91,17 @@ def _correct(time: int, clock: int, lines: Lines) -> int:
 
 @compiled
 def _fill_gaps(
-    first: IntArray, domain: npt.NDArray[np.int32], enter: IntArray, leave: IntArray, lines: Lines, gaps: IntArray
+    first: IntArray, domain: Int32Array, enter: IntArray, leave: IntArray, lines: Lines, gaps: IntTable
 ) -> None:
     for i in range(first.size - 1):
         last_enter, first_leave = NEVER_ENTERS, NEVER_LEAVES
         for k in range(first[i], first[i + 1]):
             if enter[k] != NEVER_ENTERS:
-                time = _correct(enter[k], domain[k], lines)
+                time = _correct(enter[k], np.int64(domain[k]), lines)
                 if time > last_enter:
                     last_enter, gaps[2, i] = time, domain[k]
             if leave[k] != NEVER_LEAVES:
-                time = _correct(leave[k], domain[k], lines)
+                time = _correct(leave[k], np.int64(domain[k]), lines)
                 if time < first_leave:
                     first_leave, gaps[1, i] = time, domain[k]
         is_checked = last_enter != NEVER_ENTERS and first_leave != NEVER_LEAVES

@@ -16,10 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from nsys2prv_ng.arrays.row_keys import take_groups
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import take_median
 
@@ -46,7 +45,7 @@ class NormalProblem:
 
     clocks: int
     first: IntArray
-    clock: npt.NDArray[np.int32]
+    clock: Int32Array
     end: FloatArray
     s: FloatArray
     block: IntArray
@@ -170,7 +169,7 @@ def _solve_change(problem: NormalProblem, weight: FloatArray, residual: FloatArr
 
 def _apply_normal(
     first: IntArray,
-    clock: npt.NDArray[np.int32],
+    clock: Int32Array,
     s: FloatArray,
     weight: FloatArray,
     values: FloatArray,
@@ -186,7 +185,7 @@ def _apply_normal(
 @compiled
 def _add_products(
     first: IntArray,
-    clock: npt.NDArray[np.int32],
+    clock: Int32Array,
     s: FloatArray,
     weight: FloatArray,
     values: FloatArray,

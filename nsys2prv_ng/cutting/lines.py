@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, BoolTable, ByteArray, IntArray, IntTable
 from nsys2prv_ng.cutting.line_fields import (
     ACTIVITY,
     CLOSES,
@@ -67,8 +67,8 @@ class Levels(NamedTuple):
     """Values in force: by row and column, the last value and whether it is known; by row, whether any value is known,
     the CPU of the last line, and when the GPU was last found idle."""
 
-    value: IntArray
-    is_known: BoolArray
+    value: IntTable
+    is_known: BoolTable
     has_any: BoolArray
     cpu: IntArray
     idle_since: IntArray

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.arrays.types import ByteArray, IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 ROW, TYPE, POSITION, START, LENGTH, NEXT = range(6)
@@ -35,19 +35,19 @@ class Stacks(NamedTuple):
     `unmatched` (n x 2) has the row and type of each end whose start is not in this part of the trace.
     """
 
-    place: IntArray
+    place: IntTable
     head: IntArray
     depth: IntArray
     counts: IntArray
-    unmatched: IntArray
+    unmatched: IntTable
 
 
 class OpenPart(NamedTuple):
     """What a part of a trace leaves open (n x COLUMNS, texts of lines), and what it ends of earlier parts (n x 2)."""
 
-    place: IntArray
+    place: IntTable
     texts: ByteArray
-    unmatched: IntArray
+    unmatched: IntTable
 
 
 class OpenLine(NamedTuple):
@@ -192,7 +192,7 @@ def _forget_oldest(stacks: Stacks, row: int, number: int) -> None:
 
 
 @compiled
-def _add_part(stacks: Stacks, place: IntArray, unmatched: IntArray) -> None:
+def _add_part(stacks: Stacks, place: IntTable, unmatched: IntTable) -> None:
     """Close what a part ends, then open what it leaves open. The caller has made room for both."""
     for i in range(len(unmatched)):
         pop(stacks, unmatched[i, 0], unmatched[i, 1])
@@ -201,7 +201,7 @@ def _add_part(stacks: Stacks, place: IntArray, unmatched: IntArray) -> None:
 
 
 @compiled
-def _keep_texts(place: IntArray, used: int, text: ByteArray, base: int, before: ByteArray, kept: ByteArray) -> None:
+def _keep_texts(place: IntTable, used: int, text: ByteArray, base: int, before: ByteArray, kept: ByteArray) -> None:
     """Copy the texts of all open lines to `kept`, from the block at `base` or from the texts kept before."""
     end = 0
     for i in range(used):

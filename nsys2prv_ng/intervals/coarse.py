@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -33,7 +33,7 @@ def coarsen(flat: FlatStates, origin: int, last: int, length: int) -> FlatStates
 
 
 @compiled
-def _coarsen(flat: FlatStates, origin: int, last: int, length: int, sums: IntArray, out: IntArray) -> int:
+def _coarsen(flat: FlatStates, origin: int, last: int, length: int, sums: IntArray, out: IntTable) -> int:
     """Fill `out` with row, start, end and state of each shown state, and return their number."""
     row, begin, end, state = flat
     count = 0
@@ -82,7 +82,7 @@ def _choose(sums: IntArray, length: int) -> int:
 
 
 @compiled
-def _show(out: IntArray, count: int, row: int, begin: int, end: int, state: int) -> int:
+def _show(out: IntTable, count: int, row: int, begin: int, end: int, state: int) -> int:
     """Add a shown state, or make the last one longer; return the number of shown states."""
     if state == 0:
         return count

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 COMPUTE, COMMUNICATION, MEMORY, IDLE = 1, 2, 4, 8
@@ -71,7 +71,7 @@ def _sweep(
     ends: IntArray,
     running: IntArray,
     shown: IntArray,
-    columns: IntArray,
+    columns: IntTable,
 ) -> int:
     """Fill `columns` (7 x n) with the changes, and return their number.
 
@@ -148,7 +148,7 @@ def cut_changes(changes: DeviceChanges, windows: Sequence[tuple[int, int]]) -> C
 
 
 @compiled
-def _cut(before: IntArray, lows: IntArray, highs: IntArray, shown: IntArray, columns: IntArray) -> tuple[int, int]:
+def _cut(before: IntTable, lows: IntArray, highs: IntArray, shown: IntArray, columns: IntTable) -> tuple[int, int]:
     """Return the number of lines, and the number of original changes among them.
 
     `before` (7 x n): the changes. `shown`: activity, kernels and kernels in flight, 0 at the end of each window.
@@ -193,7 +193,7 @@ def _cut(before: IntArray, lows: IntArray, highs: IntArray, shown: IntArray, col
 
 @inlined
 def _add_line(
-    columns: IntArray, count: int, device: int, time: int, now: tuple[int, int, int], shown: IntArray, stretch: int
+    columns: IntTable, count: int, device: int, time: int, now: tuple[int, int, int], shown: IntArray, stretch: int
 ) -> int:
     """Add a line if anything differs from before or an idle stretch ends; return the number of lines."""
     changed = (now[0] != shown[0]) + 2 * (now[1] != shown[1]) + 4 * (now[2] != shown[2])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled
 
 
@@ -31,7 +31,8 @@ def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> F
     then begins at the end of that state.
     """
     out = FlatStates(*np.empty((4, row.size), np.int64))
-    return _first(out, _flatten(_order(row, begin, end), FlatStates(row, begin, end, state), out))
+    states = FlatStates(*map(np.ascontiguousarray, (row, begin, end, state)))
+    return _first(out, _flatten(_order(row, begin, end), states, out))
 
 
 def _order(row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
@@ -83,7 +84,7 @@ def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntA
 
 @compiled
 def _innermost(
-    row: IntArray, begin: IntArray, end: IntArray, open_index: IntArray, open_end: IntArray, out: IntArray
+    row: IntArray, begin: IntArray, end: IntArray, open_index: IntArray, open_end: IntArray, out: IntTable
 ) -> int:
     """Set the pieces of each interval outside all intervals within it, and return how many there are.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled
 
 _WORD = 4
@@ -58,7 +58,7 @@ def count_names(name: IntArray, names: int, limits: IntArray) -> PartCounts:
 
 
 @compiled
-def _count_in_parts(name: IntArray, limits: IntArray, latest: IntArray, pairs: IntArray) -> int:
+def _count_in_parts(name: IntArray, limits: IntArray, latest: IntArray, pairs: IntTable) -> int:
     """Set name, part and count of each pair of a name and a part that has it, and return how many there are.
 
     `limits`: of m parts (m + 1). `latest`: the latest pair of each name, -1 at first.

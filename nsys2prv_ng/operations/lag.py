@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import FloatArray, FloatTable, IntArray
 from nsys2prv_ng.operations.parts import ANY_SIZE
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import take_median
@@ -98,7 +98,7 @@ def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, f
 
 
 @compiled
-def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, samples: FloatArray) -> int:
+def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, samples: FloatTable) -> int:
     """Sample evenly spread operations: their times (ns) from the start of an overlap, and the differences of ends.
 
     Samples are (2, n): time and difference. Return how many there are.
@@ -112,7 +112,7 @@ def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, sam
 
 
 @compiled
-def _may_be_steady(samples: FloatArray, count: int, limit: float) -> bool:
+def _may_be_steady(samples: FloatTable, count: int, limit: float) -> bool:
     """Return False if the spread of the differences is certainly above the limit (ns). Compares three at once.
 
     If the spread is within the limit, at least half of the differences are within the limit of their line. Then so are
@@ -135,7 +135,7 @@ def _may_be_steady(samples: FloatArray, count: int, limit: float) -> bool:
 
 
 @compiled
-def _measure_spread(samples: FloatArray, count: int, limit: float, room: FloatArray) -> float:
+def _measure_spread(samples: FloatTable, count: int, limit: float, room: FloatArray) -> float:
     """Return the median distance of the differences of ends from their line; infinity if it is above the limit (ns)."""
     half = count // 2
     slope = 0.0
@@ -171,7 +171,7 @@ def _find_steady(
     nearest: int,
     furthest: int,
     found: Lags,
-    samples: FloatArray,
+    samples: FloatTable,
     room: FloatArray,
 ) -> int:
     """Find all steady lags that agree, and some others, and return how many there are.

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.arrays.types import ByteArray, ByteTable, IntArray, IntTable
 from nsys2prv_ng.records.columns import COMMUNICATION, STATE, ColumnTuple, Records
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
@@ -59,8 +59,8 @@ def _encode(
     order: IntArray,
     columns: ColumnTuple,
     origin: int,
-    row_texts: tuple[IntArray, IntArray],
-    type_texts: tuple[ByteArray, IntArray, IntArray, IntArray],
+    row_texts: tuple[IntTable, IntArray],
+    type_texts: tuple[ByteTable, IntTable, IntArray, IntArray],
 ) -> int:
     time, _, place, kind, first, handle, value = columns
     objects, object_size = row_texts
@@ -100,7 +100,7 @@ def _encode(
 
 
 @compiled
-def _objects(texts: ByteArray, size: IntArray, cpu: IntArray, task: IntArray, thread: IntArray) -> None:
+def _objects(texts: ByteTable, size: IntArray, cpu: IntArray, task: IntArray, thread: IntArray) -> None:
     """Write ':cpu:1:task:thread:' of each row; there is one application."""
     for row in range(cpu.size):
         text = texts[row]

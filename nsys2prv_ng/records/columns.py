@@ -24,13 +24,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.runtime.jit import compiled, inlined
-
-Int32Array = npt.NDArray[np.int32]
-Int8Array = npt.NDArray[np.int8]
 
 ColumnTuple = tuple[IntArray, IntArray, Int32Array, Int8Array, IntArray, Int32Array, IntArray]
 """The columns of records in the order of their fields, as compiled functions take them."""
@@ -261,7 +258,7 @@ def shift_times(records: Records, offset: int) -> None:
 
 
 @compiled
-def shift_words(kind: npt.NDArray[np.int8], first: IntArray, value: IntArray, low: int, high: int, offset: int) -> None:
+def shift_words(kind: Int8Array, first: IntArray, value: IntArray, low: int, high: int, offset: int) -> None:
     """Move the times in the words of the records low .. high - 1 by `offset` ns, in place."""
     for i in range(low, high):
         if kind[i] == STATE:
@@ -289,10 +286,10 @@ def make_damage_error(shelf: object) -> TranslationError:
 
 @compiled
 def are_sound(
-    kind: npt.NDArray[np.int8],
-    place: npt.NDArray[np.int32],
+    kind: Int8Array,
+    place: Int32Array,
     first: IntArray,
-    handle: npt.NDArray[np.int32],
+    handle: Int32Array,
     low: int,
     high: int,
     places: int,

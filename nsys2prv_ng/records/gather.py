@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.arrays.types import (
+    ByteArray,
+    Int8Array,
+    Int32Array,
+    IntArray,
+    IntTable,
+    ReadOnlyBytes,
+    ReadOnlyInts,
+    ReadOnlyInts32,
+)
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records.columns import (
     MOST_TYPES,
@@ -166,12 +175,12 @@ def _view_as(kind: type[np.generic], file: ByteArray) -> npt.NDArray[Any]:
 
 @compiled
 def _find(
-    file: IntArray,
+    file: ReadOnlyInts,
     runs: tuple[IntArray, IntArray, IntArray, IntArray],
     samples: tuple[IntArray, IntArray],
     low: int,
     high: int,
-    found: IntArray,
+    found: IntTable,
 ) -> None:
     """Fill `found` (r x 4): first record, last record + 1, first word, last word + 1 of each run in a time window."""
     at, records, words, offset = runs
@@ -206,11 +215,11 @@ def _search(file: IntArray, begin: int, count: int, time: int) -> int:
 
 @compiled
 def _copy(
-    file: tuple[ByteArray, npt.NDArray[np.int32], IntArray],
+    file: tuple[ReadOnlyBytes, ReadOnlyInts32, ReadOnlyInts],
     runs: tuple[IntArray, IntArray, IntArray, IntArray],
-    found: IntArray,
-    fixed: tuple[IntArray, IntArray, npt.NDArray[np.int32], npt.NDArray[np.int8], IntArray],
-    pairs: tuple[npt.NDArray[np.int32], IntArray],
+    found: IntTable,
+    fixed: tuple[IntArray, IntArray, Int32Array, Int8Array, IntArray],
+    pairs: tuple[Int32Array, IntArray],
     record: int,
     word: int,
     limits_of_ids: tuple[int, int],

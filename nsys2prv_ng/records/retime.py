@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.records.clip import find_limits, move_limits
 from nsys2prv_ng.records.columns import BEGIN, COMMUNICATION, EMPTY, END, STATE, Records, concatenate, pack_tie
 from nsys2prv_ng.runtime.jit import compiled, inlined
@@ -96,7 +95,7 @@ def _find_ends(
     limits: IntArray,
     opens: BoolArray,
     first: IntArray,
-    handle: npt.NDArray[np.int32],
+    handle: Int32Array,
     ends: IntArray,
 ) -> None:
     """Set the line that ends the interval of each line that opens one. It is -1 at first, and stays so for others.
@@ -119,7 +118,7 @@ def _find_ends(
 
 
 @inlined
-def _closes(line: int, opening: int, first: IntArray, handle: npt.NDArray[np.int32]) -> bool:
+def _closes(line: int, opening: int, first: IntArray, handle: Int32Array) -> bool:
     """Return whether a line has only types that another line opens."""
     for i in range(first[line], first[line + 1]):
         found = False

@@ -19,6 +19,7 @@ from nsys2prv_ng.analysis.path.columns import (
     SYNC_OPERATION,
     SYNC_PROCESS,
     SYNC_STREAM,
+    OperationRecords,
     PathCalls,
     PathEvents,
     PathLanes,
@@ -29,7 +30,7 @@ from nsys2prv_ng.analysis.path.columns import (
 from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import IntArray, RecordArray
+from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.replay.columns import ALWAYS, FREE, GAP, LAUNCH, NONE, STAGE, WAKE, Edges, Numbers, make_edges
 from nsys2prv_ng.runtime.jit import compiled
@@ -108,7 +109,7 @@ def _measure_usual(operations: PathOperations, latest: IntArray, launched: IntAr
 
 
 @compiled
-def _find_unexplained(operations: RecordArray, lists: PathLists, known: IntArray, found: IntArray) -> None:
+def _find_unexplained(operations: OperationRecords, lists: PathLists, known: IntArray, found: IntArray) -> None:
     """Set the operation after which each one started that nothing known explains (path/causes.py), NONE at first."""
     for k in range(known.size):
         if operations[k].begin - known[k] > PROMPT_NS:
@@ -256,8 +257,8 @@ def _follow(
     numbers: Numbers,
     tail: IntArray,
     recorded: IntArray,
-    edges: IntArray,
-    markers: IntArray,
+    edges: IntTable,
+    markers: IntTable,
 ) -> tuple[int, int]:
     """Replay n steps in the order of calls: return how many edges and markers there are.
 
@@ -297,7 +298,7 @@ def _follow(
 
 
 @compiled
-def _add_edge(edges: IntArray, count: int, since: int, to: int, kind: int) -> int:
+def _add_edge(edges: IntTable, count: int, since: int, to: int, kind: int) -> int:
     """Add an edge, unless it comes from NONE, and return how many there are."""
     if since < 0:
         return count
@@ -309,7 +310,7 @@ def _add_edge(edges: IntArray, count: int, since: int, to: int, kind: int) -> in
 
 @compiled
 def _add_marker(
-    markers: IntArray, made: int, one: int, other: int, op_end: IntArray, operation_end: int, others: int
+    markers: IntTable, made: int, one: int, other: int, op_end: IntArray, operation_end: int, others: int
 ) -> int:
     """Add a marker, which is reached when the later of two nodes was, and return how many there are."""
     markers[0, made] = one
@@ -322,6 +323,6 @@ def _add_marker(
 
 
 @compiled
-def _get_time(node: int, op_end: IntArray, markers: IntArray, operation_end: int, others: int) -> int:
+def _get_time(node: int, op_end: IntArray, markers: IntTable, operation_end: int, others: int) -> int:
     """Return when a tail was reached: the end of an operation, or the time of a marker (ns)."""
     return markers[2, node - others] if node >= others else op_end[node - operation_end]

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Int8Array, IntArray
 from nsys2prv_ng.replay.columns import NONE, Edges
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -69,7 +68,7 @@ def _sort(
     first: IntArray,
     since: IntArray,
     at: IntArray,
-    state: npt.NDArray[np.int8],
+    state: Int8Array,
     stack: IntArray,
     order: IntArray,
     kept: BoolArray,

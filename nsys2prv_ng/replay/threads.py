@@ -10,9 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.analysis.path.causes import find_active, find_call
-from nsys2prv_ng.analysis.path.columns import NEVER, SYNC_THREAD, PathLanes, PathLists, PathRecords
+from nsys2prv_ng.analysis.path.columns import (
+    NEVER,
+    SYNC_THREAD,
+    CallRecords,
+    PathLanes,
+    PathLists,
+    PathRecords,
+    ThreadRecords,
+)
 from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS
-from nsys2prv_ng.arrays.types import IntArray, RecordArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.replay.columns import (
     ALWAYS,
     CALL,
@@ -99,7 +107,7 @@ def _find_handovers(records: PathRecords, before: IntArray, handed: IntArray, re
 
 
 @compiled
-def _find_last(calls: RecordArray, threads: RecordArray, lists: PathLists, thread: int, after: int, now: int) -> int:
+def _find_last(calls: CallRecords, threads: ThreadRecords, lists: PathLists, thread: int, after: int, now: int) -> int:
     """Return the last start or end of another thread's call from `after` to `now` (ns), as `_find_handovers` does."""
     other, _, waits = find_active(calls, threads, lists, thread, after, now)
     if other < 0:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray, IntCube, IntTable
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 LEAF, INTERIOR = 13, 5
@@ -166,9 +166,9 @@ def _read_leaves(
     has_default: BoolArray,
     alias: int,
     null: int,
-    headers: IntArray,
-    layouts: IntArray,
-    out: IntArray,
+    headers: IntTable,
+    layouts: IntCube,
+    out: IntTable,
     row: int,
 ) -> int:
     for i in range(pages):
@@ -217,7 +217,7 @@ def _word_of_header(data: ByteArray, start: int, word: int) -> int:
 
 
 @inlined
-def _is_kept(data: ByteArray, start: int, payload: int, kept: IntArray, slot: int) -> bool:
+def _is_kept(data: ByteArray, start: int, payload: int, kept: IntTable, slot: int) -> bool:
     """Return whether a record has the size and the header in a slot; put them there if not."""
     header = _byte(data, start)
     if header < 1 or header > SLACK:
@@ -252,7 +252,7 @@ def _find_layout(
     want: IntArray,
     has_default: BoolArray,
     null: int,
-    layouts: IntArray,
+    layouts: IntCube,
     slot: int,
 ) -> bool:
     """Write to a slot where the requested integers are in a record. The page has its first `local` of `payload` bytes.
@@ -296,7 +296,7 @@ def _find_layout(
 
 
 @inlined
-def _set_layout(layouts: IntArray, slot: int, to: int, position: int, shift: int, mask: int, constant: int) -> None:
+def _set_layout(layouts: IntCube, slot: int, to: int, position: int, shift: int, mask: int, constant: int) -> None:
     layouts[slot, to, 0] = position
     layouts[slot, to, 1] = shift
     layouts[slot, to, 2] = mask

@@ -16,7 +16,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
 from nsys2prv_ng.arrays.row_keys import list_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
@@ -185,7 +185,7 @@ def _add_lengths(
     set_of_limit: IntArray,
     sign: IntArray,
     until: IntArray,
-    sums: IntArray,
+    sums: IntTable,
 ) -> None:
     """Add to each row of `sums`, by value, the time until the ends of its windows minus the time until their starts.
 

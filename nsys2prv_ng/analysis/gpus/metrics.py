@@ -18,7 +18,7 @@ import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
@@ -257,7 +257,7 @@ def _hold_values(columns: SampleColumns, pattern_of_handle: IntArray) -> IntArra
 
 
 @compiled
-def _list_held(columns: SampleColumns, pattern_of_handle: IntArray, last: IntArray, held: IntArray) -> int:
+def _list_held(columns: SampleColumns, pattern_of_handle: IntArray, last: IntArray, held: IntTable) -> int:
     """Set the columns that `_hold_values` returns, and return their length.
 
     `last`: index of the value of each type in force, -1 at first.

@@ -15,7 +15,10 @@ from nsys2prv_ng.analysis.path.columns import (
     SYNC_STREAM,
     SYNC_THREAD,
     UNKNOWN,
+    CallRecords,
+    OperationRecords,
     PathLists,
+    ThreadRecords,
 )
 from nsys2prv_ng.analysis.waits.late_devices import ENDED_AFTER_NS, ENDED_BEFORE_NS, PROMPT_NS
 from nsys2prv_ng.arrays.types import IntArray, RecordArray
@@ -31,7 +34,7 @@ _MOST_ENDS = 1024
 
 
 @compiled
-def find_cause(operations: RecordArray, k: int, now: int, lists: PathLists) -> tuple[int, int, int]:
+def find_cause(operations: OperationRecords, k: int, now: int, lists: PathLists) -> tuple[int, int, int]:
     """Return what let operation k start: (operation or NONE; when; LAUNCH, GAP or UNKNOWN)."""
     latest = np.int64(now + ENDED_AFTER_NS)
     first = lists.stream_first[operations[k].stream]
@@ -63,7 +66,7 @@ def find_cause(operations: RecordArray, k: int, now: int, lists: PathLists) -> t
 
 
 @compiled
-def _find_last_ended(operations: RecordArray, k: int, first: int, latest: int) -> int:
+def _find_last_ended(operations: OperationRecords, k: int, first: int, latest: int) -> int:
     """Return the operation that ends last, by `latest` (ns), of k and those before it on its stream; NONE without one.
 
     Operations of a stream overlap rarely: the search ends at the first one that ended before the next one started.
@@ -78,7 +81,7 @@ def _find_last_ended(operations: RecordArray, k: int, first: int, latest: int) -
 
 
 @compiled
-def _find_running(operations: RecordArray, k: int, first: int, time: int) -> int:
+def _find_running(operations: OperationRecords, k: int, first: int, time: int) -> int:
     """Return the last operation before k on its stream that ends after a time (ns); NONE without one."""
     for i in range(k - 1, max(first, k - _MOST_OVERLAPS) - 1, -1):
         if operations[i].end > time:
@@ -87,7 +90,7 @@ def _find_running(operations: RecordArray, k: int, first: int, time: int) -> int
 
 
 @compiled
-def _find_near(operations: RecordArray, k: int, earliest: int, latest: int, lists: PathLists) -> int:
+def _find_near(operations: OperationRecords, k: int, earliest: int, latest: int, lists: PathLists) -> int:
     """Return the operation on the device's other streams that ended last within a time (ns) and started before k.
 
     NONE without one.
@@ -110,7 +113,7 @@ def _find_near(operations: RecordArray, k: int, earliest: int, latest: int, list
 
 
 @compiled
-def _search_ends(operations: RecordArray, by_end: IntArray, low: int, high: int, time: int) -> int:
+def _search_ends(operations: OperationRecords, by_end: IntArray, low: int, high: int, time: int) -> int:
     """Return the index of the first operation in by_end[low:high] that ends after a time (ns), or `high`."""
     while low < high:
         middle = (low + high) // 2
@@ -125,7 +128,7 @@ def _search_ends(operations: RecordArray, by_end: IntArray, low: int, high: int,
 
 
 @compiled
-def find_call(calls: RecordArray, threads: RecordArray, thread: int, now: int) -> int:
+def find_call(calls: CallRecords, threads: ThreadRecords, thread: int, now: int) -> int:
     """Return the last call of a thread that starts before a time (ns); NONE without one."""
     first, last = threads[thread].first, threads[thread].after
     c = _search_begins(calls, first, last, now) - 1
@@ -146,7 +149,7 @@ def _search_begins(records: RecordArray, low: int, high: int, time: int) -> int:
 
 @compiled
 def find_waited(
-    operations: RecordArray, calls: RecordArray, threads: RecordArray, lists: PathLists, c: int, now: int
+    operations: OperationRecords, calls: CallRecords, threads: ThreadRecords, lists: PathLists, c: int, now: int
 ) -> int:
     """Return the operation that a call waited for, if it ended within the call and by `now` (ns); else NONE."""
     sync, target, since = calls[c].sync, calls[c].target, calls[c].since
@@ -176,7 +179,7 @@ def find_waited(
 
 @compiled
 def find_active(
-    calls: RecordArray, threads: RecordArray, lists: PathLists, thread: int, after: int, now: int
+    calls: CallRecords, threads: ThreadRecords, lists: PathLists, thread: int, after: int, now: int
 ) -> tuple[int, int, bool]:
     """Return (thread that was active last, when its last call ended, False), if that was from `after` to `now` (ns).
 

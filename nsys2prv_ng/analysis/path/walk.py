@@ -34,6 +34,7 @@ from nsys2prv_ng.analysis.path.columns import (
     SYNC_STREAM,
     SYNC_THREAD,
     UNKNOWN,
+    OperationRecords,
     PathCalls,
     PathLanes,
     PathLists,
@@ -43,7 +44,7 @@ from nsys2prv_ng.analysis.path.columns import (
     Segments,
     Start,
 )
-from nsys2prv_ng.arrays.types import IntArray, RecordArray
+from nsys2prv_ng.arrays.types import IntArray, IntTable, RecordArray, make_records
 from nsys2prv_ng.runtime.jit import compiled
 
 HANDED_OVER_NS = 20_000
@@ -107,14 +108,14 @@ def join_lanes(operations: PathOperations, calls: PathCalls, threads: PathThread
 
 def _pack(size: int, columns: dict[str, IntArray]) -> RecordArray:
     """Return records with columns as their fields."""
-    records: RecordArray = np.recarray(size, [(name, np.int64) for name in columns])
+    records = make_records(size, columns)
     for name, column in columns.items():
         records[name] = column
     return records
 
 
 @compiled
-def _walk(records: PathRecords, segments: IntArray, count: int, state: IntArray, low: int) -> int:
+def _walk(records: PathRecords, segments: IntTable, count: int, state: IntArray, low: int) -> int:
     """Walk until the window is done or the room for segments, and return how many there are.
 
     The state is where the walk is: operation, thread, time (ns), and how often it went on without going back in time.
@@ -142,7 +143,7 @@ def _walk(records: PathRecords, segments: IntArray, count: int, state: IntArray,
 
 @compiled
 def _add(
-    segments: IntArray, count: int, begin: int, end: int, kind: int, operation: int, thread: int, call: int
+    segments: IntTable, count: int, begin: int, end: int, kind: int, operation: int, thread: int, call: int
 ) -> int:
     """Add a segment, unless its length is 0, and return the number of segments."""
     if end <= begin:
@@ -161,7 +162,7 @@ def _add(
 
 @compiled
 def _leave_operation(
-    operations: RecordArray, segments: IntArray, count: int, k: int, now: int, low: int
+    operations: OperationRecords, segments: IntTable, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int]:
     """Go back to the start of an operation, or of the one that it waited for: (segments, operation, time)."""
     culprit = operations[k].culprit
@@ -181,7 +182,7 @@ def _leave_operation(
 
 @compiled
 def _leave_begin(
-    operations: RecordArray, lists: PathLists, segments: IntArray, count: int, k: int, now: int, low: int
+    operations: OperationRecords, lists: PathLists, segments: IntTable, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
     """Go back from the start of an operation to its cause: (segments, operation, thread, time); NONE if neither."""
     cause, time, kind = find_cause(operations, k, now, lists)
@@ -197,7 +198,7 @@ def _leave_begin(
 
 @compiled
 def _leave_call(
-    records: PathRecords, segments: IntArray, count: int, c: int, now: int, low: int
+    records: PathRecords, segments: IntTable, count: int, c: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
     """Go back from within a call to what it waited for, else to its start: (segments, operation, thread, time)."""
     operations, calls, threads, lists = records
@@ -226,7 +227,7 @@ def _leave_call(
 
 @compiled
 def _leave_code(
-    records: PathRecords, segments: IntArray, count: int, t: int, c: int, now: int, low: int
+    records: PathRecords, segments: IntTable, count: int, t: int, c: int, now: int, low: int
 ) -> tuple[int, int, int]:
     """Go back over host code to the call c before it, or to another thread: (segments, thread, time)."""
     _, calls, threads, lists = records

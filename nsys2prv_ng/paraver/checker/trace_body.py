@@ -103,7 +103,7 @@ class BodyCheck:
         records, pairs = read_records(text, self.lines, self._max_line, fields, self._notes, room, self._counts)
         self.lines += lines
         self._counts[0] += pairs
-        return Records(room.columns[:, :records], room.pairs[:, :pairs])
+        return Records(*map(np.ascontiguousarray, (room.columns[:, :records], room.pairs[:, :pairs])))
 
     def list_problems(self) -> list[Problem]:
         """Return the problems of the lines so far, and the intervals that are still open."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.arrays.types import ByteArray, IntArray, IntTable
 from nsys2prv_ng.paraver.checker.trace_notes import note
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -61,8 +61,8 @@ class Fields(NamedTuple):
 class Records(NamedTuple):
     """The readable records of a block: columns (COLUMNS, records) and pairs (3, pairs)."""
 
-    columns: IntArray
-    pairs: IntArray
+    columns: IntTable
+    pairs: IntTable
 
 
 _INT64_MAX_TENTH = (2**63 - 1) // 10
@@ -116,7 +116,7 @@ def split_fields(
 
 
 @compiled
-def _find_record_kind(text: ByteArray, start: int, end: int, line: int, max_line: int, notes: IntArray) -> int:
+def _find_record_kind(text: ByteArray, start: int, end: int, line: int, max_line: int, notes: IntTable) -> int:
     """Return the kind of the record on a line; 0 if there is none. The newline is at `end`."""
     if end - start > max_line:
         note(notes, LONG_LINE, line, max_line)
@@ -146,7 +146,7 @@ def _find_record_kind(text: ByteArray, start: int, end: int, line: int, max_line
 
 @compiled
 def _check_forms(
-    forms: ByteArray, first: int, count: int, wanted: int, unsigned: int, line: int, kind: int, notes: IntArray
+    forms: ByteArray, first: int, count: int, wanted: int, unsigned: int, line: int, kind: int, notes: IntTable
 ) -> bool:
     """Return whether a line has `wanted` fields (an event: at least) that are integers, not negative up to `unsigned`.
 
@@ -169,7 +169,7 @@ def _check_forms(
 
 @compiled
 def _count_pairs(
-    values: IntArray, forms: ByteArray, first: int, count: int, line: int, notes: IntArray
+    values: IntArray, forms: ByteArray, first: int, count: int, line: int, notes: IntTable
 ) -> tuple[int, bool]:
     """Return the number of pairs before the first error (Paraver reads these), and whether there is no error.
 
@@ -190,7 +190,7 @@ def _count_pairs(
 
 @compiled
 def read_records(
-    text: ByteArray, lines_before: int, max_line: int, fields: Fields, notes: IntArray, room: Records, counts: IntArray
+    text: ByteArray, lines_before: int, max_line: int, fields: Fields, notes: IntTable, room: Records, counts: IntArray
 ) -> tuple[int, int]:
     """Sort the fields of lines into the columns and pairs of `room`, from the left.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregate_problems
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -32,7 +32,7 @@ def new_notes(rules: int) -> IntArray:
 
 
 @compiled
-def note(notes: IntArray, rule: int, line: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> None:
+def note(notes: IntTable, rule: int, line: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> None:
     """Count an occurrence of a broken rule; a to d are the values for its message."""
     entry = notes[rule]
     if entry[0] == 0:
@@ -49,7 +49,7 @@ def note(notes: IntArray, rule: int, line: int, a: int = 0, b: int = 0, c: int =
             break
 
 
-def read_notes(path: Path, notes: IntArray, messages: dict[int, str]) -> list[Problem]:
+def read_notes(path: Path, notes: IntTable, messages: dict[int, str]) -> list[Problem]:
     """Return one problem per broken rule, in the order of `messages`.
 
     The values of the first occurrence fill in a message.
@@ -83,7 +83,7 @@ def hash_slot(first: int, second: int, mask: int) -> int:
 
 
 @compiled
-def tally(table: IntArray, line: int, first: int, second: int) -> None:
+def tally(table: IntTable, line: int, first: int, second: int) -> None:
     """Count a pair of integers."""
     mask = TALLY_SLOTS - 1
     slot = hash_slot(first, second, mask)
@@ -103,7 +103,7 @@ def tally(table: IntArray, line: int, first: int, second: int) -> None:
     table[slot, _LINE] = line
 
 
-def read_tally(path: Path, table: IntArray, message: str, many: str) -> list[Problem]:
+def read_tally(path: Path, table: IntTable, message: str, many: str) -> list[Problem]:
     """Return a problem for each of the first SHOWN_VALUES pairs by line, and one for all others.
 
     The two integers of a pair fill in `message`; `many` describes the others.

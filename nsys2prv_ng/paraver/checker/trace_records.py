@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import Int32Table, IntArray, IntTable
 from nsys2prv_ng.paraver.checker.trace_lines import COMMUNICATION, LINE, RECORD, STATE, TYPE, VALUE, Records
 from nsys2prv_ng.paraver.checker.trace_lines import RULES as LINE_RULES
 from nsys2prv_ng.paraver.checker.trace_notes import hash_slot, note, tally
@@ -61,7 +60,7 @@ class Objects(NamedTuple):
 
     first_task: IntArray
     first_row: IntArray
-    node_cpus: IntArray
+    node_cpus: IntTable
     cpus: int
 
 
@@ -87,20 +86,20 @@ class Labels(NamedTuple):
 class Intervals(NamedTuple):
     """Open intervals (rows, interval types): their number, and the line that opened the outermost one."""
 
-    depth: NDArray[np.int32]
-    opened_at: IntArray
+    depth: Int32Table
+    opened_at: IntTable
 
 
 class Tallies(NamedTuple):
     """Tallies of types that the .pcf does not declare, and of values and states that it does not label."""
 
-    types: IntArray
-    values: IntArray
-    states: IntArray
+    types: IntTable
+    values: IntTable
+    states: IntTable
 
 
 @compiled
-def find_rows(columns: IntArray, sender: bool, objects: Objects, notes: IntArray, rows: IntArray) -> None:
+def find_rows(columns: IntTable, sender: bool, objects: Objects, notes: IntTable, rows: IntArray) -> None:
     """Set rows[i] to the row (from 0) of record i, or -1, and check its CPU.
 
     Without `sender`, do so for the receivers of communications only.
@@ -135,7 +134,7 @@ def find_rows(columns: IntArray, sender: bool, objects: Objects, notes: IntArray
 
 
 @compiled
-def check_times(columns: IntArray, previous: int, end_time: int, notes: IntArray) -> int:
+def check_times(columns: IntTable, previous: int, end_time: int, notes: IntTable) -> int:
     """Check that times are in order, in range and before the end of the trace (end_time, -1 if unknown).
 
     `previous` is the time of the record before these; return the time of the last one. Each record is compared with the
@@ -162,7 +161,7 @@ def check_times(columns: IntArray, previous: int, end_time: int, notes: IntArray
 
 
 @compiled
-def check_states(columns: IntArray, rows: IntArray, state_end: IntArray, notes: IntArray) -> None:
+def check_states(columns: IntTable, rows: IntArray, state_end: IntArray, notes: IntTable) -> None:
     """Check that states end after their start, and that states of a row do not overlap.
 
     state_end (rows) is the end of the last state of each row; it is updated.
@@ -213,7 +212,7 @@ def _has_label(labels: Labels, table: int, value: int) -> bool:
 
 
 @compiled
-def check_state_labels(columns: IntArray, labels: Labels, tallies: Tallies) -> None:
+def check_state_labels(columns: IntTable, labels: Labels, tallies: Tallies) -> None:
     """Tally states without a label."""
     for i in range(columns.shape[1]):
         state = columns[8, i]
@@ -222,7 +221,7 @@ def check_state_labels(columns: IntArray, labels: Labels, tallies: Tallies) -> N
 
 
 @compiled
-def check_types(records: Records, notes: IntArray) -> None:
+def check_types(records: Records, notes: IntTable) -> None:
     """Check that event types are positive and fit 32 bits."""
     columns, pairs = records
     for i in range(pairs.shape[1]):
@@ -232,7 +231,7 @@ def check_types(records: Records, notes: IntArray) -> None:
 
 @compiled
 def check_pairs(
-    records: Records, rows: IntArray, labels: Labels, intervals: Intervals, tallies: Tallies, notes: IntArray
+    records: Records, rows: IntArray, labels: Labels, intervals: Intervals, tallies: Tallies, notes: IntTable
 ) -> None:
     """Tally types that are not declared and values (not 0) without a label, and count open intervals."""
     columns, pairs = records

@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from nsys2prv_ng.arrays import row_keys as keys
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import EVENT, POINT, Int32Array, Records, pack_tie
+from nsys2prv_ng.records.columns import EVENT, POINT, Records, pack_tie
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, NO_VALUE, REPETITION, TOO_LARGE, Reason
 from nsys2prv_ng.sources.shared.report_reader import ReportReader

@@ -24,7 +24,7 @@ from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, map_rows_to_gpus, sweep_
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, list_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, IntCube
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
@@ -222,9 +222,7 @@ def _sweep_group(changes: GpuWaits, marks: _Marks, steps: Steps, index: IntArray
 
 
 @compiled
-def _add_times(
-    gpu: IntArray, time: IntArray, kind: IntArray, change: IntArray, marks: IntArray, sums: IntArray
-) -> None:
+def _add_times(gpu: IntArray, time: IntArray, kind: IntArray, change: IntArray, marks: IntArray, sums: IntCube) -> None:
     """Add the time between sorted events of GPUs to `sums` (GPUs x steps x parts).
 
     `marks`: room for the number of marked stretches by part.

@@ -1,0 +1,121 @@
+"""Compiles kernels before they are called: in other processes while a command begins, or all of them for later runs.
+
+Numba compiles one function at a time in a process. A first run therefore starts processes that compile what it needs
+last, while it reads reports and compiles what it needs first. `python -m nsys2prv_ng.runtime.precompile PART PARTS
+ROOM...` is such a process: it compiles one of several parts of the kernels of rooms, and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+
+import numba
+
+from nsys2prv_ng.runtime.kernels import search
+from nsys2prv_ng.runtime.limits import count_usable_cores
+from nsys2prv_ng.version import __version__
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_LATE = ("analysis", "intervals", "operations", "clock")
+FOR_TRANSLATE = ("paraver", *_LATE)
+FOR_SUMMARY = ("replay", "summary", *_LATE)
+"""Rooms with the kernels that a command needs after it has read its reports, the last ones first."""
+ALL = ("cutting", *FOR_SUMMARY, *FOR_TRANSLATE[:1], "sources", "job", "records", "report", "runtime")
+_MOST_PROCESSES = 4
+"""Each takes about 250 MB."""
+
+
+def list_modules(rooms: Sequence[str]) -> list[str]:
+    """Return the names of the modules of rooms that have kernels."""
+    found = []
+    for room in rooms:
+        for path in sorted((_PACKAGE / room).rglob("*.py")):
+            if "runtime.jit import compiled" in path.read_text(encoding="utf-8"):
+                found.append(".".join([_PACKAGE.name, *path.relative_to(_PACKAGE).with_suffix("").parts]))
+    return found
+
+
+def compile_modules(modules: Sequence[str]) -> int:
+    """Compile the kernels of modules, and return how many there are."""
+    from nsys2prv_ng.runtime.signatures import list_kernels
+
+    count = 0
+    for module in modules:
+        for kernel, kinds in list_kernels(import_module(module)):
+            kernel.compile(kinds)
+            count += 1
+    return count
+
+
+@contextmanager
+def compile_ahead(rooms: Sequence[str]) -> Iterator[None]:
+    """Let other processes compile the kernels of rooms meanwhile, unless that was done before or no core is free."""
+    done, processes = _find_mark(rooms), []
+    if done is not None and not done.exists():
+        processes = _start(rooms, min(count_usable_cores(), _MOST_PROCESSES) - 1)
+    try:
+        yield
+    finally:
+        codes = [process.poll() for process in processes]
+        if done is not None and codes and not any(code != 0 for code in codes):
+            with suppress(OSError):
+                done.touch()
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def compile_all() -> tuple[int, int]:
+    """Compile all kernels with all cores; return how many there are, and how many processes failed."""
+    processes = _start(ALL, min(count_usable_cores(), _MOST_PROCESSES))
+    answers = [process.stdout.read() for process in processes if process.stdout is not None]
+    failed = sum(process.wait() != 0 for process in processes)
+    for rooms in (FOR_TRANSLATE, FOR_SUMMARY):
+        mark = _find_mark(rooms)
+        if mark is not None and not failed:
+            with suppress(OSError):
+                mark.touch()
+    return sum(int(answer or 0) for answer in answers), failed
+
+
+def _start(rooms: Sequence[str], count: int) -> list[subprocess.Popen[bytes]]:
+    """Start processes that compile the kernels of rooms; none if that is not possible."""
+    started = []
+    with suppress(OSError):
+        for part in range(count):
+            command = [sys.executable, "-m", __name__, str(part), str(count), *rooms]
+            pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+            started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere))
+    return started
+
+
+def _find_mark(rooms: Sequence[str]) -> Path | None:
+    """Return the file that exists if the kernels of rooms were compiled; None without a folder to keep them."""
+    folder = find_folder()
+    name = f"compiled-{'-'.join(rooms)}-{__version__}-numba-{numba.__version__}"
+    return None if folder is None else folder / name
+
+
+def find_folder() -> Path | None:
+    """Return the folder that keeps the machine code of this room, beside those of others; None if none can."""
+    folder = getattr(getattr(search, "_cache", None), "cache_path", None)
+    return None if folder is None else Path(folder)
+
+
+def _end_with_input() -> None:
+    """End this process when its standard input does, because the process at the other end no longer needs it."""
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    Thread(target=_end_with_input, daemon=True).start()
+    print(compile_modules(list_modules(sys.argv[3:])[int(sys.argv[1]) :: int(sys.argv[2])]), flush=True)
+    os._exit(0)

@@ -1,0 +1,74 @@
+"""Derives the types that numba compiles a kernel for from the annotations of its arguments.
+
+So kernels can be compiled before they are called. A test compares these types with those of real calls.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numba.core import types as nb
+from numba.core.dispatcher import Dispatcher
+from numba.np.numpy_support import from_dtype
+
+from nsys2prv_ng.arrays.types import READ_ONLY, make_records
+
+_join: Any = nb.BaseTuple.from_types
+Types = tuple[nb.Type, ...]
+_SCALARS = {int: nb.int64, float: nb.float64, bool: nb.boolean}
+
+
+def list_kernels(module: types.ModuleType) -> list[tuple[Dispatcher, Types]]:
+    """Return the kernels of a module, each with the types of its arguments.
+
+    Kernels are left out whose annotations do not say all of the types, because they are compiled for several.
+    """
+    kernels = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__ and _is_kept(value)
+    ]
+    derived = ((kernel, derive_types(kernel.py_func)) for kernel in kernels)
+    return [(kernel, kinds) for kernel, kinds in derived if kinds is not None]
+
+
+def _is_kept(kernel: Dispatcher) -> bool:
+    """Return whether the machine code of a function is kept; that of an inlined one is a part of its callers."""
+    return not kernel.targetoptions.get("forceinline")
+
+
+def derive_types(function: Any) -> Types | None:
+    """Return the types of the arguments of a function; None if its annotations do not say all of them."""
+    hints = get_type_hints(function, include_extras=True)
+    hints.pop("return", None)
+    kinds = [_derive(hint) for hint in hints.values()]
+    return None if None in kinds else tuple(kinds)
+
+
+def _derive(hint: Any) -> Any:
+    """Return numba's type for an annotation; None for one that does not say it."""
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if isinstance(hint, type) and hasattr(hint, "_fields"):
+        parts = [_derive(part) for part in get_type_hints(hint, include_extras=True).values()]
+        return None if None in parts else _join(parts, hint)
+    if get_origin(hint) is tuple:
+        parts = [_derive(part) for part in get_args(hint)]
+        return None if None in parts else _join(parts)
+    if get_origin(hint) is Annotated:
+        return _derive_array(get_args(hint)[0], get_args(hint)[1:])
+    return _derive_array(hint, ())
+
+
+def _derive_array(hint: Any, extras: Any) -> Any:
+    """Return the type of an array: of records with the fields of a NamedTuple and others, if extras name them."""
+    fields = [name for extra in extras for name in getattr(extra, "_fields", [extra] if isinstance(extra, str) else [])]
+    element = get_args(get_args(hint)[1])[0] if get_args(hint) else Any
+    if element is np.void:
+        return nb.Array(from_dtype(make_records(0, fields).dtype), 1, "C", aligned=False) if fields else None
+    if not isinstance(element, type) or element is Any:
+        return None
+    dimensions = next((extra for extra in extras if isinstance(extra, int)), 1)
+    return nb.Array(from_dtype(np.dtype(element)), dimensions, "C", readonly=READ_ONLY in extras)

@@ -1,0 +1,92 @@
+"""Types of arguments that kernels are compiled for, against those of real calls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import typeof
+
+from nsys2prv_ng.runtime.precompile import ALL, list_modules
+from nsys2prv_ng.runtime.signatures import derive_types, list_kernels
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+REAL_CALLS = """
+import sys
+from numba.core.dispatcher import Dispatcher
+import nsys2prv_ng as api
+from nsys2prv_ng.runtime.signatures import derive_types
+
+called = {}
+compile_it = Dispatcher.compile
+def record(kernel, kinds):
+    if kernel.py_func.__module__.startswith("nsys2prv_ng."):
+        called.setdefault(kernel.py_func, set()).add(tuple(kinds))
+    return compile_it(kernel, kinds)
+Dispatcher.compile = record
+
+*reports, trace = sys.argv[1:]
+api.translate(reports, trace)
+api.summarize(reports)
+api.check(trace)
+api.cut(trace, trace.replace("out", "cut"), time="0.3s:0.6s")
+for function, calls in called.items():
+    derived = derive_types(function)
+    print(function.__module__, function.__name__, len(calls), derived is None, derived in calls, sep=" ")
+"""
+SEVERAL = {("nsys2prv_ng.records.runs", "_gather_facts")}
+"""Kernels that are called with other arrays as well: with times that cannot be written."""
+UNKNOWN = {"gather_words", "_search_begins", "_add_up"}
+"""Kernels for arrays of any element, whose annotations do not say all."""
+
+
+def test_types_of_all_kernels_are_those_of_real_calls(tmp_path: Path) -> None:
+    reports = [str(SAMPLES / f"ddp-2x2.rank{rank}.sqlite") for rank in range(2)]
+    command = [sys.executable, "-c", REAL_CALLS, *reports, str(tmp_path / "out.prv")]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout.splitlines()
+    called = [line.split() for line in lines]
+    assert len(called) > 40
+    for module, name, calls, is_unknown, is_called in called:
+        if name in UNKNOWN:
+            assert is_unknown == "True"
+        else:
+            assert is_called == "True", (module, name)
+            assert calls == "1" or (module, name) in SEVERAL, (module, name)
+
+
+def test_every_kernel_compiles_for_its_types() -> None:
+    """What other tests of this run have compiled is taken from the cache."""
+    unknown = set()
+    for name in list_modules(ALL):
+        module = import_module(name)
+        known = {kernel.py_func.__name__ for kernel, _ in list_kernels(module)}
+        for kernel, kinds in list_kernels(module):
+            kernel.compile(kinds)
+        unknown |= {
+            value.py_func.__name__
+            for value in vars(module).values()
+            if hasattr(value, "py_func") and value.py_func.__module__ == name
+            if not value.targetoptions.get("forceinline") and value.py_func.__name__ not in known
+        }
+    assert unknown == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("array", "hint"),
+    [
+        (np.zeros(3, np.int64), "IntArray"),
+        (np.zeros((3, 2)), "FloatTable"),
+        (np.zeros((3, 2, 1), np.int64), "IntCube"),
+        (np.zeros(3, np.bool_), "BoolArray"),
+        (np.frombuffer(b"abc", np.uint8), "ReadOnlyBytes"),
+    ],
+)
+def test_types_of_arrays(array: np.ndarray, hint: str) -> None:
+    def function(values: object) -> None: ...
+
+    function.__annotations__["values"] = getattr(import_module("nsys2prv_ng.arrays.types"), hint)
+    assert derive_types(function) == (typeof(array),)
