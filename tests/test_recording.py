@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,7 @@ STAND_INS = {
 }
 
 
-def record(command: str, folder: Path) -> tuple[int, list[dict[str, list[str]]], list[dict[str, str]]]:
+def record(command: str, folder: Path) -> tuple[int, list[dict[str, Any]], list[dict[str, Any]]]:
     """Run a command with the stand-ins; return its exit code, the calls of nsys, and the programs that ran."""
     programs = folder / "bin"
     programs.mkdir()
