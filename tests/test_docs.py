@@ -25,6 +25,7 @@ from cfgs.generate.workspaces import WORKSPACES
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
+from nsys2prv_ng.version import __version__
 from tests.cli.program_runs import run
 from tests.conftest import HAS_LARGE_REPORTS, REPORTS, push_but
 from tests.report_sets import COVERING
@@ -406,13 +407,24 @@ def test_the_map_has_every_room(page: str) -> None:
     assert [set(re.findall(r"`(\w+?)(?:\.py|/)`", row)) - {"__main__"} for row in rows] == floors
 
 
-def test_every_page_is_in_the_navigation_and_the_readme() -> None:
-    navigation, readme = (ROOT / "mkdocs.yml").read_text(), (ROOT / "README.md").read_text()
+def test_every_page_is_in_the_navigation_and_on_the_first_page() -> None:
+    navigation, first = (ROOT / "mkdocs.yml").read_text(), (DOCS / "index.md").read_text()
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
     assert set(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE)) == pages
-    linked = set(re.findall(r"\(docs/(\S+?\.md)\)", readme))
+    linked = set(re.findall(r"\(([a-z]\S+?\.md)\)", first))
     assert linked <= pages
     assert {page for page in pages if not page.startswith("development/")} - {"index.md"} <= linked
+
+
+def test_the_readme_is_short_and_leads_to_the_first_page() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert "(docs/index.md)" in readme and len(readme.splitlines()) <= 120
+
+
+def test_the_citation_is_of_this_version() -> None:
+    fields = dict(re.findall(r"^([a-z-]+): (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
+    assert fields["version"] == __version__
+    assert {"cff-version", "message", "title", "type", "license"} <= set(fields)
 
 
 def test_troubleshooting_explains_messages_that_exist() -> None:
