@@ -133,19 +133,22 @@ def add_samples(
 ) -> None:
     """Add the values of the types with a pattern (not -1) to the sums, those in the windows (ns) if there are any.
 
-    The part of a value is that of all the time for which it is in force, even if a window cuts that.
+    The part of a value is that of all the time for which it is in force, even if a window cuts that. A value that
+    several windows cut is one sample.
     """
     handle, begin, end, value = _hold_values(sampled.columns, pattern_of_handle)
     numbers = {each.name: _find_part(sampled, handle, begin, end, each) for each in parts}
+    is_first = np.ones(handle.size, np.int64)
     if windows:
         index, _, begin, end = cut_to_windows(begin, end, windows)
-        handle, value = handle[index], value[index]
+        handle, value, is_first = handle[index], value[index], np.diff(index, prepend=-1).astype(np.bool_)
         numbers = {name: number[index] for name, number in numbers.items()}
     weight = value.astype(np.float64) * (end - begin)
+    table = pd.DataFrame({"handle": handle, "value": value, "weight": weight, "ns": end - begin, "samples": is_first})
     weighted = np.bincount(handle, weight)
-    covered = _sum_covered(sampled.types, handle, numbers, weight, end - begin)
-    values = pd.DataFrame({"handle": handle, "value": value, "ns": end - begin}).groupby("handle")
-    totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("value", "size"))
+    covered = _sum_covered(sampled.types, table, numbers)
+    values = table.groupby("handle")
+    totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("samples", "sum"))
     for total in totals.itertuples():
         number, kind = total.Index, sampled.types[total.Index]
         scale = 10**kind.precision
@@ -181,14 +184,13 @@ def _find_part(sampled: Samples, handle: IntArray, begin: IntArray, end: IntArra
 
 
 def _sum_covered(
-    kinds: Sequence[EventType], handle: IntArray, numbers: Mapping[str, IntArray], weight: FloatArray, ns: IntArray
+    kinds: Sequence[EventType], values: pd.DataFrame, numbers: Mapping[str, IntArray]
 ) -> dict[int, dict[tuple[str, int], CoveredValues]]:
     """Return the sums of the values in parts of the time, by the handle of the metric and the name and number."""
     covered: dict[int, dict[tuple[str, int], CoveredValues]] = {}
     for name, part in numbers.items():
-        at = np.flatnonzero((part >= 0) & (ns > 0))
-        values = pd.DataFrame({"handle": handle[at], "part": part[at], "weight": weight[at], "ns": ns[at]})
-        sums = values.groupby(["handle", "part"]).agg(weight=("weight", "sum"), ns=("ns", "sum"), count=("ns", "size"))
+        inside = values.assign(part=part)[(part >= 0) & (values["ns"] > 0).to_numpy()]
+        sums = inside.groupby(["handle", "part"])[["weight", "ns", "samples"]].sum()
         for (metric, number), weighted, length, count in sums.itertuples(name=None):
             scaled = CoveredValues(weighted / 10 ** kinds[metric].precision, length, count)
             covered.setdefault(metric, {})[name, number] = scaled

@@ -104,9 +104,9 @@ def measure(samples: Samples, groups: Groups, windows: Spans) -> dict[object, Nu
             others = sum(ns for other, ns in covered.items() if other != key)
             if not covered or covered[key] < 0.9 * (end - begin) or others > 0.1 * (end - begin):
                 continue
-            for low, high in windows:
-                if min(end, high) > max(begin, low):
-                    sums[key][name].append((value, min(end, high) - max(begin, low)))
+            inside = sum(max(0, min(end, high) - max(begin, low)) for low, high in windows)
+            if inside:
+                sums[key][name].append((value, inside))
     found: dict[object, Numbers] = {}
     for key, counters in sums.items():
         if len(counters[_FIRST]) >= 5:

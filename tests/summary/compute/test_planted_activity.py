@@ -1,0 +1,74 @@
+"""Activity by kernel class and range where the report is not complete, or hides something: planted, and by loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nsys2prv_ng.analysis.gpus.metrics import PartsOfTime, SampleColumns, Samples, add_samples
+from nsys2prv_ng.job.open_job import open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.paraver.families import make_gpu_metric
+from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.sources.registry import select_sources
+from nsys2prv_ng.summary.compute import kernel_activity
+from nsys2prv_ng.summary.compute.job import compute_summary
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.kernel_activity import UnitActivity
+from nsys2prv_ng.summary.tables.kernel_activity import tabulate_range_activity
+from tests.analysis.efficiency.efficiency_reports import opened
+from tests.sources.nccl.nccl_reports import Call, Kernel
+from tests.summary.compute.kernel_activity_truth import COUNTERS, Groups, measure
+from tests.summary.compute.planted_activity import (
+    GEMM,
+    GEMM_CLASS,
+    NORM,
+    NORM_CLASS,
+    Span,
+    list_samples,
+    list_times,
+    shift,
+    write_report,
+)
+from tests.summary.compute.test_kernel_activity import compare, make_activity, make_node
+from tests.summary.compute.test_metric_maps import draw
+from tests.summary.made import summarize_reports
+
+ALL_TIME = [(0, 1 << 62)]
+
+
+def list_classes(found: JobSummary) -> dict[str, UnitActivity]:
+    return {each.kernel_class: each for each in found.activity}
+
+
+def list_ranges(found: JobSummary) -> dict[str, UnitActivity]:
+    return {node.name: node.activity for node in found.range_tree if node.activity is not None}
+
+
+def check(found: Mapping[str, UnitActivity], times: Sequence[int], groups: Groups, *hidden: str) -> None:
+    """Compare with loops over the planted samples; groups with the hidden names have no figures."""
+    truth = measure(list_samples(times), groups, ALL_TIME)
+    assert found.keys() == {str(name) for name in truth} - set(hidden)
+    for name, each in found.items():
+        compare(each, truth[name])
+
+
+def test_a_value_that_several_windows_cut_is_one_sample() -> None:
+    """It holds for 1000 ns, of which six windows have 50 ns each."""
+    kind = make_gpu_metric("SMs Active [Throughput %]", 1)
+    first = np.array([0, 1, 2, 3])
+    times, value = np.array([0, 1000, 2000]), np.array([50, 20, 20])
+    columns = SampleColumns(times, first, np.zeros(3, np.int32), value, np.arange(3), np.array([True, False, False]))
+    found: dict[tuple[int, str, str], object] = {}
+    part = PartsOfTime("all", lambda _: True, lambda _, begin, __: np.zeros(begin.size, np.int64))
+    windows = [(100 * n, 100 * n + 50) for n in range(6)] + [(1500, 1600)]
+    add_samples(found, Samples(1, [kind], columns), np.array([0]), windows, [part])  # type: ignore[arg-type]
+    [sums] = found.values()
+    covered = sums.covered["all", 0]  # type: ignore[attr-defined]
+    assert (sums.samples, sums.ns, sums.mean) == (2, 400, (300 * 50 + 100 * 20) / 400)  # type: ignore[attr-defined]
+    assert (covered.samples, covered.ns, covered.mean) == (2, 400, (300 * 50 + 100 * 20) / 400)
