@@ -173,12 +173,19 @@ def add_sums(found: MetricsByRow, more: MetricsByRow) -> None:
 
 
 def _find_part(sampled: Samples, handle: IntArray, begin: IntArray, end: IntArray, parts: PartsOfTime) -> IntArray:
-    """Return the number of the part of the time to which each value belongs; -1 for none."""
+    """Return the number of the part of the time to which each value belongs; -1 for none.
+
+    A value that is in force for far longer than the others belongs to none: samples after it were lost, so it stands
+    for time in which it was not measured.
+    """
     found = np.full(handle.size, -1, np.int64)
     at = np.flatnonzero(np.array([parts.concerns(kind) for kind in sampled.types], np.bool_)[handle])
     low, high = begin[at], end[at]
     starts = find_starts(low, high)  # metrics of one sample mostly have the same times
-    numbers = parts.find(sampled.row, low[starts], high[starts])
+    low, high = low[starts], high[starts]
+    length = high - low
+    is_gap = length > MOST_PERIODS * (np.median(length[length > 0]) if length.any() else 0)
+    numbers = np.where(is_gap, -1, parts.find(sampled.row, low, high))
     found[at] = np.repeat(numbers, np.diff(np.append(starts, at.size)))
     return found
 

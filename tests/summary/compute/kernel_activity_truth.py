@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -98,7 +99,11 @@ def measure(samples: Samples, groups: Groups, windows: Spans) -> dict[object, Nu
             continue
         spans = groups.get(gpu, {})
         first = dict.fromkeys(spans, 0)
+        held = [end - begin for (begin, _), (end, _) in pairwise(own)]
+        longest = 2 * statistics.median(ns for ns in held if ns) if any(held) else 0
         for (begin, value), (end, _) in pairwise(own):
+            if end - begin > longest:  # samples were lost
+                continue
             covered = {key: cover(each, begin, end, first, key) for key, each in spans.items()}
             key = max(covered, key=lambda each: covered[each], default=None)
             others = sum(ns for other, ns in covered.items() if other != key)

@@ -58,6 +58,22 @@ def check(found: Mapping[str, UnitActivity], times: Sequence[int], groups: Group
         compare(each, truth[name])
 
 
+def test_lost_samples_do_not_count_as_one(tmp_path: Path) -> None:
+    """The sample before a gap has no part of the time, though one class runs in all of the gap."""
+    times = [*list_times(0, 1000), *list_times(2500, 3000)]
+    kernels = [Kernel(0, 2000, GEMM, 10), Kernel(2000, 4000, "ncclDevKernel_AllReduce", 20)]
+    gap = [*list_times(0, 1000), *list_times(1900, 3000), *list_times(3900, 4000)]
+    for n, own in enumerate((times, gap)):
+        found = summarize_reports([write_report(tmp_path / f"{n}.sqlite", kernels, own)])
+        classes = list_classes(found)
+        at = [(low, high) for low, high in pairwise(own) if high - low == 100]
+        assert classes[GEMM_CLASS].ns == sum(high - low for low, high in at if high <= 2000)
+        assert classes[GEMM_CLASS].samples == sum(high <= 2000 for _, high in at)
+        check(classes, own, shift({GEMM_CLASS: [(0, 2000)], "NCCL": [(2000, 4000)]}))
+        in_nccl = sum(low >= 2000 for low, _ in at) if n else 5
+        assert {link.nccl_samples for link in found.link_metrics} == {in_nccl}
+
+
 def test_a_value_that_several_windows_cut_is_one_sample() -> None:
     """It holds for 1000 ns, of which six windows have 50 ns each."""
     kind = make_gpu_metric("SMs Active [Throughput %]", 1)
