@@ -29,6 +29,7 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.shared.patterns import match_patterns
+from nsys2prv_ng.sources.shared.reasons import UNCHANGED
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,15 @@ def _sum_covered(
 def find_pattern(name: str, patterns: Sequence[str]) -> int:
     """Return the index of the first pattern that the name of a metric matches; -1 if it matches none."""
     return next((n for n, pattern in enumerate(patterns) if match_patterns(name, pattern)), -1)
+
+
+def keeps_samples(job: Job) -> bool:
+    """Return whether the job has every sample of GPUs.
+
+    Without the samples that `metrics_changes` drops, the others are in force for longer, and in several parts of time.
+    """
+    results = [report.results.get(source_names.GPU_METRICS) for report in job.reports]
+    return not any(result is not None and UNCHANGED in result.dropped for result in results)
 
 
 def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:

@@ -23,7 +23,7 @@ from nsys2prv_ng.analysis.gpus.activity import (
     list_devices,
     measure_activity,
 )
-from nsys2prv_ng.analysis.gpus.metrics import MetricSums, measure_gpu_metrics
+from nsys2prv_ng.analysis.gpus.metrics import MetricSums, keeps_samples, measure_gpu_metrics
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size, find_critical_path, load_path_lanes
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
@@ -98,9 +98,9 @@ def compute_summary(
     kernel_times = [part.kernel_times for part in parts]
     gpus = sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices)
-    links = [] if nccl_time is None else [nccl_time.part]
     kernel_time = KernelTime(job, devices, make_range_tree([part.tree for part in parts]))
-    metrics = measure_gpu_metrics(job, [*links, kernel_time.part])
+    times = [*([] if nccl_time is None else [nccl_time.part]), kernel_time.part]
+    metrics = measure_gpu_metrics(job, times if keeps_samples(job) else [])
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     caused = {} if wait_numbers is None else {rank.task: rank.all_caused_ns for rank in wait_numbers.ranks}

@@ -58,6 +58,22 @@ def check(found: Mapping[str, UnitActivity], times: Sequence[int], groups: Group
         compare(each, truth[name])
 
 
+def test_without_unchanged_samples_nothing_is_known_of_parts_of_time(tmp_path: Path) -> None:
+    """A sample that was dropped may be in another part of the time than the one before it."""
+    nvlink = next(name for name in COUNTERS if name.startswith("NVLink"))
+    kernels = [Kernel(0, 3000, GEMM, 10), Kernel(3000, 6000, "ncclDevKernel_AllReduce", 20)]
+    held = write_report(tmp_path / "held.sqlite", kernels, list_times(0, 6000), held=3)
+    found, changes = summarize_reports([held]), summarize_reports([held], metrics_changes=True)
+    assert {each.kernel_class for each in found.activity} == {GEMM_CLASS, "NCCL"}
+    label = nvlink.partition(" [")[0]
+    links = [next(each for each in own.link_metrics if each.metric == label) for own in (found, changes)]
+    assert [each.nccl_samples for each in links] == [30, 0] and links[1].nccl_percent is None
+    assert links[1].percent == pytest.approx(links[0].percent, rel=0.01)
+    assert changes.activity == [] and list_ranges(changes) == {}
+    other = write_report(tmp_path / "other.sqlite", kernels, list_times(0, 6000))
+    assert summarize_reports([other], metrics_changes=True).activity == summarize_reports([other]).activity != []
+
+
 def test_lost_samples_do_not_count_as_one(tmp_path: Path) -> None:
     """The sample before a gap has no part of the time, though one class runs in all of the gap."""
     times = [*list_times(0, 1000), *list_times(2500, 3000)]
