@@ -125,9 +125,9 @@ class Kernels(NamedTuple):
 
 
 def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_nccl: bool = False) -> Kernels:
-    """Return what computes on the GPUs of some reports, and NCCL's kernels `with_nccl`.
+    """Return what computes on the GPUs of some reports, and NCCL's kernels and graphs that may contain any `with_nccl`.
 
-    Graphs that were traced as a whole count as kernels if they cannot contain NCCL. Where kernels overlap, `flatten`
+    Other graphs that were traced as a whole count as kernels. Where kernels overlap, `flatten`
     keeps the earliest; on a tie, the longest.
     """
     parts = [(np.zeros(0, np.int64),) * 4]
@@ -140,7 +140,8 @@ def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_ncc
         kernel_lines = np.flatnonzero(is_kernel)
         kernel_class = events.get_values(types.KERNEL_CLASS)[kernel_lines] - 1
         graphs = load_opened_events(report, source_names.CUDA_GRAPHS, job.store)
-        graph_lines = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not job.hides_nccl))
+        is_graph = graphs.get_values(types.GRAPH_LAUNCH) != ABSENT
+        graph_lines = np.flatnonzero(is_graph & (with_nccl or not job.hides_nccl))
         graph_class = np.full(graph_lines.size, times.KERNELS_BY_CLASS.index(GRAPH_CLASS))
         for source, lines, kind in ((events, kernel_lines, kernel_class), (graphs, graph_lines, graph_class)):
             row = devices.rows_of_reports[index][source.place[lines]]

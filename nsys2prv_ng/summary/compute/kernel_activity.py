@@ -16,7 +16,7 @@ from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSums, PartsOfTime
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.alone import Groups, find_alone, unite_groups
-from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
+from nsys2prv_ng.intervals.device_sweep import MEMORY
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.event_type import EventType
@@ -116,8 +116,8 @@ class KernelTime:
             found = find_ranges(self._job.reports[index], self._job.store, CountedEvents(self._job, index))
             node = np.array([self._number(path) for path in found.paths], np.int64)[found.node]
             operations = found.operations
-            is_kernel = (operations.kind != MEMORY) & ((operations.kind != WHOLE_GRAPH) | (not self._job.hides_nccl))
-            at = np.flatnonzero(is_kernel & (self._devices.rows_of_reports[index][operations.place] == row))
+            is_here = self._devices.rows_of_reports[index][operations.place] == row
+            at = np.flatnonzero(is_here & (operations.kind != MEMORY))
             parts.append((node[at], operations.begin[at], operations.end[at]))
         node, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
         return node, begin, end

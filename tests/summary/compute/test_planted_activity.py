@@ -58,6 +58,29 @@ def check(found: Mapping[str, UnitActivity], times: Sequence[int], groups: Group
         compare(each, truth[name])
 
 
+@pytest.mark.parametrize("uses_nccl", [False, True])
+def test_whole_graphs_are_other_kernels(tmp_path: Path, uses_nccl: bool) -> None:
+    """Whether they may contain NCCL or not."""
+    times = list_times(0, 2000)
+    report = write_report(
+        tmp_path / "a.sqlite",
+        [Kernel(0, 1000, GEMM, 10), Kernel(1000, 2000, NORM, 20)],
+        times,
+        graphs=[(0, 400), (1300, 1700)],
+        ranges={"gemm": (5, 15), "norm": (18, 25)},
+        calls=[Call(0, 1, "ncclAllReduce")] if uses_nccl else [],
+    )
+    found = summarize_reports([report])
+    graphs = [(0, 400), (1300, 1700)]
+    check(
+        list_classes(found),
+        times,
+        shift({GEMM_CLASS: [(0, 1000)], NORM_CLASS: [(1000, 2000)], "Opaque CUDA graph": graphs}),
+    )
+    check(list_ranges(found), times, shift({"gemm": [(0, 1000)], "norm": [(1000, 2000)], "": graphs}))
+    assert [each.samples for each in found.activity] == [6, 6]
+
+
 def test_without_unchanged_samples_nothing_is_known_of_parts_of_time(tmp_path: Path) -> None:
     """A sample that was dropped may be in another part of the time than the one before it."""
     nvlink = next(name for name in COUNTERS if name.startswith("NVLink"))
