@@ -256,7 +256,7 @@ def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[in
 
 def _hold(sampled: Samples, match: Callable[[str], int]) -> _HeldValues:
     """Return the values of the metrics for which `match` returns the index of a pattern, not -1."""
-    names = [kind.member for kind in sampled.types]
+    names = [(kind.label, kind.unit) for kind in sampled.types]
     first_match = [match(kind.member) if kind.family == families.GPU_METRICS else -1 for kind in sampled.types]
     pattern_of_handle = np.array(first_match, np.int64)
     columns = _hold_values(sampled.columns, pattern_of_handle)

@@ -13,12 +13,13 @@ import numpy as np
 from nsys2prv_ng.analysis.efficiency.gpus import load_kernels
 from nsys2prv_ng.analysis.efficiency.times import KERNELS_BY_CLASS
 from nsys2prv_ng.analysis.gpus.activity import Devices
-from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSums, PartsOfTime
+from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSums, PartsOfTime, find_pattern
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.alone import Groups, find_alone, unite_groups
 from nsys2prv_ng.intervals.device_sweep import MEMORY
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import gpu_metric_names
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.summary.compute.link_metrics import FEWEST_SAMPLES
 from nsys2prv_ng.summary.compute.range_tree import RangeTree, find_ranges
@@ -26,16 +27,15 @@ from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity, UnitActi
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 
 _METRICS = {
-    "sm_active": (("SMs Active", "SM Active"),),
-    "sm_issue": (("SM Issue",),),
-    "tensor_active": (("Tensor Active",),),
-    "dram_read": (("DRAM Read",),),
-    "dram_write": (("DRAM Write",),),
-    "nvlink_received": (("NVLink RX Requests User Data",), ("NVLink RX Responses User Data",)),
-    "nvlink_transmitted": (("NVLink TX Requests User Data",), ("NVLink TX Responses User Data",)),
+    "sm_active": gpu_metric_names.SMS_ACTIVE,
+    "sm_issue": gpu_metric_names.SM_ISSUE,
+    "tensor_active": gpu_metric_names.TENSOR_ACTIVE,
+    "dram_read": gpu_metric_names.DRAM_READS,
+    "dram_write": gpu_metric_names.DRAM_WRITES,
+    "nvlink_received": gpu_metric_names.NVLINK_RECEIVED,
+    "nvlink_transmitted": gpu_metric_names.NVLINK_TRANSMITTED,
 }
-"""For each field, the metrics whose means it adds up, by the beginnings of their names, of GPUs from Turing on."""
-_PERCENT = "%"
+"""For each field, the patterns of the metrics whose means it adds up."""
 _KERNELS = "kernels"
 _Field = tuple[str, int]
 """A field, and the index of the metric among those that it adds up."""
@@ -132,25 +132,20 @@ class KernelTime:
 
 def _find_field(kind: EventType) -> _Field | None:
     """Return the field to which a metric belongs; None for other metrics."""
-    if not kind.unit.endswith(_PERCENT):
-        return None
-    return next(
-        (
-            (field, index)
-            for field, metrics in _METRICS.items()
-            for index, starts in enumerate(metrics)
-            if kind.label.startswith(starts)
-        ),
-        None,
-    )
+    fields = ((field, find_pattern(kind.member, patterns)) for field, patterns in _METRICS.items())
+    return next(((field, index) for field, index in fields if index >= 0), None)
 
 
 def _list_covered(metrics: Sequence[MetricSums]) -> Iterator[tuple[_Field, int, CoveredValues]]:
-    """Yield (field, number of the part of the time, values) of each metric that has a field."""
-    for metric in metrics:
+    """Yield (field, number of the part of the time, values); of a GPU's metrics of a field, of the first by name."""
+    chosen: set[tuple[int, _Field]] = set()
+    for metric in metrics:  # ordered by row and name
         field = _find_field(metric.event_type)
+        if field is None or (metric.row, field) in chosen:
+            continue
+        chosen.add((metric.row, field))
         for (name, part), values in metric.covered.items():
-            if field is not None and name == _KERNELS:
+            if name == _KERNELS:
                 yield field, part, values
 
 

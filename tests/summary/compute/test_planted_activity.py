@@ -113,6 +113,28 @@ def test_lost_samples_do_not_count_as_one(tmp_path: Path) -> None:
         assert {link.nccl_samples for link in found.link_metrics} == {in_nccl}
 
 
+def test_counters_have_the_names_of_presets_and_maps(tmp_path: Path) -> None:
+    """VRAM is the memory of a GPU, too; of two metrics of a quantity, only the first by name counts."""
+    times = list_times(0, 1000)
+    known = list(COUNTERS)
+    names = [name.replace("DRAM", "VRAM") for name in known]
+    more = "Tensor Active / FP16 Active [Throughput %]"
+    kernels = [Kernel(0, 1000, GEMM, 10)]
+    truth = measure(list_samples(times, known), shift({GEMM_CLASS: [(0, 1000)]}), ALL_TIME)
+    for n, own in enumerate((names, [*known, more], [more, *known])):
+        report = write_report(tmp_path / f"{n}.sqlite", kernels, times, names=own)
+        found = summarize_reports([report])
+        if own[0] == more:  # the values of a metric depend on its place
+            truth = measure(list_samples(times, own), shift({GEMM_CLASS: [(0, 1000)]}), ALL_TIME)
+        activity = list_classes(found)[GEMM_CLASS]
+        compare(activity, truth[GEMM_CLASS])
+        with opened([report], selection=Selection(window=(None, None))) as job:
+            maps = draw(job, np.array([job.first, job.last]))
+        assert [maps[key].values[0, 0] for key in ("tensor", "dram")] == pytest.approx(
+            [activity.tensor_active, activity.dram]
+        )
+
+
 def test_a_value_that_several_windows_cut_is_one_sample() -> None:
     """It holds for 1000 ns, of which six windows have 50 ns each."""
     kind = make_gpu_metric("SMs Active [Throughput %]", 1)
