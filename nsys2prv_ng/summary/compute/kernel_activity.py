@@ -5,8 +5,11 @@ The metrics are those of SMs, tensor cores, DRAM and NVLink. UnitActivity define
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,6 +46,28 @@ _Sums = dict[int, dict[_Field, CoveredValues]]
 """Values that count, by the number of the class or node."""
 
 
+class _Kernels(NamedTuple):
+    """The same kernels by class (an index into KERNELS_BY_CLASS), and by the node in which they were launched.
+
+    The last number of a node is for none.
+    """
+
+    row_of_class: IntArray
+    classes: Groups
+    row_of_node: IntArray
+    nodes: Groups
+
+    def take(self, row: int) -> _Kernels:
+        """Return the kernels on a row."""
+        of_class, of_node = (np.flatnonzero(rows == row) for rows in (self.row_of_class, self.row_of_node))
+        return _Kernels(
+            self.row_of_class[of_class],
+            _take(self.classes, of_class),
+            self.row_of_node[of_node],
+            _take(self.nodes, of_node),
+        )
+
+
 class KernelTime:
     """When kernels of one class run alone, and when those launched in one range do."""
 
@@ -57,8 +82,8 @@ class KernelTime:
 
     @property
     def part(self) -> PartsOfTime:
-        """The parts of the time, for metrics of what kernels use."""
-        return PartsOfTime(_KERNELS, lambda kind: _find_field(kind) is not None, self._find)
+        """The parts of the time, for metrics of what kernels use. Each thread keeps the kernels that it loaded last."""
+        return PartsOfTime(_KERNELS, lambda kind: _find_field(kind) is not None, partial(self._find, threading.local()))
 
     def list_classes(self, metrics: Sequence[MetricSums]) -> list[KernelActivity]:
         """Return the activity of each class with enough samples, the class with most sampled time first."""
@@ -82,22 +107,25 @@ class KernelTime:
         found = _measure(sums)
         return [replace(node, activity=found.get(n)) for n, node in enumerate(self._tree.nodes)]
 
-    def _find(self, row: int, begin: IntArray, end: IntArray) -> IntArray:
-        """Return a number for the class and the innermost node that count for each of n times (ns) on a row."""
+    def _find(self, latest: threading.local, row: int, begin: IntArray, end: IntArray) -> IntArray:
+        """Return a number for the class and the innermost node that count for each of n times (ns) on a row.
+
+        `latest`: the kernels that this thread loaded last, since the next row mostly has kernels of the same reports.
+        """
         reports = self._devices.find_reports(np.array([row]))
-        kernels = load_kernels(self._job, self._devices, reports, with_nccl=True)
-        here = kernels.row == row
-        groups = unite_groups((kernels.kind[here], kernels.begin[here], kernels.end[here]))
-        kernel_class = find_alone(groups, begin, end)
-        node = self._find_nodes(row, reports, begin, end)
+        if getattr(latest, "reports", None) != reports:
+            latest.reports, latest.kernels = reports, self._load_kernels(reports)
+        kernels: _Kernels = latest.kernels.take(row)
+        kernel_class = find_alone(unite_groups(kernels.classes), begin, end)
+        node = self._find_nodes(kernels.nodes, begin, end)
         return np.where((kernel_class < 0) & (node < 0), -1, (kernel_class + 1) * self._size + node + 1)
 
-    def _find_nodes(self, row: int, reports: Sequence[int], begin: IntArray, end: IntArray) -> IntArray:
-        """Return the innermost node whose kernels run alone in each of n times (ns) on a row; -1 for none."""
+    def _find_nodes(self, kernels: Groups, begin: IntArray, end: IntArray) -> IntArray:
+        """Return the innermost node whose kernels run alone in each of n times (ns); -1 for none."""
         found = np.full(begin.size, -1, np.int64)
         if not any(self._tree.paths):  # all kernels were launched in no range
             return found
-        group, low, high = unite_groups(self._load_nodes(row, reports))
+        group, low, high = unite_groups(kernels)
         for level in range(int(self._level[group].max(initial=0)), -1, -1):
             if level < self._level[group].max(initial=0):  # what is within a node counts for the node
                 inner = self._level[group] > level
@@ -106,21 +134,19 @@ class KernelTime:
             found = np.where((found < 0) & (alone < self._size - 1), alone, found)
         return found
 
-    def _load_nodes(self, row: int, reports: Sequence[int]) -> Groups:
-        """Return the kernels on a row, by the node in which they were launched: the last number is for none.
-
-        Kernels are those of `load_kernels`, with NCCL's.
-        """
-        parts = [(np.zeros(0, np.int64),) * 3]
+    def _load_kernels(self, reports: Sequence[int]) -> _Kernels:
+        """Return the kernels of some reports, NCCL's and graphs that were traced as a whole included."""
+        kernels = load_kernels(self._job, self._devices, reports, with_nccl=True)
+        parts = [(np.zeros(0, np.int64),) * 4]
         for index in reports:
             found = find_ranges(self._job.reports[index], self._job.store, CountedEvents(self._job, index))
             node = np.array([self._number(path) for path in found.paths], np.int64)[found.node]
             operations = found.operations
-            is_here = self._devices.rows_of_reports[index][operations.place] == row
-            at = np.flatnonzero(is_here & (operations.kind != MEMORY))
-            parts.append((node[at], operations.begin[at], operations.end[at]))
-        node, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return node, begin, end
+            row = self._devices.rows_of_reports[index][operations.place]
+            at = np.flatnonzero((row >= 0) & (operations.kind != MEMORY))
+            parts.append((row[at], node[at], operations.begin[at], operations.end[at]))
+        row, node, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return _Kernels(kernels.row, (kernels.kind, kernels.begin, kernels.end), row, (node, begin, end))
 
     def _number(self, path: tuple[str, ...]) -> int:
         """Return the number of the node of a path: of the nearest one around it, or else the last number."""
@@ -128,6 +154,11 @@ class KernelTime:
             path = path[:-1]
         node = self._tree.number.get(path, -1)
         return node if node >= 0 else self._size - 1
+
+
+def _take(groups: Groups, at: IntArray) -> Groups:
+    group, begin, end = groups
+    return group[at], begin[at], end[at]
 
 
 def _find_field(kind: EventType) -> _Field | None:

@@ -149,3 +149,15 @@ def test_a_value_that_several_windows_cut_is_one_sample() -> None:
     covered = sums.covered["all", 0]  # type: ignore[attr-defined]
     assert (sums.samples, sums.ns, sums.mean) == (2, 400, (300 * 50 + 100 * 20) / 400)  # type: ignore[attr-defined]
     assert (covered.samples, covered.ns, covered.mean) == (2, 400, (300 * 50 + 100 * 20) / 400)
+
+
+def test_ranges_are_found_once_for_all_gpus_of_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = list_times(0, 2000)
+    kernels = [Kernel(0, 1000 + 100 * gpu, GEMM, 10 + gpu, device=gpu) for gpu in range(4)]
+    report = write_report(tmp_path / "a.sqlite", kernels, times, ranges={"a": (5, 30)})
+    calls = []
+    find_ranges = kernel_activity.find_ranges
+    monkeypatch.setattr(kernel_activity, "find_ranges", lambda *each: (calls.append(1), find_ranges(*each))[1])
+    found = summarize_reports([report])
+    [each] = found.activity
+    assert (each.samples, len(calls)) == (10 + 11 + 12 + 13, 1)
