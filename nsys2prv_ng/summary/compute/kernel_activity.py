@@ -15,7 +15,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.gpus import load_kernels
 from nsys2prv_ng.analysis.efficiency.times import KERNELS_BY_CLASS
-from nsys2prv_ng.analysis.gpus.activity import Devices
+from nsys2prv_ng.analysis.gpus.activity import Devices, Times, find_other_kernels
 from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSums, PartsOfTime, find_pattern
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.alone import Groups, find_alone, unite_groups
@@ -40,6 +40,7 @@ _METRICS = {
 }
 """For each field, the patterns of the metrics whose means it adds up."""
 _KERNELS = "kernels"
+_NOT_SELECTED = len(KERNELS_BY_CLASS) - 1
 _Field = tuple[str, int]
 """A field, and the index of the metric among those that it adds up."""
 _Sums = dict[int, dict[_Field, CoveredValues]]
@@ -116,9 +117,23 @@ class KernelTime:
         if getattr(latest, "reports", None) != reports:
             latest.reports, latest.kernels = reports, self._load_kernels(reports)
         kernels: _Kernels = latest.kernels.take(row)
-        kernel_class = find_alone(unite_groups(kernels.classes), begin, end)
-        node = self._find_nodes(kernels.nodes, begin, end)
+        others = self._find_others(row, kernels)
+        if others is None:
+            return np.full(begin.size, -1, np.int64)
+        kernel_class = find_alone(unite_groups(_join(kernels.classes, others, _NOT_SELECTED)), begin, end)
+        kernel_class[kernel_class == _NOT_SELECTED] = -1
+        node = self._find_nodes(_join(kernels.nodes, others, self._size - 1), begin, end)
         return np.where((kernel_class < 0) & (node < 0), -1, (kernel_class + 1) * self._size + node + 1)
+
+    def _find_others(self, row: int, kernels: _Kernels) -> Times | None:
+        """Return when kernels run on a row that the job does not have, since the user did not select them.
+
+        None if that is not known.
+        """
+        selection = self._job.selection
+        if selection.ranks is None and not selection.shortest:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return find_other_kernels(self._job, row, *kernels.classes[1:])
 
     def _find_nodes(self, kernels: Groups, begin: IntArray, end: IntArray) -> IntArray:
         """Return the innermost node whose kernels run alone in each of n times (ns); -1 for none."""
@@ -159,6 +174,13 @@ class KernelTime:
 def _take(groups: Groups, at: IntArray) -> Groups:
     group, begin, end = groups
     return group[at], begin[at], end[at]
+
+
+def _join(groups: Groups, others: Times, number: int) -> Groups:
+    """Return the groups and others, which are the group with this number."""
+    group, begin, end = groups
+    more, last = others
+    return np.append(group, np.full(more.size, number)), np.append(begin, more), np.append(end, last)
 
 
 def _find_field(kind: EventType) -> _Field | None:

@@ -113,6 +113,47 @@ def test_lost_samples_do_not_count_as_one(tmp_path: Path) -> None:
         assert {link.nccl_samples for link in found.link_metrics} == {in_nccl}
 
 
+@pytest.mark.parametrize("name", [GEMM, NORM])
+def test_kernels_of_ranks_that_were_not_chosen_are_others(tmp_path: Path, name: str) -> None:
+    """They run on the same GPU, also if they are of the same class. Only ranks of both ranges see their activity."""
+    times = list_times(0, 3000)
+    first = [Kernel(0, 2000, GEMM, 10), Kernel(2000, 3000, NORM, 20)]
+    others = [Kernel(500, 1200, name, 10, process=78, stream=8), Kernel(2500, 3000, name, 20, process=78, stream=8)]
+    reports = [
+        write_report(tmp_path / "0.sqlite", first, times, ranges={"a": (5, 15), "b": (18, 25)}, rank=0),
+        write_report(tmp_path / "1.sqlite", others, [], rank=1),
+    ]
+    found = summarize_reports(reports, Selection(window=(None, None), ranks=frozenset({0})))
+    away: list[Span] = [(500, 1200), (2500, 3000)]
+    groups = {GEMM_CLASS: [(0, 2000)], NORM_CLASS: [(2000, 3000)], "others": away}
+    check(list_classes(found), times, shift(groups), "others")
+    check(list_ranges(found), times, shift({"a": [(0, 2000)], "b": [(2000, 3000)], "others": away}), "others")
+    assert [each.samples for each in found.activity] == [13, 5]
+    alone = summarize_reports(reports[:1])
+    assert [each.samples for each in alone.activity] == [20, 10]
+    assert [each.samples for each in summarize_reports(reports).activity] == ([20, 5] if name == GEMM else [13, 10])
+
+
+def test_kernels_that_are_too_short_to_select_are_others(tmp_path: Path) -> None:
+    times = list_times(0, 2000)
+    kernels = [Kernel(0, 2000, GEMM, 10), Kernel(600, 1200, NORM, 20, stream=8)]
+    report = write_report(tmp_path / "a.sqlite", kernels, times)
+    found = summarize_reports([report], Selection(window=(None, None), shortest={"kernels": 1000}))
+    check(list_classes(found), times, shift({GEMM_CLASS: [(0, 2000)], "others": [(600, 1200)]}), "others")
+    assert [each.samples for each in found.activity] == [14]
+
+
+@pytest.mark.parametrize("ranks", [None, frozenset({0})])
+def test_without_the_activity_of_gpus_nothing_is_known_of_a_choice(
+    tmp_path: Path, ranks: frozenset[int] | None
+) -> None:
+    report = write_report(tmp_path / "a.sqlite", [Kernel(0, 2000, GEMM, 10)], list_times(0, 2000), rank=0)
+    options = ReadOptions(sources=select_sources(None, derived=False), selection=Selection(ranks=ranks))
+    with open_job([report], tmp_path, options, Progress()) as job:
+        activity = compute_summary(job).activity
+    assert [each.samples for each in activity] == ([20] if ranks is None else [])
+
+
 def test_counters_have_the_names_of_presets_and_maps(tmp_path: Path) -> None:
     """VRAM is the memory of a GPU, too; of two metrics of a quantity, only the first by name counts."""
     times = list_times(0, 1000)
