@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.summary.numbers.kernel_activity import LIMIT_PERCENT, KernelActivity, UnitActivity
+from nsys2prv_ng.summary.numbers.kernel_activity import LIMIT_PERCENT, NEITHER, KernelActivity, UnitActivity
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.summary.tables.range_tree import NAME_ROOM, name_node
 from nsys2prv_ng.text.formatting import count_noun, format_percent
@@ -33,7 +33,7 @@ def tabulate_kernel_activity(activity: Sequence[KernelActivity]) -> Grid:
     return Grid(
         caption="GPU activity while kernels of one class run",
         columns=make_columns("kernel class", *_COLUMNS),
-        rows=[[Name(each.kernel_class), *_list_cells(each, activity)] for each in activity],
+        rows=[[Name(each.kernel_class), *_list_cells(each, activity), each.limited_by] for each in activity],
         more="classes",
         below=_explain(activity),
     )
@@ -42,26 +42,50 @@ def tabulate_kernel_activity(activity: Sequence[KernelActivity]) -> Grid:
 def tabulate_range_activity(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -> Grid:
     """Return a row for each range with samples and at least a share of GPU time, in the order of the tree."""
     whole = sum(node.gpu_ns for node in tree if not node.depth)
-    known = [(node, node.activity) for node in tree if node.activity is not None]
-    shown = [(node, activity) for node, activity in known if node.gpu_ns >= least * whole]
-    if not any(node.name for node, _ in shown):
+    limits = _list_limits(tree)
+    known = [
+        (node, node.activity, limit) for node, limit in zip(tree, limits, strict=True) if node.activity is not None
+    ]
+    shown = [each for each in known if each[0].gpu_ns >= least * whole]
+    if not any(node.name for node, _, _ in shown):
         shown = []
-    every = [activity for _, activity in shown]
+    every = [activity for _, activity, _ in shown]
     hidden = len(known) - len(shown)
     more = f"{count_noun(hidden, 'more range')} with less than {format_percent(least, 1)} of GPU time each"
     return Grid(
         caption="GPU activity while kernels launched in one NVTX range run",
         columns=make_columns("launched in", Column("GPU time", minor=True), *_COLUMNS),
-        rows=[[name_node(node), Share(node.gpu_ns, whole), *_list_cells(each, every)] for node, each in shown],
+        rows=[
+            [name_node(node), Share(node.gpu_ns, whole), *_list_cells(each, every), limit]
+            for node, each, limit in shown
+        ],
         more="ranges",
         name_room=NAME_ROOM,
-        weights=[(node.gpu_ns,) for node, _ in shown],
+        weights=[(node.gpu_ns,) for node, _, _ in shown],
         below=[*_explain(every), *([more] if hidden else [])],
     )
 
 
+def _list_limits(tree: Sequence[RangeNode]) -> list[str]:
+    """Return what limits each range; "" if that is not known, or if the range has no limit but one within it has.
+
+    The mean over phases with a limit may be below all limits, but then *neither* would be wrong.
+    """
+    limits: list[str] = []
+    limited: set[int] = set()
+    """Depths of the ranges with a limit, within ranges that are still to come."""
+    for node in reversed(tree):  # those within a range come before it
+        limit = "" if node.activity is None else node.activity.limited_by
+        has_inner = any(depth > node.depth for depth in limited)
+        limited = {depth for depth in limited if depth <= node.depth}
+        if has_inner or limit not in ("", NEITHER):
+            limited.add(node.depth)
+        limits.append("" if has_inner and limit == NEITHER else limit)
+    return limits[::-1]
+
+
 def _list_cells(activity: UnitActivity, every: Sequence[UnitActivity]) -> list[Cell]:
-    """Return the cells of one of the activities of a table."""
+    """Return the cells of one of the activities of a table, but the last one."""
     percents = (
         activity.sm_active,
         activity.sm_issue,
@@ -70,7 +94,7 @@ def _list_cells(activity: UnitActivity, every: Sequence[UnitActivity]) -> list[C
         activity.dram_write,
     )
     nvlink: Cell = _show(activity.nvlink) if _moves_data(every) else ""
-    return [Ns(activity.ns), Count(activity.samples), *map(_show, percents), nvlink, activity.limited_by]
+    return [Ns(activity.ns), Count(activity.samples), *map(_show, percents), nvlink]
 
 
 def _show(percent: float | None) -> Cell:

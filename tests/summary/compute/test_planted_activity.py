@@ -176,6 +176,37 @@ def test_counters_have_the_names_of_presets_and_maps(tmp_path: Path) -> None:
         )
 
 
+def test_neither_limits_no_range_around_phases_that_differ() -> None:
+    """Half of a step is limited by tensor cores, half by DRAM; a range beside it has no phases."""
+    fast = make_activity(tensor_active=90.0, dram_read=5.0, dram_write=5.0)
+    slow = make_activity(tensor_active=2.0, dram_read=45.0, dram_write=40.0)
+    mixed = make_activity(tensor_active=45.0, dram_read=25.0, dram_write=20.0)
+    tree = [
+        make_node("step", 100, mixed),
+        make_node("forward", 50, mixed, 1),
+        make_node("gemm", 40, fast, 2),
+        make_node("small", 10, mixed, 2),
+        make_node("unknown", 30, None, 1),
+        make_node("optimizer", 30, slow, 2),
+        make_node("loss", 20, mixed, 1),
+        make_node("other", 100, mixed),
+        make_node("inner", 50, mixed, 1),
+    ]
+    rows = tabulate_range_activity(tree, 0.01).rows
+    assert {str(row[0]).strip(): row[-1] for row in rows} == {
+        "step": "",
+        "forward": "",
+        "gemm": "tensor cores",
+        "small": "neither",
+        "optimizer": "DRAM",
+        "loss": "neither",
+        "other": "neither",
+        "inner": "neither",
+    }
+    # A range that is too small for a row of its own counts as well.
+    assert [row[-1] for row in tabulate_range_activity(tree, 0.24).rows] == ["", "", "neither", "neither"]
+
+
 def test_a_value_that_several_windows_cut_is_one_sample() -> None:
     """It holds for 1000 ns, of which six windows have 50 ns each."""
     kind = make_gpu_metric("SMs Active [Throughput %]", 1)
