@@ -54,7 +54,7 @@ def draw_metrics(
     groups, names = ({}, []) if len(devices.rows) <= MOST_ROWS else _group_nodes(devices)
     for key, (row, value) in average_metrics(job, METRICS, edges, groups).items():
         kind = _KINDS[key]
-        if key.startswith("nvlink") and not (value >= _LEAST_NVLINK).any():  # also if all values are unknown
+        if not (value >= (_LEAST_NVLINK if key.startswith("nvlink") else 0)).any():  # also if all values are unknown
             continue
         if names:
             count = count_noun(len(devices.rows), "GPU")

@@ -115,3 +115,16 @@ def test_bins_without_samples_are_blank_and_not_zero(tmp_path: Path) -> None:
     for block in section.blocks:
         assert "not known" in [swatch.text for swatch in block.figure.legend]
         assert [swatch.text for swatch in block.figure.legend][:5] == ["0.0%", "25.0%", "50.0%", "75.0%", "100.0%"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_metrics_of_which_a_part_is_missing_have_no_map(tmp_path: Path) -> None:
+    """DRAM is reads and writes, and the report has no writes: nothing is known in any bin."""
+    report = copy(
+        SAMPLES / "single-graph.sqlite",
+        tmp_path,
+        """DELETE FROM GPU_METRICS WHERE (typeId, metricId) IN (SELECT typeId, metricId FROM
+        TARGET_INFO_GPU_METRICS WHERE metricName LIKE 'DRAM Write%')""",
+    )
+    with opened([report], selection=ALL_TIME) as job:
+        assert [*draw(job, find_edges(job))] == ["sm", "tensor"]
