@@ -262,10 +262,11 @@ HWCOUNTERS.add(
     "GPU metrics by kernel class: SMs active, SM issue, tensor cores and DRAM while kernels of a class run (%)",
     f"""
 Timeline: the class of the kernels (GEMM, attention, elementwise, ...) that run for at least 90 % of a sample, one at a
-time. Other samples are dark. Histograms: the mean of the metric over these samples, in percent of peak, with a column
-for each class. A class with busy tensor cores or DRAM (60 % or more) is limited by them. One with neither, and with few
-active SMs, has kernels that are too small for the GPU. Choose statistic Time to see for how long samples count, Maximum
-for the peak. DRAM is reads and writes together.
+time. Other samples are dark, and so is a sample in which a class with a higher number takes part, however briefly.
+Histograms: the mean of the metric over the other samples, in percent of peak, with a column for each class; a single
+sample is enough. A class with busy tensor cores or DRAM (60 % or more) is limited by them. One with neither, and with
+few active SMs, has kernels that are too small for the GPU. Choose statistic Time to see for how long samples count,
+Maximum for the peak. DRAM is reads and writes together.
 {_ABOUT_SAMPLES}
 """,
     _class_of_sample,
