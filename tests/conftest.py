@@ -182,7 +182,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker := getattr(config, "workerinput", None):
         _use_own_cores(*_number_worker(worker))
         shared.FOLDER = Path(worker["shared"])
-        _compile_each_kernel_once()
     config.stash[_LEFT_OUT] = Counter()
     if not config.getoption("hypothesis_profile", None) and not config.getoption("all_sets"):
         settings.load_profile("dev" if _is_fast_tier(config) else "push")
@@ -225,30 +224,6 @@ def _use_own_cores(worker: int, workers: int) -> None:
 def _number_worker(worker: dict[str, Any]) -> tuple[int, int]:
     """Return the number of a worker, from 0, and how many there are."""
     return int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
-
-
-def _compile_each_kernel_once() -> None:
-    """Let the first worker that needs a kernel compile it, and the others wait and take it from numba's cache."""
-    from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.dispatcher import Dispatcher
-
-    compile_it = Dispatcher.compile
-    held: set[Path] = set()
-
-    def compile_or_wait(dispatcher: Any, signature: object) -> object:
-        function = dispatcher.py_func
-        folder = _UNPACKED / "kernels" / f"{function.__module__}.{function.__name__}"
-        with global_compiler_lock:  # of the threads of this process
-            if folder in held:  # by a kernel that calls itself
-                return compile_it(dispatcher, signature)
-            with _locked(folder):
-                held.add(folder)
-                try:
-                    return compile_it(dispatcher, signature)
-                finally:
-                    held.remove(folder)
-
-    Dispatcher.compile = compile_or_wait
 
 
 def pytest_collection(session: pytest.Session) -> None:
