@@ -52,8 +52,12 @@ TASK='
 if [ "$REPORT_PER" = rank ]; then
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 fi
-profile=()
-while [ "$1" != -- ]; do profile+=("$1"); shift; done
+profile=() waits=no
+while [ "$1" != -- ]; do
+    case $1 in -d* | --duration*) waits=yes ;; esac
+    profile+=("$1")
+    shift
+done
 shift
 # Only one nsys per node can sample its GPUs. Where that is not permitted, nsys does not start the program: try first.
 if [ "$SLURM_LOCALID" = 0 ] && [ -n "$NODE_OPTIONS" ]; then
@@ -71,7 +75,44 @@ if [ "$SLURM_LOCALID" = 0 ] && [ -n "$NODE_OPTIONS" ]; then
     done
     rm -rf "$trial"
 fi
-exec nsys profile "${profile[@]}" "--output=$REPORTS/profile_%q{SLURM_PROCID}" "$@"
+profile+=("--output=$REPORTS/profile_%q{SLURM_PROCID}")
+if [ "$waits" = no ]; then exec nsys profile "${profile[@]}" "$@"; fi
+# With a duration, nsys ends before the program. Slurm kills what a task leaves running, so the task waits. A signal to a
+# step reaches all of its processes. The two shells here survive it; nsys and the program do not inherit the traps.
+place=$(mktemp -d) || exit
+trap : HUP INT USR1 USR2
+ending=no
+trap "ending=yes" TERM
+nsys profile "${profile[@]}" bash -c "
+    trap : HUP INT USR1 USR2 TERM
+    echo \$\$ >\"\$0/pid\"
+    \"\$@\"
+    code=\$?
+    echo \$code >\"\$0/code\"
+    exit \$code
+" "$place" "$@"
+code=$?
+if [ -s "$place/pid" ]; then # else nsys did not start the program
+    read -r pid <"$place/pid"
+    # Near the time limit, a program that does not end must leave time for the translation. torchrun takes 30 seconds.
+    patience=60
+    while [ ! -s "$place/code" ] && [ "$patience" -gt 0 ] && kill -0 "$pid" 2>/dev/null; do
+        # Where nothing reaps orphans, a killed process stays.
+        if grep -qs "^State:.*zombie" "/proc/$pid/status"; then break; fi
+        sleep 1
+        if [ "$ending" = yes ]; then patience=$((patience - 1)); fi
+    done
+    if [ -s "$place/code" ]; then
+        read -r of_program <"$place/code"
+        if [ "$of_program" -ne 0 ]; then code=$of_program; fi
+    elif [ "$patience" -eq 0 ]; then
+        code=143
+    else
+        code=137
+    fi
+fi
+rm -rf "$place"
+exit "$code"
 '
 
 # ==== The job =========================================================================================================
@@ -185,7 +226,7 @@ if [ "$DEPENDENT" = yes ] && ! submit_translation; then
     DEPENDENT=no
 fi
 
-# --kill=none: if the capture ends before the program, the program continues.
+# --kill=none: if the capture ends before the program, the program continues. After a duration, the task waits for it.
 profile=(${PROFILE[@]+"${PROFILE[@]}"} --kill=none --force-overwrite=true)
 if [ "$CAPTURE_RANGE" = yes ]; then profile+=(--capture-range=cudaProfilerApi --capture-range-end=stop); fi
 if [ -n "$DELAY" ]; then profile+=("--delay=$DELAY"); fi

@@ -405,6 +405,89 @@ def test_the_time_limit(cluster: Cluster, expected) -> None:
     assert cluster.trace() == expected(0, 1, 2, 3)
 
 
+# ---- a duration ------------------------------------------------------------------------------------------------------
+
+RECORDED = "until test -e profile-42/profile_$RANK.nsys-rep; do sleep 0.1; done; sleep 1.5"
+"""What a program does until some time after nsys has written the report, and has ended."""
+
+
+@pytest.mark.slow
+def test_the_program_continues_after_the_duration(cluster: Cluster, expected) -> None:
+    words = ["a b", "it's", "", '"$x"', "\\n", "--", "*"]
+    program = f'{RECORDED}; printf "%s\\0" "$@" >finished-$RANK; exit $((RANK * 2))'
+    code, output = cluster.run(two_by_two(duration=1, command=["sh", "-c", program, "sh", *words]), SHELLOPTS="nounset")
+    assert code == 6 and "srun ended with exit code 6" in output, output
+    for rank in range(4):
+        assert (cluster.work / f"finished-{rank}").read_text().split("\0")[:-1] == words
+    assert cluster.trace() == expected(0, 1, 2, 3)
+
+
+@pytest.mark.all_sets
+@pytest.mark.slow
+def test_a_program_that_ends_before_the_duration(cluster: Cluster, expected) -> None:
+    """The job ends with the program, and with the code of an nsys that fails if the program does not."""
+    cluster.behave(of_ranks={"2": {"lost": True}})
+    start = time.monotonic()
+    code, output = cluster.run(two_by_two(duration=1000, command=["sh", "-c", "test $RANK != 1 || exit 9"]))
+    assert time.monotonic() - start < 300
+    assert code == 128 + 9, output
+    assert cluster.trace() == expected(0, 1, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("program", ["exec sleep 100", "trap '' TERM; sleep 100"], ids=["ends", "ignores it"])
+def test_the_time_limit_after_the_duration(cluster: Cluster, expected, program: str) -> None:
+    """All processes of the step are signalled. One that goes on must not prevent the translation."""
+    text = two_by_two(duration=1, command=["sh", "-c", program])
+    assert text.count("\n    patience=60\n") == 1
+    job = cluster.start(text.replace("    patience=60\n", "    patience=2\n"))
+    while len(list(cluster.reports.glob("*.nsys-rep"))) < 4:
+        assert job.poll() is None
+        time.sleep(0.05)
+    time.sleep(1)
+    assert job.poll() is None
+    job.send_signal(signal.SIGTERM)
+    output = job.communicate(timeout=300)[0]
+    assert job.returncode == 143 and "srun ended with exit code 143" in output, output
+    assert cluster.trace() == expected(0, 1, 2, 3)
+
+
+@pytest.mark.all_sets
+@pytest.mark.slow
+def test_other_signals_reach_the_program_alone(cluster: Cluster) -> None:
+    """A program that handles a signal, such as one to write a checkpoint, goes on after it."""
+    program = f"trap 'touch asked-$RANK' USR1; {RECORDED}; touch ready-$RANK"
+    program += "; until test -e asked-$RANK; do sleep 0.1; done; exit 5"
+    job = cluster.start(two_by_two(duration=1, command=["sh", "-c", program]))
+    while len(list(cluster.work.glob("ready-*"))) < 4:
+        assert job.poll() is None
+        time.sleep(0.05)
+    for pid in json.loads((cluster.folder / "step").read_text()):
+        os.killpg(pid, signal.SIGUSR1)
+    output = job.communicate(timeout=300)[0]
+    assert job.returncode == 5, output
+
+
+@pytest.mark.all_sets
+@pytest.mark.slow
+def test_a_program_that_is_killed_after_the_duration(cluster: Cluster, expected) -> None:
+    """Of rank 1 the program, of rank 2 also what would write down its exit code."""
+    program = f"{RECORDED}; case $RANK in 1) kill -KILL $$ ;; 2) kill -KILL $PPID ;; esac"
+    code, output = cluster.run(two_by_two(duration=1, command=["sh", "-c", program]))
+    assert code == 137, output
+    assert cluster.trace() == expected(0, 1, 2, 3)
+
+
+@pytest.mark.all_sets
+@pytest.mark.slow
+def test_a_duration_that_nsys_refuses(cluster: Cluster) -> None:
+    cluster.behave(refuses=["--duration"])
+    code, output = cluster.run(two_by_two(duration=1, command=["touch", "started"]))
+    assert code == 1 and "srun ended with exit code 1" in output and "no report in" in output
+    assert not (cluster.work / "started").exists()
+
+
 # ---- a dependent job -------------------------------------------------------------------------------------------------
 
 
