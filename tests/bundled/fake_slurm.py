@@ -23,8 +23,8 @@ PROFILING = Path(tempfile.gettempdir(), f"nsys2prv-ng-tests-{os.getuid()}.lock")
 programs did that it profiles simultaneously. `flock --close` keeps the lock from the agent of nsys, which may live on.
 """
 
-# As the real one: starts tasks with SLURM_* set, ends with their highest exit code, and kills them at a SIGTERM. When all
-# tasks have ended, it kills what they have left running.
+# As the real one: starts tasks with SLURM_* set, ends with their highest exit code, and kills them at a SIGTERM. When
+# all tasks have ended, it kills what they have left running.
 SRUN = """
 import json, os, pathlib, signal, subprocess, sys
 here = pathlib.Path(os.environ["FAKE_SLURM"])
@@ -80,8 +80,8 @@ for pid in json.loads((here / "step").read_text()):
     os.killpg(pid, signal.SIGTERM)
 """
 
-# `nsys profile` runs the program and copies the sample of its rank. It does as nsys.json says, if need be by rank. After
-# --duration, it ends with exit code 0 and the program runs on, as nsys 2025.3.1 does with --kill=none.
+# `nsys profile` runs the program and copies the sample of its rank. It does as nsys.json says, if need be by rank.
+# After --duration, it ends with exit code 0 and the program runs on, as nsys 2025.3.1 does with --kill=none.
 PROFILE = """
 import json, os, pathlib, shutil, signal, subprocess, sys
 here = pathlib.Path(os.environ["FAKE_SLURM"])
