@@ -77,29 +77,51 @@ if [ "$SLURM_LOCALID" = 0 ] && [ -n "$NODE_OPTIONS" ]; then
 fi
 profile+=("--output=$REPORTS/profile_%q{SLURM_PROCID}")
 if [ "$waits" = no ]; then exec nsys profile "${profile[@]}" "$@"; fi
-# With a duration, nsys ends before the program. Slurm kills what a task leaves running, so the task waits. A signal to a
-# step reaches all of its processes. The two shells here survive it; nsys and the program do not inherit the traps.
+# With a duration, nsys ends before the program. Slurm kills what a task leaves running, so the task waits. Its two shells
+# survive signals; nsys and the program do not inherit the traps.
 place=$(mktemp -d) || exit
 trap : HUP INT USR1 USR2
 ending=no
 trap "ending=yes" TERM
-nsys profile "${profile[@]}" bash -c "
+# Slurm sends a SIGTERM to the task alone, or to all processes (SignalChildrenProcesses): then this one ends. nsys must get
+# exactly one: a second one loses the report. With --kill=none, nsys passes none to the program.
+passed=no
+sleep 1000000 >/dev/null 2>&1 &
+witness=$!
+pass() {
+    if [ "$ending$passed" != yesno ]; then return; fi
+    passed=yes
+    sleep 1
+    if ! kill -0 "$witness" 2>/dev/null; then return; fi
+    kill -TERM "$nsys" 2>/dev/null
+    if [ -s "$place/pids" ]; then
+        read -r _ program <"$place/pids"
+        kill -TERM "$program" 2>/dev/null
+    fi
+}
+# Commands in the background would ignore SIGINT, and read nothing.
+(trap - INT QUIT && exec nsys profile "${profile[@]}" bash -c "
     trap : HUP INT USR1 USR2 TERM
-    echo \$\$ >\"\$0/pid\"
-    \"\$@\"
+    (echo \$\$ \$BASHPID >\"\$0/pids\" && exec \"\$@\")
     code=\$?
     echo \$code >\"\$0/code\"
     exit \$code
-" "$place" "$@"
-code=$?
-if [ -s "$place/pid" ]; then # else nsys did not start the program
-    read -r pid <"$place/pid"
+" "$place" "$@") <&0 &
+nsys=$!
+while kill -0 "$nsys" 2>/dev/null; do # a signal ends the wait, not nsys
+    wait "$nsys"
+    code=$?
+    pass
+done
+if [ -s "$place/pids" ]; then # else nsys did not start the program
+    read -r shell _ <"$place/pids"
     # Near the time limit, a program that does not end must leave time for the translation. torchrun takes 30 seconds.
     patience=60
-    while [ ! -s "$place/code" ] && [ "$patience" -gt 0 ] && kill -0 "$pid" 2>/dev/null; do
+    while [ ! -s "$place/code" ] && [ "$patience" -gt 0 ] && kill -0 "$shell" 2>/dev/null; do
         # Where nothing reaps orphans, a killed process stays.
-        if grep -qs "^State:.*zombie" "/proc/$pid/status"; then break; fi
+        if grep -qs "^State:.*zombie" "/proc/$shell/status"; then break; fi
         sleep 1
+        pass
         if [ "$ending" = yes ]; then patience=$((patience - 1)); fi
     done
     if [ -s "$place/code" ]; then
@@ -111,6 +133,7 @@ if [ -s "$place/pid" ]; then # else nsys did not start the program
         code=137
     fi
 fi
+kill "$witness" 2>/dev/null
 rm -rf "$place"
 exit "$code"
 '
