@@ -71,17 +71,18 @@ with open(here / "queue.jsonl", "a") as queue:
 print("Submitted batch job 43")
 """
 
-# All processes of the tasks of a step get the signal, its batch script does not.
+# All processes of the tasks of a step get the signal, or the tasks alone; its batch script does not.
 SCANCEL = """
 import json, os, pathlib, signal, sys
 here = pathlib.Path(os.environ["FAKE_SLURM"])
 assert sys.argv[1:] == ["--signal=TERM", "42"], sys.argv
 for pid in json.loads((here / "step").read_text()):
-    os.killpg(pid, signal.SIGTERM)
+    (os.kill if (here / "signals-tasks-alone").exists() else os.killpg)(pid, signal.SIGTERM)
 """
 
 # `nsys profile` runs the program and copies the sample of its rank. It does as nsys.json says, if need be by rank.
-# After --duration, it ends with exit code 0 and the program runs on, as nsys 2025.3.1 does with --kill=none.
+# A second SIGTERM loses the report, as of nsys 2023.4. After --duration, it ends with exit code 0 and the program runs
+# on, as nsys 2025.3.1 does with --kill=none.
 PROFILE = """
 import json, os, pathlib, shutil, signal, subprocess, sys
 here = pathlib.Path(os.environ["FAKE_SLURM"])
@@ -104,7 +105,12 @@ for name in how.get("refuses", []):
         sys.exit(1)
 how.update(how.get("of_ranks", {}).get(rank, {}))
 program = subprocess.Popen(words)
-signal.signal(signal.SIGTERM, lambda *_: None)
+signals = []
+def receive(*_):
+    signals.append(1)
+    if len(signals) > 1:
+        os._exit(1)
+signal.signal(signal.SIGTERM, receive)
 length = None
 if "--duration" in options:
     assert options["--kill"] == "none"

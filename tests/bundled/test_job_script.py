@@ -435,10 +435,16 @@ def test_a_program_that_ends_before_the_duration(cluster: Cluster, expected) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("program", ["exec sleep 100", "trap '' TERM; sleep 100"], ids=["ends", "ignores it"])
-def test_the_time_limit_after_the_duration(cluster: Cluster, expected, program: str) -> None:
-    """All processes of the step are signalled. One that goes on must not prevent the translation."""
+@pytest.mark.push_cases(2)
+@pytest.mark.parametrize(
+    ("alone", "program"),
+    [(True, "exec sleep 100"), (False, "exec sleep 100"), (True, "trap '' TERM; sleep 100")],
+    ids=["tasks alone", "all processes", "ignored"],
+)
+def test_the_time_limit_after_the_duration(cluster: Cluster, expected, alone: bool, program: str) -> None:
+    """Slurm signals tasks alone or all processes. A program that goes on must not prevent the translation."""
+    if alone:
+        (cluster.folder / "signals-tasks-alone").touch()
     text = two_by_two(duration=1, command=["sh", "-c", program])
     assert text.count("\n    patience=60\n") == 1
     job = cluster.start(text.replace("    patience=60\n", "    patience=2\n"))
@@ -450,6 +456,24 @@ def test_the_time_limit_after_the_duration(cluster: Cluster, expected, program: 
     job.send_signal(signal.SIGTERM)
     output = job.communicate(timeout=300)[0]
     assert job.returncode == 143 and "srun ended with exit code 143" in output, output
+    assert cluster.trace() == expected(0, 1, 2, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("alone", [True, False], ids=["tasks alone", "all processes"])
+def test_the_time_limit_before_the_duration_is_over(cluster: Cluster, expected, alone: bool) -> None:
+    """Each nsys gets one signal."""
+    if alone:
+        (cluster.folder / "signals-tasks-alone").touch()
+    job = cluster.start(two_by_two(duration=1000, command=["sh", "-c", "touch started-$RANK; exec sleep 100"]))
+    while len(list(cluster.work.glob("started-*"))) < 4:
+        assert job.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)
+    job.send_signal(signal.SIGTERM)
+    output = job.communicate(timeout=300)[0]
+    assert job.returncode == 143, output
     assert cluster.trace() == expected(0, 1, 2, 3)
 
 
