@@ -52,8 +52,12 @@ TASK='
 if [ "$REPORT_PER" = rank ]; then
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 fi
-profile=()
-while [ "$1" != -- ]; do profile+=("$1"); shift; done
+profile=() waits=no
+while [ "$1" != -- ]; do
+    case $1 in -d* | --duration*) waits=yes ;; esac
+    profile+=("$1")
+    shift
+done
 shift
 # Only one nsys per node can sample its GPUs. Where that is not permitted, nsys does not start the program: try first.
 if [ "$SLURM_LOCALID" = 0 ] && [ -n "$NODE_OPTIONS" ]; then
@@ -71,7 +75,67 @@ if [ "$SLURM_LOCALID" = 0 ] && [ -n "$NODE_OPTIONS" ]; then
     done
     rm -rf "$trial"
 fi
-exec nsys profile "${profile[@]}" "--output=$REPORTS/profile_%q{SLURM_PROCID}" "$@"
+profile+=("--output=$REPORTS/profile_%q{SLURM_PROCID}")
+if [ "$waits" = no ]; then exec nsys profile "${profile[@]}" "$@"; fi
+# With a duration, nsys ends before the program. Slurm kills what a task leaves running, so the task waits. Its two shells
+# survive signals; nsys and the program do not inherit the traps.
+place=$(mktemp -d) || exit
+trap : HUP INT USR1 USR2
+ending=no
+trap "ending=yes" TERM
+# Slurm sends a SIGTERM to the task alone, or to all processes (SignalChildrenProcesses): then this one ends. nsys must get
+# exactly one: a second one loses the report. With --kill=none, nsys passes none to the program.
+passed=no
+sleep 1000000 >/dev/null 2>&1 &
+witness=$!
+pass() {
+    if [ "$ending$passed" != yesno ]; then return; fi
+    passed=yes
+    sleep 1
+    if ! kill -0 "$witness" 2>/dev/null; then return; fi
+    kill -TERM "$nsys" 2>/dev/null
+    if [ -s "$place/pids" ]; then
+        read -r _ program <"$place/pids"
+        kill -TERM "$program" 2>/dev/null
+    fi
+}
+# Commands in the background would ignore SIGINT, and read nothing.
+(trap - INT QUIT && exec nsys profile "${profile[@]}" bash -c "
+    trap : HUP INT USR1 USR2 TERM
+    (echo \$\$ \$BASHPID >\"\$0/pids\" && exec \"\$@\")
+    code=\$?
+    echo \$code >\"\$0/code\"
+    exit \$code
+" "$place" "$@") <&0 &
+nsys=$!
+while kill -0 "$nsys" 2>/dev/null; do # a signal ends the wait, not nsys
+    wait "$nsys"
+    code=$?
+    pass
+done
+if [ -s "$place/pids" ]; then # else nsys did not start the program
+    read -r shell _ <"$place/pids"
+    # Near the time limit, a program that does not end must leave time for the translation. torchrun takes 30 seconds.
+    patience=60
+    while [ ! -s "$place/code" ] && [ "$patience" -gt 0 ] && kill -0 "$shell" 2>/dev/null; do
+        # Where nothing reaps orphans, a killed process stays.
+        if grep -qs "^State:.*zombie" "/proc/$shell/status"; then break; fi
+        sleep 1
+        pass
+        if [ "$ending" = yes ]; then patience=$((patience - 1)); fi
+    done
+    if [ -s "$place/code" ]; then
+        read -r of_program <"$place/code"
+        if [ "$of_program" -ne 0 ]; then code=$of_program; fi
+    elif [ "$patience" -eq 0 ]; then
+        code=143
+    else
+        code=137
+    fi
+fi
+kill "$witness" 2>/dev/null
+rm -rf "$place"
+exit "$code"
 '
 
 # ==== The job =========================================================================================================
@@ -185,7 +249,7 @@ if [ "$DEPENDENT" = yes ] && ! submit_translation; then
     DEPENDENT=no
 fi
 
-# --kill=none: if the capture ends before the program, the program continues.
+# --kill=none: if the capture ends before the program, the program continues. After a duration, the task waits for it.
 profile=(${PROFILE[@]+"${PROFILE[@]}"} --kill=none --force-overwrite=true)
 if [ "$CAPTURE_RANGE" = yes ]; then profile+=(--capture-range=cudaProfilerApi --capture-range-end=stop); fi
 if [ -n "$DELAY" ]; then profile+=("--delay=$DELAY"); fi

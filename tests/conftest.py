@@ -173,6 +173,7 @@ settings.register_profile("ci", max_examples=20, derandomize=True, deadline=None
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-sets", action="store_true", help="run over all real reports, with more examples")
+    parser.addoption("--long", action="store_true", help="run the tests that take long as well")
     parser.addoption("--damage", type=int, help="number of damaged reports to translate (24, with --all-sets 84)")
     parser.addoption("--damage-from", type=int, default=0, metavar="SEED", help="seed of the first of them")
 
@@ -182,7 +183,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker := getattr(config, "workerinput", None):
         _use_own_cores(*_number_worker(worker))
         shared.FOLDER = Path(worker["shared"])
-        _compile_each_kernel_once()
     config.stash[_LEFT_OUT] = Counter()
     if not config.getoption("hypothesis_profile", None) and not config.getoption("all_sets"):
         settings.load_profile("dev" if _is_fast_tier(config) else "push")
@@ -227,30 +227,6 @@ def _number_worker(worker: dict[str, Any]) -> tuple[int, int]:
     return int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
 
 
-def _compile_each_kernel_once() -> None:
-    """Let the first worker that needs a kernel compile it, and the others wait and take it from numba's cache."""
-    from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.dispatcher import Dispatcher
-
-    compile_it = Dispatcher.compile
-    held: set[Path] = set()
-
-    def compile_or_wait(dispatcher: Any, signature: object) -> object:
-        function = dispatcher.py_func
-        folder = _UNPACKED / "kernels" / f"{function.__module__}.{function.__name__}"
-        with global_compiler_lock:  # of the threads of this process
-            if folder in held:  # by a kernel that calls itself
-                return compile_it(dispatcher, signature)
-            with _locked(folder):
-                held.add(folder)
-                try:
-                    return compile_it(dispatcher, signature)
-                finally:
-                    held.remove(folder)
-
-    Dispatcher.compile = compile_or_wait
-
-
 def pytest_collection(session: pytest.Session) -> None:
     """Let a worker import its share of the tests before all: what it compiles of them, the others only read."""
     if worker := getattr(session.config, "workerinput", None):
@@ -281,14 +257,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.nodeid in further:
             item.add_marker(pytest.mark.all_sets)
     if not takes_all_sets(config):
-        left_out = [item for item in items if item.get_closest_marker("all_sets")]
-        items[:] = [item for item in items if not item.get_closest_marker("all_sets")]
+        markers = ("all_sets",) if takes_long(config) else ("all_sets", "long")
+        left_out = [item for item in items if any(map(item.get_closest_marker, markers))]
+        items[:] = [item for item in items if not any(map(item.get_closest_marker, markers))]
         config.hook.pytest_deselected(items=left_out)
 
 
 def takes_all_sets(config: pytest.Config) -> bool:
     """Return whether a run takes all sets of reports, all cases and all examples."""
     return config.getoption("all_sets") or "all_sets" in config.getoption("markexpr")
+
+
+def takes_long(config: pytest.Config) -> bool:
+    """Return whether a run takes long tests: with `--long`, and where tests are chosen by name or marker."""
+    chosen = any("::" in argument for argument in config.args) or "long" in config.getoption("markexpr")
+    return chosen or config.getoption("long") or bool(config.getoption("keyword"))
 
 
 def _find_cases_above_limit(items: list[pytest.Item], marker: str) -> set[str]:
@@ -339,10 +322,11 @@ _LEFT_OUT = pytest.StashKey[Counter[str]]()
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count what a run leaves out."""
     for item in items:
-        is_further = not takes_all_sets(item.config) and item.get_closest_marker("all_sets") is not None
-        kind = (
-            "tests of further sets and cases (--all-sets runs them)" if is_further else "tests that -m or -k leaves out"
-        )
+        kind = "tests that -m or -k leaves out"
+        if not takes_all_sets(item.config) and item.get_closest_marker("all_sets") is not None:
+            kind = "tests of further sets and cases (--all-sets runs them)"
+        elif not takes_long(item.config) and item.get_closest_marker("long") is not None:
+            kind = "tests that take long (--long runs them)"
         item.config.stash[_LEFT_OUT][kind] += 1
 
 

@@ -25,6 +25,7 @@ from nsys2prv_ng.options.kinds import (
     Size,
     SourceNames,
     Steps,
+    Tflops,
     TimeWindow,
     WordOrFile,
 )
@@ -124,6 +125,10 @@ class JobOptions(ReadingOptions):
     )
 
 
+_LEAST_FLOPS = 1e6
+"""Least operations of a step that can be meant."""
+
+
 @dataclass(kw_only=True)
 class SummaryOptions(JobOptions):
     """Options of a summary."""
@@ -136,7 +141,7 @@ class SummaryOptions(JobOptions):
         metavar="6.2T",
         shown="at least what NVTX ranges with shapes show",
     )
-    peak_tflops: Amount = Amount(
+    peak_tflops: Tflops = Tflops(
         "Dense peak of one GPU in TFLOP/s, for the MFU.",
         metavar="989",
         shown="the published peak of the GPU for the number type of its kernels",
@@ -146,6 +151,8 @@ class SummaryOptions(JobOptions):
         super().__post_init__()
         if self.flops_per_step is not None and self.ranks is not None:
             raise UsageError("is of the whole job: choose no ranks", parameter="flops_per_step")
+        if self.flops_per_step is not None and self.flops_per_step < _LEAST_FLOPS:
+            raise UsageError("is less than a million: write the unit, like 6.2T", parameter="flops_per_step")
 
 
 @dataclass(kw_only=True)

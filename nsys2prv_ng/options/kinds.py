@@ -263,6 +263,26 @@ class Amount(Option[float | int | str | None, float | None]):
         return [repr(value)]
 
 
+class Tflops(Amount):
+    """A rate in TFLOP/s, typed with or without a unit: 989, 989T or 1.5P."""
+
+    wanted = "a number in TFLOP/s"
+    _MOST = 1e6
+    """No GPU is near: such a number is in another unit."""
+
+    def parse(self, text: str) -> float:
+        match = _AMOUNT.fullmatch(text.strip())
+        if not match or match[2].upper() not in ("", "T", "P"):
+            raise UsageError("write a number of TFLOP/s, like 989")
+        return float(match[1]) * (1000 if match[2].upper() == "P" else 1)
+
+    def check(self, value: Any) -> float:
+        number = super().check(value)
+        if number > self._MOST:
+            raise UsageError("is in TFLOP/s: write a number like 989")
+        return number
+
+
 def parse_time(text: str) -> int:
     """Return the nanoseconds of a time with a unit, like 1.5s, or 78,267.77 us as wxParaver shows it; 0 needs none."""
     match = _TIME.fullmatch(text.strip())

@@ -1,10 +1,11 @@
 """Makes numba's cache of machine code safe and fast. Everything here extends private parts of numba (0.59 to 0.69).
 
-Numba names the files by processor, Python and signature, and writes them by renaming. This module adds six things:
+Numba names the files by processor, Python and signature, and writes them by renaming. This module adds seven things:
 
 - Code beside the modules is used even by those who cannot write there, as where an administrator has installed the
   program and run it once. Numba looks only into the folder that it writes to.
 - If a file is damaged or a folder cannot be written, a function is compiled again; there is never an error.
+- Of several processes that need a function, one compiles it, and the others wait for its code.
 - A file is used only for the key that it was written for, even if several processes write at once.
 - Code is used only while the constants and compiled functions that it refers to are the same. Numba freezes them into
   the code, but checks only the source file of the function itself to decide whether its code is stale, and some
@@ -15,16 +16,19 @@ Numba names the files by processor, Python and signature, and writes them by ren
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import inspect
 import os
 import pickle
+import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba.core import config, entrypoints, registry
@@ -75,6 +79,14 @@ class MachineCodeCache:
             found = self._installed.load_overload(signature, target_context)
             if found is not None:
                 return found
+        found = self._load(signature, target_context)
+        if found is None and self._turn.take():
+            found = self._load(signature, target_context)  # another process may have compiled it meanwhile
+            if found is not None:
+                self._turn.leave()
+        return found
+
+    def _load(self, signature: Any, target_context: Any) -> Any:
         try:
             return self._cache.load_overload(signature, target_context)
         except Exception:  # unpickling damaged data may raise anything
@@ -82,10 +94,64 @@ class MachineCodeCache:
                 self._cache.flush()
             return None
 
+    @cached_property
+    def _turn(self) -> _Turn:
+        return _Turn(self.cache_path, f"{self._function.__module__}.{self._function.__qualname__}")
+
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep the code for a signature if possible."""
         with suppress(Exception):  # no space, or a damaged index that cannot be replaced
             self._cache.save_overload(signature, result)
+        self._turn.leave()
+
+
+class _Turn:
+    """The turn of one process to compile a function, while others wait for its code: a lock on a byte of a file.
+
+    Functions that share a byte at worst wait for each other in vain. Who has waited too long compiles as well.
+    """
+
+    _LONGEST_WAIT = 60.0
+    _files: ClassVar[dict[tuple[int, str], int]] = {}
+    """The open lock files of each process by folder."""
+
+    def __init__(self, folder: str | None, function: str) -> None:
+        self._folder = folder
+        self._byte = zlib.crc32(function.encode())
+        self._is_taken = False
+
+    def take(self) -> bool:
+        """Wait for the turn; return False if there is none, as without a folder."""
+        if self._folder is None or self._is_taken:
+            return False
+        try:
+            file = self._open(self._folder)
+        except OSError:  # the folder, or the file of another user, cannot be written
+            return False
+        limit = time.monotonic() + self._LONGEST_WAIT
+        while not self._is_taken and time.monotonic() < limit:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._byte)
+                self._is_taken = True
+            except (BlockingIOError, PermissionError):  # either says that another process has it
+                time.sleep(0.01)
+            except OSError:  # a file system without locks
+                return False
+        return self._is_taken
+
+    def leave(self) -> None:
+        """Let another process take the turn."""
+        if self._is_taken and self._folder is not None:
+            self._is_taken = False
+            with suppress(OSError):
+                fcntl.lockf(self._open(self._folder), fcntl.LOCK_UN, 1, self._byte)
+
+    def _open(self, folder: str) -> int:
+        """Return the descriptor of the lock file; closing any other one of this process would give up its locks."""
+        key = os.getpid(), folder
+        if key not in self._files:
+            self._files[key] = os.open(Path(folder) / "turns.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return self._files[key]
 
 
 class _FunctionCache(FunctionCache):

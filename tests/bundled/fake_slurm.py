@@ -23,7 +23,8 @@ PROFILING = Path(tempfile.gettempdir(), f"nsys2prv-ng-tests-{os.getuid()}.lock")
 programs did that it profiles simultaneously. `flock --close` keeps the lock from the agent of nsys, which may live on.
 """
 
-# As the real one: starts tasks with SLURM_* set, ends with their highest exit code, and kills them at a SIGTERM.
+# As the real one: starts tasks with SLURM_* set, ends with their highest exit code, and kills them at a SIGTERM. When
+# all tasks have ended, it kills what they have left running.
 SRUN = """
 import json, os, pathlib, signal, subprocess, sys
 here = pathlib.Path(os.environ["FAKE_SLURM"])
@@ -50,6 +51,11 @@ for rank in range(nodes * each):
     tasks.append(subprocess.Popen(words, env=env, start_new_session=True))
 (here / "step").write_text(json.dumps([task.pid for task in tasks]))
 codes = [task.wait() for task in tasks]
+for task in tasks:
+    try:
+        os.killpg(task.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        continue
 sys.exit(max(128 - code if code < 0 else code for code in codes))
 """
 
@@ -65,16 +71,18 @@ with open(here / "queue.jsonl", "a") as queue:
 print("Submitted batch job 43")
 """
 
-# All processes of the tasks of a step get the signal, its batch script does not.
+# All processes of the tasks of a step get the signal, or the tasks alone; its batch script does not.
 SCANCEL = """
 import json, os, pathlib, signal, sys
 here = pathlib.Path(os.environ["FAKE_SLURM"])
 assert sys.argv[1:] == ["--signal=TERM", "42"], sys.argv
 for pid in json.loads((here / "step").read_text()):
-    os.killpg(pid, signal.SIGTERM)
+    (os.kill if (here / "signals-tasks-alone").exists() else os.killpg)(pid, signal.SIGTERM)
 """
 
 # `nsys profile` runs the program and copies the sample of its rank. It does as nsys.json says, if need be by rank.
+# A second SIGTERM loses the report, as of nsys 2023.4. After --duration, it ends with exit code 0 and the program runs
+# on, as nsys 2025.3.1 does with --kill=none.
 PROFILE = """
 import json, os, pathlib, shutil, signal, subprocess, sys
 here = pathlib.Path(os.environ["FAKE_SLURM"])
@@ -97,8 +105,20 @@ for name in how.get("refuses", []):
         sys.exit(1)
 how.update(how.get("of_ranks", {}).get(rank, {}))
 program = subprocess.Popen(words)
-signal.signal(signal.SIGTERM, lambda *_: None)
-code = program.wait()
+signals = []
+def receive(*_):
+    signals.append(1)
+    if len(signals) > 1:
+        os._exit(1)
+signal.signal(signal.SIGTERM, receive)
+length = None
+if "--duration" in options:
+    assert options["--kill"] == "none"
+    length = float(options.get("--delay", 0)) + float(options["--duration"])
+try:
+    code = program.wait(length)
+except subprocess.TimeoutExpired:
+    code = 0
 output = pathlib.Path(options["--output"].replace("%q{SLURM_PROCID}", rank) + ".nsys-rep")
 if how.get("lost"):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -405,6 +405,113 @@ def test_the_time_limit(cluster: Cluster, expected) -> None:
     assert cluster.trace() == expected(0, 1, 2, 3)
 
 
+# ---- a duration ------------------------------------------------------------------------------------------------------
+
+RECORDED = "until test -e profile-42/profile_$RANK.nsys-rep; do sleep 0.1; done; sleep 1.5"
+"""What a program does until some time after nsys has written the report, and has ended."""
+
+
+@pytest.mark.slow
+def test_the_program_continues_after_the_duration(cluster: Cluster, expected) -> None:
+    words = ["a b", "it's", "", '"$x"', "\\n", "--", "*"]
+    program = f'{RECORDED}; printf "%s\\0" "$@" >finished-$RANK; exit $((RANK * 2))'
+    code, output = cluster.run(two_by_two(duration=1, command=["sh", "-c", program, "sh", *words]), SHELLOPTS="nounset")
+    assert code == 6 and "srun ended with exit code 6" in output, output
+    for rank in range(4):
+        assert (cluster.work / f"finished-{rank}").read_text().split("\0")[:-1] == words
+    assert cluster.trace() == expected(0, 1, 2, 3)
+
+
+@pytest.mark.all_sets
+@pytest.mark.slow
+def test_a_program_that_ends_before_the_duration(cluster: Cluster, expected) -> None:
+    """The job ends with the program, and with the code of an nsys that fails if the program does not."""
+    cluster.behave(of_ranks={"2": {"lost": True}})
+    start = time.monotonic()
+    code, output = cluster.run(two_by_two(duration=1000, command=["sh", "-c", "test $RANK != 1 || exit 9"]))
+    assert time.monotonic() - start < 300
+    assert code == 128 + 9, output
+    assert cluster.trace() == expected(0, 1, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.push_cases(2)
+@pytest.mark.parametrize(
+    ("alone", "program"),
+    [(True, "exec sleep 100"), (False, "exec sleep 100"), (True, "trap '' TERM; sleep 100")],
+    ids=["tasks alone", "all processes", "ignored"],
+)
+def test_the_time_limit_after_the_duration(cluster: Cluster, expected, alone: bool, program: str) -> None:
+    """Slurm signals tasks alone or all processes. A program that goes on must not prevent the translation."""
+    if alone:
+        (cluster.folder / "signals-tasks-alone").touch()
+    text = two_by_two(duration=1, command=["sh", "-c", program])
+    assert text.count("\n    patience=60\n") == 1
+    job = cluster.start(text.replace("    patience=60\n", "    patience=2\n"))
+    while len(list(cluster.reports.glob("*.nsys-rep"))) < 4:
+        assert job.poll() is None
+        time.sleep(0.05)
+    time.sleep(1)
+    assert job.poll() is None
+    job.send_signal(signal.SIGTERM)
+    output = job.communicate(timeout=300)[0]
+    assert job.returncode == 143 and "srun ended with exit code 143" in output, output
+    assert cluster.trace() == expected(0, 1, 2, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.push_cases(1)
+@pytest.mark.parametrize("alone", [True, False], ids=["tasks alone", "all processes"])
+def test_the_time_limit_before_the_duration_is_over(cluster: Cluster, expected, alone: bool) -> None:
+    """Each nsys gets one signal."""
+    if alone:
+        (cluster.folder / "signals-tasks-alone").touch()
+    job = cluster.start(two_by_two(duration=1000, command=["sh", "-c", "touch started-$RANK; exec sleep 100"]))
+    while len(list(cluster.work.glob("started-*"))) < 4:
+        assert job.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)
+    job.send_signal(signal.SIGTERM)
+    output = job.communicate(timeout=300)[0]
+    assert job.returncode == 143, output
+    assert cluster.trace() == expected(0, 1, 2, 3)
+
+
+@pytest.mark.all_sets
+@pytest.mark.slow
+def test_other_signals_reach_the_program_alone(cluster: Cluster) -> None:
+    """A program that handles a signal, such as one to write a checkpoint, goes on after it."""
+    program = f"trap 'touch asked-$RANK' USR1; {RECORDED}; touch ready-$RANK"
+    program += "; until test -e asked-$RANK; do sleep 0.1; done; exit 5"
+    job = cluster.start(two_by_two(duration=1, command=["sh", "-c", program]))
+    while len(list(cluster.work.glob("ready-*"))) < 4:
+        assert job.poll() is None
+        time.sleep(0.05)
+    for pid in json.loads((cluster.folder / "step").read_text()):
+        os.killpg(pid, signal.SIGUSR1)
+    output = job.communicate(timeout=300)[0]
+    assert job.returncode == 5, output
+
+
+@pytest.mark.all_sets
+@pytest.mark.slow
+def test_a_program_that_is_killed_after_the_duration(cluster: Cluster, expected) -> None:
+    """Of rank 1 the program, of rank 2 also what would write down its exit code."""
+    program = f"{RECORDED}; case $RANK in 1) kill -KILL $$ ;; 2) kill -KILL $PPID ;; esac"
+    code, output = cluster.run(two_by_two(duration=1, command=["sh", "-c", program]))
+    assert code == 137, output
+    assert cluster.trace() == expected(0, 1, 2, 3)
+
+
+@pytest.mark.all_sets
+@pytest.mark.slow
+def test_a_duration_that_nsys_refuses(cluster: Cluster) -> None:
+    cluster.behave(refuses=["--duration"])
+    code, output = cluster.run(two_by_two(duration=1, command=["touch", "started"]))
+    assert code == 1 and "srun ended with exit code 1" in output and "no report in" in output
+    assert not (cluster.work / "started").exists()
+
+
 # ---- a dependent job -------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,11 @@ def test_the_mfu_is_what_flops_steps_and_peak_give() -> None:
     assert line == f"{100 * found['mfu']:.1f}%: 10.0 TFLOP a step on 4 GPUs of 500 TFLOP/s (given)"
 
 
+def test_a_peak_alone_asks_for_flops() -> None:
+    done = run("summary", SAMPLES / "single-graph.sqlite", "-q", "--json", "--peak-tflops", "500")
+    assert json.loads(done.stdout)["mfu"]["refused"].endswith("give the FLOPs of a step (--flops-per-step)")
+
+
 @pytest.mark.parametrize(
     ("option", "value"), [("--flops-per-step", "6.2X"), ("--flops-per-step", "1e400"), ("--peak-tflops", "-1")]
 )

@@ -210,10 +210,10 @@ def test_elements_of_a_generator_are_checked() -> None:
         ("6.2T", 6.2e12),
         ("6.2t", 6.2e12),
         (" 1P ", 1e15),
-        ("7", 7.0),
-        ("1.e3", 1000.0),
+        ("7e6", 7e6),
+        ("1.e6", 1e6),
         (6_236_292_513_792, 6_236_292_513_792.0),
-        (np.float32(0.5), 0.5),
+        (np.float32(2**30), 2.0**30),
         (None, None),
     ],
 )
@@ -230,6 +230,25 @@ def test_amounts_that_cannot_be_meant(value: object) -> None:
     with pytest.raises(UsageError) as error:
         SummaryOptions(peak_tflops=value)  # type: ignore[arg-type]
     assert error.value.parameter == "peak_tflops"
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"), [("989", 989.0), ("989T", 989.0), ("0.4p", 400.0), (" 62.5", 62.5), (np.float32(0.5), 0.5)]
+)
+def test_peaks_are_in_tflops(value: object, kept: float) -> None:
+    assert SummaryOptions(peak_tflops=value).peak_tflops == kept  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["989G", "989e12", "989E", 989e12])
+def test_peaks_in_another_unit(value: object) -> None:
+    with pytest.raises(UsageError, match="TFLOP/s"):
+        SummaryOptions(peak_tflops=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["6.2", 999_999])
+def test_few_flops_lack_a_unit(value: object) -> None:
+    with pytest.raises(UsageError, match="write the unit"):
+        SummaryOptions(flops_per_step=value)  # type: ignore[arg-type]
 
 
 def test_flops_of_a_job_are_not_those_of_some_ranks() -> None:

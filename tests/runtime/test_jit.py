@@ -352,3 +352,40 @@ def test_uncounted_functions_compute_the_same_and_keep_no_array(tmp_path, monkey
     assert total(INTEGERS, np.array([0, 2, 7])) == 2**53 + 5 - 1
     assert sys.getrefcount(INTEGERS) == before
     assert "NRT_" not in total.inspect_asm(total.signatures[0])
+
+
+def test_one_of_several_processes_compiles(module):
+    """The others wait, and take its code."""
+    code = (
+        "import numpy as np\nfrom nsys2prv_ng.runtime import jit\nimport module\n"
+        "with jit.announce_compilation(print):\n    module.total(np.arange(4))"
+    )
+    environment = {"NUMBA_CACHE_DIR": str(module.parent / "cache")}
+    processes = [python(code, module.parent, **environment) for _ in range(4)]
+    lines = [process.communicate(timeout=300)[0].splitlines() for process in processes]
+    assert sorted(map(len, lines)) == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("fault", ["folder", "locks"])
+def test_without_turns_every_process_compiles(module, monkeypatch, fault):
+    def fail(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(
+        machine_code.fcntl if fault == "locks" else machine_code._Turn,
+        {"locks": "lockf", "folder": "_open"}[fault],
+        fail,
+    )
+    assert len(lines_of(module, INTEGERS)) == 1
+    assert lines_of(module, INTEGERS) == []
+
+
+def test_a_turn_that_lasts_too_long(module, monkeypatch):
+    """Another process may have been stopped while it compiled."""
+    monkeypatch.setattr(machine_code._Turn, "_LONGEST_WAIT", 0.2)
+
+    def busy(*arguments):
+        raise BlockingIOError
+
+    monkeypatch.setattr(machine_code.fcntl, "lockf", busy)
+    assert len(lines_of(module, INTEGERS)) == 1

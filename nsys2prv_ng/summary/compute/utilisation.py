@@ -18,7 +18,8 @@ from nsys2prv_ng.text.formatting import format_percent, join_first
 from nsys2prv_ng.text.names import quote_name
 
 _MOST_NAMES = 3
-_GIVE_PEAK = "give the peak (peak_tflops)"
+_NO_FLOPS = "no NVTX range shows shapes: give the FLOPs of a step (--flops-per-step)"
+_GIVE_PEAK = "give the peak (--peak-tflops)"
 
 
 def add_mfu(summary: JobSummary, flops_per_step: float | None = None, peak_tflops: float | None = None) -> JobSummary:
@@ -27,15 +28,14 @@ def add_mfu(summary: JobSummary, flops_per_step: float | None = None, peak_tflop
     `flops_per_step`: of the whole job. `peak_tflops`: dense peak of one GPU (TFLOP/s).
     """
     known = summary.flops
-    if flops_per_step is None and (known is None or not known.steps):
+    is_known = known is not None and known.steps > 0
+    if flops_per_step is None and not is_known and peak_tflops is None:
         return summary
     steps = summary.steps
     busy = [gpu for gpu in summary.gpus if gpu.span_ns]
-    if flops_per_step is None:
-        assert known is not None
+    per_step = 0.0 if flops_per_step is None else flops_per_step
+    if flops_per_step is None and known is not None and is_known:
         per_step = known.flops / known.steps
-    else:
-        per_step = flops_per_step
     numbers = MfuNumbers(
         flops_per_step=per_step,
         is_given=flops_per_step is not None,
@@ -47,6 +47,8 @@ def add_mfu(summary: JobSummary, flops_per_step: float | None = None, peak_tflop
         mfu=None,
         refused="",
     )
+    if not per_step:
+        return replace(summary, mfu=replace(numbers, refused=_NO_FLOPS))
     if steps is None or steps.ends_on != "gpu" or not busy or numbers.step_ns <= 0:
         return replace(summary, mfu=replace(numbers, refused="no steps that GPUs finish were found"))
     numbers = _find_peak(numbers, busy, peak_tflops)

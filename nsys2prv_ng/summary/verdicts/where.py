@@ -12,6 +12,7 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
 from nsys2prv_ng.summary.numbers.verdict import Place
 from nsys2prv_ng.summary.numbers.waits import RankWaits
+from nsys2prv_ng.summary.tables.waits import list_bandwidth
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import HALF, Case, list_inherited, list_mpi_calls, sum_nccl_kernels
@@ -98,8 +99,8 @@ def _find_transfers(case: Case) -> tuple[list[Place], str]:
     bandwidth = summary.waits.bandwidth if summary.waits else []
     rated = [each for each in bandwidth if each.ns and each.function.removeprefix("nccl") == first.function]
     if rated:
-        largest = max(rated, key=lambda each: each.bytes * each.count)
-        text += f"; busbw {format_bytes(largest.bus_bytes_per_s)}/s at {format_bytes(largest.bytes)}"
+        most = list_bandwidth(rated)[0]
+        text += f"; busbw {format_bytes(most.bus_bytes_per_s)}/s at {most.size}"
     return places, text
 
 

@@ -101,7 +101,9 @@ def test_what_is_not_known_is_refused_with_the_reason(job: JobSummary, flops: fl
 
 def test_without_flops_there_is_no_mfu() -> None:
     job = make_job(SXM)
-    assert add_mfu(job).mfu is None and add_mfu(job, None, 989).mfu is None
+    assert add_mfu(job).mfu is None
+    asked = add_mfu(job, None, 989).mfu
+    assert asked is not None and asked.mfu is None and "--flops-per-step" in asked.refused
     assert add_mfu(replace(job, flops=replace(make_flops(("BF16", 1e12)), steps=0))).mfu is None
     assert describe(job) == []
 
