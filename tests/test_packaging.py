@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -27,6 +28,15 @@ def test_the_version_is_written_once() -> None:
     assert f'"{nsys2prv_ng.__version__}"' in path.read_text()
     others = [p for p in (REPOSITORY / "nsys2prv_ng").rglob("*.py") if p != path]
     assert [p for p in others if f'"{nsys2prv_ng.__version__}"' in p.read_text()] == []
+
+
+def test_sites_find_all_packages_with_their_bounds() -> None:
+    page = (REPOSITORY / "docs/guides/hpc-centres.md").read_text()
+    listed = [re.findall(r"`([a-z0-9-]+>=[^`]+)`", row) for row in re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    needed = [name.partition(";")[0] for name in project["project"]["dependencies"]]
+    cluster = project["project"]["optional-dependencies"]["cluster"]
+    assert listed == [needed, cluster, project["build-system"]["requires"]]
 
 
 @pytest.fixture(scope="module")

@@ -179,3 +179,22 @@ def test_what_would_go_wrong_is_found(of_page: str, wrong: str, tmp_path: Path) 
     assert of_page in command
     code, _, _ = record(command.replace(of_page, wrong), tmp_path)
     assert code != 0
+
+
+# ---- a job script of a site ------------------------------------------------------------------------------------------
+
+CENTRES = (DOCS / "guides/hpc-centres.md").read_text()
+
+
+@pytest.mark.parametrize(("program", "code"), [("python train.py", 0), ("false", 1)])
+def test_a_job_script_ends_as_the_program_does(program: str, code: int, tmp_path: Path) -> None:
+    """It starts in the home of the user, and there is no nsys2prv-ng here: the summary fails, and the job does not."""
+    [script] = re.findall(r"^<!-- job script -->\n```sh\n(.*?)^```$", CENTRES, re.MULTILINE | re.DOTALL)
+    assert script.count("python train.py") == 1
+    (tmp_path / "job.sh").write_text(script.replace("python train.py", program))
+    start = f"cd / && PBS_O_WORKDIR={tmp_path} PBS_JOBID=4711.server exec bash {tmp_path}/job.sh"
+    ended, calls, _ = record(start, tmp_path)
+    assert ended == code
+    expected = [f"{tmp_path}/profile-4711/rank{rank}" for rank in range(4 if code == 0 else 1)]
+    assert [call["report"] for call in calls] == expected
+    assert sorted(map(str, tmp_path.glob("*/*.nsys-rep"))) == [f"{name}.nsys-rep" for name in expected]

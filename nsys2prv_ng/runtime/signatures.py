@@ -65,10 +65,23 @@ def _derive(hint: Any) -> Any:
 def _derive_array(hint: Any, extras: Any) -> Any:
     """Return the type of an array: of records with the fields of a NamedTuple and others, if extras name them."""
     fields = [name for extra in extras for name in getattr(extra, "_fields", [extra] if isinstance(extra, str) else [])]
-    element = get_args(get_args(hint)[1])[0] if get_args(hint) else Any
+    element = _find_element(hint)
     if element is np.void:
         return nb.Array(from_dtype(make_records(0, fields).dtype), 1, "C", aligned=False) if fields else None
     if not isinstance(element, type) or element is Any:
         return None
     dimensions = next((extra for extra in extras if isinstance(extra, int)), 1)
     return nb.Array(from_dtype(np.dtype(element)), dimensions, "C", readonly=READ_ONLY in extras)
+
+
+def _find_element(hint: Any) -> Any:
+    """Return the type of the elements of an NDArray; Any if its annotation does not say it.
+
+    An NDArray is ndarray[shape, dtype[element]]; since numpy 2.5 it is an alias whose only argument is the element.
+    """
+    match get_args(hint):
+        case (element,):
+            return element
+        case (_, dtype):
+            return get_args(dtype)[0]
+    return Any

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import GenericAlias
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,3 +92,15 @@ def test_types_of_arrays(array: np.ndarray, hint: str) -> None:
 
     function.__annotations__["values"] = getattr(import_module("nsys2prv_ng.arrays.types"), hint)
     assert derive_types(function) == (typeof(array),)
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [GenericAlias(np.ndarray, (tuple[Any, ...], np.dtype[np.int64])), GenericAlias(list, (np.int64,))],
+    ids=["as of numpy 2.4", "as of numpy 2.5, whose alias has the element alone"],
+)
+def test_types_of_arrays_of_any_numpy(hint: GenericAlias) -> None:
+    def function(values: object) -> None: ...
+
+    function.__annotations__["values"] = hint
+    assert derive_types(function) == (typeof(np.zeros(3, np.int64)),)
