@@ -49,7 +49,7 @@ KEYS = {
     "launched": "range count total_ns",
     "range_tree": "name depth count host_ns operations gpu_ns own_ns unlisted_ns least_ns most_ns activity",
     "activity": """kernel_class ns samples sm_active sm_issue tensor_active dram_read dram_write
-        nvlink_received nvlink_transmitted""",
+        nvlink_received nvlink_transmitted gpu_ns""",
 }
 """What programs rely on: a change of these needs another version."""
 RATES = re.compile(

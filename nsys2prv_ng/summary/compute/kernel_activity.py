@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,6 +106,9 @@ class KernelTime:
                 _add(sums, node, field, values)
                 node = int(self._parent[node])
         found = _measure(sums)
+        used = {row for row, gpu in self._devices.rows.items() if gpu.tasks}
+        if used <= {metric.row for metric in metrics if _find_field(metric.event_type) is not None}:
+            found = {n: replace(each, gpu_ns=self._tree.nodes[n].gpu_ns) for n, each in found.items()}
         return [replace(node, activity=found.get(n)) for n, node in enumerate(self._tree.nodes)]
 
     def _find(self, latest: threading.local, row: int, begin: IntArray, end: IntArray) -> IntArray:
@@ -214,7 +217,7 @@ def _measure(sums: _Sums) -> dict[int, UnitActivity]:
     for number, fields in sums.items():
         largest = max(fields.values(), key=lambda values: values.samples)
         if largest.samples >= FEWEST_SAMPLES:
-            means = {field: _add_means(fields, field) for field in _METRICS}
+            means: dict[str, Any] = {field: _add_means(fields, field) for field in _METRICS}
             found[number] = UnitActivity(ns=largest.ns, samples=largest.samples, **means)
     return found
 

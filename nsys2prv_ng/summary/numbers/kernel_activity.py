@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DRAM, TENSOR, NEITHER = "DRAM", "tensor cores", "neither"
+LEAST_SAMPLED = 0.5
+"""Share of the GPU time of kernels that samples have seen at least, if they say what limits the kernels."""
 LIMIT_PERCENT = 60
 """Activity from which a unit limits kernels: below it Nsight Compute calls a kernel bound by latency.
 
@@ -36,6 +38,8 @@ class UnitActivity:
     nvlink_received: float | None = None
     """User data, in requests and responses; null without NVLink counters, and in summaries of older versions."""
     nvlink_transmitted: float | None = None
+    gpu_ns: int | None = None
+    """GPU time of these kernels, of which samples that count have seen a part; null if some GPUs were not sampled."""
 
     @property
     def dram(self) -> float | None:
@@ -49,8 +53,12 @@ class UnitActivity:
 
     @property
     def limited_by(self) -> str:
-        """What limits the kernels: the busier of DRAM and tensor cores from LIMIT_PERCENT on; "" if not known."""
-        if self.dram is None or self.tensor_active is None:
+        """What limits the kernels: the busier of DRAM and tensor cores from LIMIT_PERCENT on; "" if not known.
+
+        It is not known if samples have seen little of the kernels: long ones are in most of them, short ones in none.
+        """
+        is_rare = self.gpu_ns is not None and self.ns < LEAST_SAMPLED * self.gpu_ns
+        if self.dram is None or self.tensor_active is None or is_rare:
             return ""
         most, name = max((self.dram, DRAM), (self.tensor_active, TENSOR))
         return name if most >= LIMIT_PERCENT else NEITHER

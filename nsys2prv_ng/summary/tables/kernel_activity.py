@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.summary.numbers.kernel_activity import LIMIT_PERCENT, NEITHER, KernelActivity, UnitActivity
+from nsys2prv_ng.summary.numbers.kernel_activity import (
+    LEAST_SAMPLED,
+    LIMIT_PERCENT,
+    NEITHER,
+    KernelActivity,
+    UnitActivity,
+)
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
 from nsys2prv_ng.summary.tables.range_tree import NAME_ROOM, name_node
 from nsys2prv_ng.text.formatting import count_noun, format_percent
@@ -15,8 +21,8 @@ _LEAST_NVLINK = 1
 LEAST_SHARE = 0.05
 """Least share of GPU time of a range that has a line on the terminal."""
 _LIMITS = f"Limited by: DRAM (read + write) or tensor cores, the busier one, from {LIMIT_PERCENT}% of peak on"
+_SAMPLED = f"Sampled: of the GPU time; what limits a range is not known below {format_percent(LEAST_SAMPLED, 1)}"
 _COLUMNS = (
-    Column("time sampled", minor=True),
     "samples",
     "SM active",
     Column("SM issue", minor=True),
@@ -32,8 +38,10 @@ def tabulate_kernel_activity(activity: Sequence[KernelActivity]) -> Grid:
     """Return a row for each class of kernels, the class with most sampled time first."""
     return Grid(
         caption="GPU activity while kernels of one class run",
-        columns=make_columns("kernel class", *_COLUMNS),
-        rows=[[Name(each.kernel_class), *_list_cells(each, activity), each.limited_by] for each in activity],
+        columns=make_columns("kernel class", Column("time sampled", minor=True), *_COLUMNS),
+        rows=[
+            [Name(each.kernel_class), Ns(each.ns), *_list_cells(each, activity), each.limited_by] for each in activity
+        ],
         more="classes",
         below=_explain(activity),
     )
@@ -54,15 +62,15 @@ def tabulate_range_activity(tree: Sequence[RangeNode], least: float = LEAST_SHAR
     more = f"{count_noun(hidden, 'more range')} with less than {format_percent(least, 1)} of GPU time each"
     return Grid(
         caption="GPU activity while kernels launched in one NVTX range run",
-        columns=make_columns("launched in", Column("GPU time", minor=True), *_COLUMNS),
+        columns=make_columns("launched in", Column("GPU time", minor=True), "sampled", *_COLUMNS),
         rows=[
-            [name_node(node), Share(node.gpu_ns, whole), *_list_cells(each, every), limit]
+            [name_node(node), Share(node.gpu_ns, whole), _show_sampled(each), *_list_cells(each, every), limit]
             for node, each, limit in shown
         ],
         more="ranges",
         name_room=NAME_ROOM,
         weights=[(node.gpu_ns,) for node, _, _ in shown],
-        below=[*_explain(every), *([more] if hidden else [])],
+        below=[_SAMPLED, *_explain(every), *([more] if hidden else [])],
     )
 
 
@@ -94,7 +102,11 @@ def _list_cells(activity: UnitActivity, every: Sequence[UnitActivity]) -> list[C
         activity.dram_write,
     )
     nvlink: Cell = _show(activity.nvlink) if _moves_data(every) else ""
-    return [Ns(activity.ns), Count(activity.samples), *map(_show, percents), nvlink]
+    return [Count(activity.samples), *map(_show, percents), nvlink]
+
+
+def _show_sampled(activity: UnitActivity) -> Cell:
+    return Rate(None) if activity.gpu_ns is None else Share(activity.ns, activity.gpu_ns)
 
 
 def _show(percent: float | None) -> Cell:

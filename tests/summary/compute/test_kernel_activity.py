@@ -132,6 +132,13 @@ def test_the_busier_unit_limits(tensor: float | None, read: float | None, write:
     assert make_activity(tensor_active=tensor, dram_read=read, dram_write=write).limited_by == limit
 
 
+@pytest.mark.parametrize(("sampled", "limit"), [(0.49, ""), (0.5, "tensor cores")])
+def test_samples_that_see_little_of_the_kernels_tell_no_limit(sampled: float, limit: str) -> None:
+    """They are those of long kernels: half of all kernel time in `forward` of w-shapes, but most of its samples."""
+    activity = replace(make_activity(tensor_active=66.8, dram_read=16.5, dram_write=8.6), gpu_ns=1_000_000)
+    assert replace(activity, ns=int(sampled * 1_000_000)).limited_by == limit
+
+
 def test_nvlink_has_a_column_if_it_moves_data() -> None:
     """Its cells have the busier direction."""
     idle = make_activity(nvlink_received=0.9, nvlink_transmitted=0.4)
