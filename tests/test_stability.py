@@ -45,7 +45,7 @@ def list_python() -> list[str]:
 
 
 def walk_keys(schema: dict[str, Any], part: dict[str, Any], place: str, within: tuple[str, ...]) -> Iterator[str]:
-    """Yield each key of a schema with its types, as `.gpus[].busy_ns "integer"`; those of a class within itself once."""
+    """Yield each key of a schema with its types: `.gpus[].busy_ns "integer"`. A class within itself is not listed."""
     for choice in part.get("anyOf", [part]):
         if "$ref" in choice:
             name = choice["$ref"].rpartition("/")[2]
