@@ -73,4 +73,4 @@ def test_the_source_distribution_has_what_its_tests_need(built: Path) -> None:
     }
     assert {f"samples/{p.name}" for p in SAMPLES.glob("*.sqlite")} <= expected
     assert expected - names == set()
-    assert {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"} <= names
+    assert {"pyproject.toml", "README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", ".ci/run"} <= names

@@ -1,0 +1,119 @@
+"""What programs and scripts rely on stays as it was released (docs/reference/stability.md).
+
+`data/released.json` has the names of the last release: options, names of the Python package and keywords of its calls,
+and the keys of the JSON outputs with their types. `python -m tests.test_stability` writes those of now, for a release.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import nsys2prv_ng
+from nsys2prv_ng.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+RELEASED = ROOT / "tests/data/released.json"
+SCHEMAS = ROOT / "docs/reference/schemas"
+
+
+def list_options() -> list[str]:
+    commands = typer.main.get_command(app).commands
+    return sorted(
+        f"{name} {word}"
+        for name, command in commands.items()
+        for parameter in command.params
+        if parameter.param_type_name == "option"
+        for word in (*parameter.opts, *parameter.secondary_opts)
+    )
+
+
+def list_python() -> list[str]:
+    """Return the names of the package, and of the parameters of its calls."""
+    names = set(nsys2prv_ng.__all__)
+    for name in nsys2prv_ng.__all__:
+        value = getattr(nsys2prv_ng, name)
+        if inspect.isfunction(value):
+            names |= {f"{name}({parameter})" for parameter in inspect.signature(value).parameters}
+    return sorted(names)
+
+
+def walk_keys(schema: dict[str, Any], part: dict[str, Any], place: str, within: tuple[str, ...]) -> Iterator[str]:
+    """Yield each key of a schema with its types: `.gpus[].busy_ns "integer"`. A class within itself is not listed."""
+    for choice in part.get("anyOf", [part]):
+        if "$ref" in choice:
+            name = choice["$ref"].rpartition("/")[2]
+            if name in within:
+                yield f"{place} {within[-1]} again"
+                continue
+            yield from walk_keys(schema, schema["$defs"][name], place, (*within, name))
+        elif "properties" in choice:
+            yield f"{place} object"
+            for key, inner in choice["properties"].items():
+                yield from walk_keys(schema, inner, f"{place}.{key}", within)
+        elif choice.get("type") == "array" and isinstance(choice.get("items"), dict):
+            yield f"{place} array"
+            yield from walk_keys(schema, choice["items"], f"{place}[]", within)
+        elif choice.get("type") == "object" and isinstance(choice.get("additionalProperties"), dict):
+            yield f"{place} object by name"
+            yield from walk_keys(schema, choice["additionalProperties"], f"{place}{{}}", within)
+        else:
+            yield f"{place} {json.dumps(choice['type'] if 'type' in choice else sorted(set(choice) - {'description'}))}"
+
+
+def list_json() -> dict[str, list[str]]:
+    """Return the keys of each output, by its name and version."""
+    outputs = {}
+    for path in sorted(SCHEMAS.glob("*.json")):
+        schema = json.loads(path.read_text())
+        version = schema["properties"].pop("version")["const"]
+        if path.stem == "stats":
+            del schema["properties"]["summary"]  # the output of that name
+        outputs[f"{path.stem} {version}"] = sorted(set(walk_keys(schema, schema, "", ())))
+    return outputs
+
+
+def list_names() -> dict[str, Any]:
+    return {"options": list_options(), "python": list_python(), "json": list_json()}
+
+
+@pytest.fixture(scope="module")
+def released() -> dict[str, Any]:
+    names: dict[str, Any] = json.loads(RELEASED.read_text())
+    assert len(names["options"]) > 150 and len(names["python"]) > 150 and len(names["json"]) == 6
+    return names
+
+
+def test_options_stay(released: dict[str, Any]) -> None:
+    assert sorted(set(released["options"]) - set(list_options())) == []
+
+
+def test_names_of_python_stay(released: dict[str, Any]) -> None:
+    assert sorted(set(released["python"]) - set(list_python())) == []
+
+
+def test_keys_of_a_version_of_an_output_stay(released: dict[str, Any]) -> None:
+    """An output with another version may have other keys."""
+    now = list_json()
+    missing = {name: sorted(set(keys) - set(now[name])) for name, keys in released["json"].items() if name in now}
+    assert {name: keys for name, keys in missing.items() if keys} == {}
+
+
+def test_versions_of_outputs_only_grow(released: dict[str, Any]) -> None:
+    before, now = (dict(name.split() for name in names) for names in (released["json"], list_json()))
+    assert all(int(now[name]) >= int(version) for name, version in before.items())
+
+
+def test_keys_are_found_at_every_depth() -> None:
+    keys = list_json()["summary 2"]
+    assert {".gpus array", '.gpus[].busy_ns "integer"', '.gpus[].idle_causes[].ns "integer"'} <= set(keys)
+
+
+if __name__ == "__main__":
+    RELEASED.write_text(json.dumps(list_names(), indent=0) + "\n")
