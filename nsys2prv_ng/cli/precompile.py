@@ -17,7 +17,5 @@ def precompile() -> None:
     if folder is None:
         raise TranslationError("no folder can be written to keep machine code; set NUMBA_CACHE_DIR to one")
     start = time.monotonic()
-    count, failed = compile_all()
-    if failed:
-        raise TranslationError(f"{failed} processes that compile kernels failed; the kernels compile in later runs")
+    count = compile_all()
     print(f"{count} kernels compiled in {time.monotonic() - start:.0f} s; their machine code is in {folder}")

@@ -18,8 +18,10 @@ from threading import Thread
 
 import numba
 
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.runtime.kernels import search
 from nsys2prv_ng.runtime.limits import count_usable_cores
+from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.version import __version__
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -72,27 +74,38 @@ def compile_ahead(rooms: Sequence[str]) -> Iterator[None]:
             process.communicate()
 
 
-def compile_all() -> tuple[int, int]:
-    """Compile all kernels with all cores; return how many there are, and how many processes failed."""
-    processes = _start(ALL, min(count_usable_cores(), _MOST_PROCESSES))
-    answers = [process.stdout.read() for process in processes if process.stdout is not None]
-    failed = sum(process.wait() != 0 for process in processes)
+def compile_all() -> int:
+    """Compile all kernels with all cores, and return how many there are.
+
+    Raises TranslationError if a process that compiles fails.
+    """
+    processes = _start(ALL, min(count_usable_cores(), _MOST_PROCESSES), subprocess.PIPE)
+    count = sum(_finish(process) for process in processes)
     for rooms in (FOR_TRANSLATE, FOR_SUMMARY):
         mark = _find_mark(rooms)
-        if mark is not None and not failed:
+        if mark is not None and processes:
             with suppress(OSError):
                 mark.touch()
-    return sum(int(answer or 0) for answer in answers), failed
+    return count
 
 
-def _start(rooms: Sequence[str], count: int) -> list[subprocess.Popen[bytes]]:
-    """Start processes that compile the kernels of rooms; none if that is not possible."""
+def _finish(process: subprocess.Popen[bytes]) -> int:
+    """Return how many kernels a process compiles."""
+    assert process.stdout is not None and process.stderr is not None
+    count, errors = process.stdout.read(), process.stderr.read().decode(errors="replace")
+    if process.wait() == 0:
+        return int(count)
+    raise TranslationError(f"kernels cannot be compiled: {clean_name((errors.splitlines() or ['killed'])[-1])}")
+
+
+def _start(rooms: Sequence[str], count: int, errors: int = subprocess.DEVNULL) -> list[subprocess.Popen[bytes]]:
+    """Start processes that compile the kernels of rooms; none if that is not possible. `errors`: their stderr."""
     started = []
     with suppress(OSError):
         for part in range(count):
             command = [sys.executable, "-m", __name__, str(part), str(count), *rooms]
-            pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-            started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere))
+            pipe = subprocess.PIPE
+            started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors))
     return started
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.runtime import precompile
 
 MEANWHILE = """
 import sys, time
 from pathlib import Path
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.runtime import precompile
 from nsys2prv_ng.runtime.precompile import compile_ahead
 
@@ -68,6 +70,16 @@ def test_a_process_ends_with_its_input(tmp_path: Path) -> None:
     assert time.monotonic() - start < 30  # all kernels take longer
     assert process.stdout is not None
     process.stdout.close()
+
+
+def test_the_reason_why_kernels_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object) -> list[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-c", "import sys; sys.exit('first line\\nno such type\\x1b[1m')"]
+        return [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)]
+
+    monkeypatch.setattr(precompile, "_start", start)
+    with pytest.raises(TranslationError, match="cannot be compiled: no such type"):
+        precompile.compile_all()
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
