@@ -68,9 +68,7 @@ def test_the_source_distribution_has_what_its_tests_need(built: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     folders = ("tests", "samples", "docs", "benchmarks", "cfgs", "nsys2prv_ng")
     files = [p for folder in folders for p in (REPOSITORY / folder).rglob("*") if p.is_file()]
-    expected = {
-        p.relative_to(REPOSITORY).as_posix() for p in files if p.suffix not in (".pyc", ".nbi", ".nbc") and p.parts
-    }
+    expected = {p.relative_to(REPOSITORY).as_posix() for p in files if "__pycache__" not in p.parts}
     assert {f"samples/{p.name}" for p in SAMPLES.glob("*.sqlite")} <= expected
     assert expected - names == set()
     assert {"pyproject.toml", "README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", ".ci/run"} <= names

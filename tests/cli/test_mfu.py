@@ -27,7 +27,10 @@ def test_the_mfu_is_what_flops_steps_and_peak_give() -> None:
 
 def test_a_peak_alone_asks_for_flops() -> None:
     done = run("summary", SAMPLES / "single-graph.sqlite", "-q", "--json", "--peak-tflops", "500")
-    assert json.loads(done.stdout)["mfu"]["refused"].endswith("give the FLOPs of a step (--flops-per-step)")
+    summary = json.loads(done.stdout)
+    assert summary["mfu"]["refused"].endswith("give the FLOPs of a step (flops_per_step)")
+    [line] = [line["text"] for line in summary["verdict"]["statements"] if line["label"] == "MFU"]
+    assert line.startswith("not known: ") and line.endswith("(--flops-per-step)")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.examples import examples
 from tests.report.page_databases import Plan, by_pages, by_sqlite, large_export, list_columns
 
 EXAMPLES = 250
-KERNELS = ("count_cells", "read_children", "read_leaves")
+KERNELS = ("count_cells", "read_children", "_read_leaves")
 ROWS = tuple((i * 7 % 5, i, -i * 2**40, None) for i in range(60))
 TYPES = ("INTEGER",) * 4
 TEXTS = tuple((i, f"text {i}" * (i % 90), i * 2**20) for i in range(90))

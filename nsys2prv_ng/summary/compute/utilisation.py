@@ -18,8 +18,8 @@ from nsys2prv_ng.text.formatting import format_percent, join_first
 from nsys2prv_ng.text.names import quote_name
 
 _MOST_NAMES = 3
-_NO_FLOPS = "no NVTX range shows shapes: give the FLOPs of a step (--flops-per-step)"
-_GIVE_PEAK = "give the peak (--peak-tflops)"
+_NO_FLOPS = "no NVTX range shows shapes: give the FLOPs of a step (flops_per_step)"
+_GIVE_PEAK = "give the peak (peak_tflops)"
 
 
 def add_mfu(summary: JobSummary, flops_per_step: float | None = None, peak_tflops: float | None = None) -> JobSummary:

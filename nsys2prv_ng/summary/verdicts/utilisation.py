@@ -13,7 +13,8 @@ def describe_mfu(summary: JobSummary) -> str:
     if numbers is None:
         return ""
     if numbers.mfu is None or numbers.peak_flops_per_s is None:
-        return f"not known: {numbers.refused}"
+        reason = numbers.refused.replace("(peak_tflops)", "(--peak-tflops)")
+        return f"not known: {reason.replace('(flops_per_step)', '(--flops-per-step)')}"
     peak = format_flops(numbers.peak_flops_per_s / numbers.gpus)
     dense = f"dense {numbers.number_type}" if numbers.number_type else "given"
     text = "" if numbers.is_given else "at least "

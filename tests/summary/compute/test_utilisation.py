@@ -96,14 +96,15 @@ def test_different_gpus_have_different_peaks() -> None:
 def test_what_is_not_known_is_refused_with_the_reason(job: JobSummary, flops: float | None, reason: str) -> None:
     found = rate(job, flops)
     assert found.mfu is None and re.search(reason, found.refused), found.refused
-    assert describe(add_mfu(job, flops)) == [f"not known: {found.refused}"]
+    shown = found.refused.replace("(peak_tflops)", "(--peak-tflops)")
+    assert describe(add_mfu(job, flops)) == [f"not known: {shown}"]
 
 
 def test_without_flops_there_is_no_mfu() -> None:
     job = make_job(SXM)
     assert add_mfu(job).mfu is None
     asked = add_mfu(job, None, 989).mfu
-    assert asked is not None and asked.mfu is None and "--flops-per-step" in asked.refused
+    assert asked is not None and asked.mfu is None and "flops_per_step" in asked.refused
     assert add_mfu(replace(job, flops=replace(make_flops(("BF16", 1e12)), steps=0))).mfu is None
     assert describe(job) == []
 
