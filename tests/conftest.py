@@ -173,7 +173,6 @@ settings.register_profile("ci", max_examples=20, derandomize=True, deadline=None
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-sets", action="store_true", help="run over all real reports, with more examples")
-    parser.addoption("--long", action="store_true", help="run the tests that take long as well")
     parser.addoption("--damage", type=int, help="number of damaged reports to translate (24, with --all-sets 84)")
     parser.addoption("--damage-from", type=int, default=0, metavar="SEED", help="seed of the first of them")
 
@@ -257,21 +256,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.nodeid in further:
             item.add_marker(pytest.mark.all_sets)
     if not takes_all_sets(config):
-        markers = ("all_sets",) if takes_long(config) else ("all_sets", "long")
-        left_out = [item for item in items if any(map(item.get_closest_marker, markers))]
-        items[:] = [item for item in items if not any(map(item.get_closest_marker, markers))]
+        left_out = [item for item in items if item.get_closest_marker("all_sets")]
+        items[:] = [item for item in items if not item.get_closest_marker("all_sets")]
         config.hook.pytest_deselected(items=left_out)
 
 
 def takes_all_sets(config: pytest.Config) -> bool:
     """Return whether a run takes all sets of reports, all cases and all examples."""
     return config.getoption("all_sets") or "all_sets" in config.getoption("markexpr")
-
-
-def takes_long(config: pytest.Config) -> bool:
-    """Return whether a run takes long tests: with `--long`, and where tests are chosen by name or marker."""
-    chosen = any("::" in argument for argument in config.args) or "long" in config.getoption("markexpr")
-    return chosen or config.getoption("long") or bool(config.getoption("keyword"))
 
 
 def _find_cases_above_limit(items: list[pytest.Item], marker: str) -> set[str]:
@@ -322,11 +314,10 @@ _LEFT_OUT = pytest.StashKey[Counter[str]]()
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count what a run leaves out."""
     for item in items:
-        kind = "tests that -m or -k leaves out"
-        if not takes_all_sets(item.config) and item.get_closest_marker("all_sets") is not None:
-            kind = "tests of further sets and cases (--all-sets runs them)"
-        elif not takes_long(item.config) and item.get_closest_marker("long") is not None:
-            kind = "tests that take long (--long runs them)"
+        is_further = not takes_all_sets(item.config) and item.get_closest_marker("all_sets") is not None
+        kind = (
+            "tests of further sets and cases (--all-sets runs them)" if is_further else "tests that -m or -k leaves out"
+        )
         item.config.stash[_LEFT_OUT][kind] += 1
 
 

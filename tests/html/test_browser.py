@@ -83,7 +83,7 @@ def test_a_page_opens_without_complaints(browser: Browser, file: Path, scheme: s
     assert opened.faults == []
 
 
-@pytest.mark.push_cases(1)
+@pytest.mark.all_sets
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 def test_readers_with_other_means_find_no_barrier(browser: Browser, file: Path, scheme: str) -> None:
     """The rules of axe-core on contrast, names and structure hold."""

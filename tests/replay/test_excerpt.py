@@ -88,6 +88,7 @@ def test_what_cannot_be_replayed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp
     assert [text for text in summary.warnings if text.startswith("savings were not predicted")]
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_summary_tells_which_steps_were_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(excerpt, "MOST", 400)

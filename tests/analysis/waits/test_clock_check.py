@@ -153,6 +153,7 @@ def test_right_clocks_agree_with_durations(reports: str, tmp_path: Path) -> None
             assert check_clocks(job) == []
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 @pytest.mark.push_cases(1)
 @pytest.mark.parametrize("ahead", [-200_000, 5 * MS])
