@@ -105,7 +105,7 @@ class _Listener(event.Listener):
                 if is_kept
                 else "(in every run: set NUMBA_CACHE_DIR to a folder to keep them"
             )
-            self._announce(f"compiling numba kernels {what}; all take about 15 s of one core)")
+            self._announce(f"compiling numba kernels {what}; all take about 30 s of one core)")
 
     def on_end(self, event: Any) -> None:
         pass

@@ -58,7 +58,7 @@ def cached(path, suffix):
 
 def test_compiled_once(module):
     assert lines_of(module, INTEGERS, REALS) == [
-        "compiling numba kernels that no run needed before (kept for later runs; all take about 15 s of one core)"
+        "compiling numba kernels that no run needed before (kept for later runs; all take about 30 s of one core)"
     ]
     assert len(cached(module, ".nbi")) == 1 and len(cached(module, ".nbc")) == 2
     assert lines_of(module, INTEGERS, REALS) == []
