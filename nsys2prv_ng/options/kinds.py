@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.text.formatting import format_duration, format_number_ranges
@@ -241,12 +241,14 @@ class Amount(Option[float | int | str | None, float | None]):
 
     given = float | int | str
     wanted = "a number, or a text like '6.2T'"
+    units: ClassVar = _UNITS
+    rule = "write a number like 6.2e12 or 6.2T (units K, M, G, T, P, E)"
 
     def parse(self, text: str) -> float:
         match = _AMOUNT.fullmatch(text.strip())
-        if not match:
-            raise UsageError("write a number like 6.2e12 or 6.2T (units K, M, G, T, P, E)")
-        return float(match[1]) * _UNITS[match[2].upper()]
+        if not match or match[2].upper() not in self.units:
+            raise UsageError(self.rule)
+        return float(match[1]) * self.units[match[2].upper()]
 
     def check(self, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, Real):
@@ -267,14 +269,10 @@ class Tflops(Amount):
     """A rate in TFLOP/s, typed with or without a unit: 989, 989T or 1.5P."""
 
     wanted = "a number in TFLOP/s"
+    units: ClassVar = {"": 1.0, "T": 1.0, "P": 1e3}
+    rule = "write a number of TFLOP/s, like 989"
     _MOST = 1e6
     """No GPU is near: such a number is in another unit."""
-
-    def parse(self, text: str) -> float:
-        match = _AMOUNT.fullmatch(text.strip())
-        if not match or match[2].upper() not in ("", "T", "P"):
-            raise UsageError("write a number of TFLOP/s, like 989")
-        return float(match[1]) * (1000 if match[2].upper() == "P" else 1)
 
     def check(self, value: Any) -> float:
         number = super().check(value)

@@ -33,7 +33,8 @@ from nsys2prv_ng.records.columns import (
 )
 from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes, has_sound_layout
 from nsys2prv_ng.records.store import Slot, Store
-from nsys2prv_ng.runtime.jit import compiled, inlined
+from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import search
 
 _MOST_RUNS = 32
 """Most runs in a group: all of them are read before memory is given back."""
@@ -188,29 +189,16 @@ def _find(
     for run in range(at.size):
         time = at[run] // 8
         n = records[run]
-        count = limits[run + 1] - limits[run]
         begin = end = 0
         for limit in (low - offset[run], high - offset[run]):
             # The first record that is not before the limit is in the block before the first such sample.
-            block = max(0, _search(sampled, limits[run], count, limit) - 1) * SAMPLED
-            begin, end = end, block + _search(file, time + block, min(SAMPLED, n - block), limit)
+            before = search(sampled, limits[run], limits[run + 1], limit) - limits[run]
+            block = time + max(0, before - 1) * SAMPLED
+            begin, end = end, search(file, block, min(block + SAMPLED, time + n), limit) - time
         first = time + 2 * n + words[run]
         end = max(begin, end)
         found[run, 0], found[run, 1] = begin, end
         found[run, 2], found[run, 3] = file[first + begin], file[first + end]
-
-
-@inlined
-def _search(file: IntArray, begin: int, count: int, time: int) -> int:
-    """Return how many of `count` sorted times are before a time."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if file[begin + middle] < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @compiled

@@ -108,7 +108,7 @@ class MachineCodeCache:
 class _Turn:
     """The turn of one process to compile a function, while others wait for its code: a lock on a byte of a file.
 
-    Functions that share a byte at worst wait for each other in vain. Who has waited too long compiles as well.
+    Functions that share a byte wait for each other without need. A process that has waited too long compiles as well.
     """
 
     _LONGEST_WAIT = 60.0

@@ -59,16 +59,14 @@ def compile_modules(modules: Sequence[str]) -> int:
 @contextmanager
 def compile_ahead(rooms: Sequence[str]) -> Iterator[None]:
     """Let other processes compile the kernels of rooms meanwhile, unless that was done before or no core is free."""
-    done, processes = _find_mark(rooms), []
-    if done is not None and not done.exists():
+    mark, processes = _find_mark(rooms), []
+    if mark is not None and not mark.exists():
         processes = _start(rooms, min(count_usable_cores(), _MOST_PROCESSES) - 1)
     try:
         yield
     finally:
-        codes = [process.poll() for process in processes]
-        if done is not None and codes and not any(code != 0 for code in codes):
-            with suppress(OSError):
-                done.touch()
+        if processes and all(process.poll() == 0 for process in processes):
+            _mark(rooms)
         for process in processes:
             process.kill()
             process.communicate()
@@ -81,11 +79,9 @@ def compile_all() -> int:
     """
     processes = _start(ALL, min(count_usable_cores(), _MOST_PROCESSES), subprocess.PIPE)
     count = sum(_finish(process) for process in processes)
-    for rooms in (FOR_TRANSLATE, FOR_SUMMARY):
-        mark = _find_mark(rooms)
-        if mark is not None and processes:
-            with suppress(OSError):
-                mark.touch()
+    if processes:
+        _mark(FOR_TRANSLATE)
+        _mark(FOR_SUMMARY)
     return count
 
 
@@ -114,6 +110,14 @@ def _find_mark(rooms: Sequence[str]) -> Path | None:
     folder = find_folder()
     name = f"compiled-{'-'.join(rooms)}-{__version__}-numba-{numba.__version__}"
     return None if folder is None else folder / name
+
+
+def _mark(rooms: Sequence[str]) -> None:
+    """Note that the kernels of rooms were compiled."""
+    mark = _find_mark(rooms)
+    if mark is not None:
+        with suppress(OSError):
+            mark.touch()
 
 
 def find_folder() -> Path | None:

@@ -23,7 +23,7 @@ _SCALARS = {int: nb.int64, float: nb.float64, bool: nb.boolean}
 def list_kernels(module: types.ModuleType) -> list[tuple[Dispatcher, Types]]:
     """Return the kernels of a module, each with the types of its arguments.
 
-    Kernels are left out whose annotations do not say all of the types, because they are compiled for several.
+    Skip kernels whose annotations do not say all types: they are compiled for several.
     """
     kernels = [
         value

@@ -163,6 +163,7 @@ def follow_events(steps: EventSteps, operations: dict[str, IntArray], lines: int
     stream = np.concatenate([operations["stream"][launched], steps.stream])
     order = np.lexsort((kind, time))
     stream = find_distinct(stream)[0]
+    given, awaited = np.full((2, int(stream.max(initial=0)) + 1), NONE)
     answer = np.full(order.size, NONE)
     _follow(
         kind[order],
@@ -171,8 +172,8 @@ def follow_events(steps: EventSteps, operations: dict[str, IntArray], lines: int
         last,
         operations["end"],
         operations["producer"],
-        np.full(int(stream.max(initial=0)) + 1, NONE),
-        np.full(int(stream.max(initial=0)) + 1, NONE),
+        given,
+        awaited,
         np.full(int(steps.event.max(initial=0)) + 1, NONE),
         answer,
     )
