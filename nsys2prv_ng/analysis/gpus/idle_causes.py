@@ -20,6 +20,7 @@ import pandas as pd
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices, Gaps
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
+from nsys2prv_ng.arrays.groups import sum_columns, sum_groups
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
@@ -72,9 +73,8 @@ def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) ->
         gap, cause, in_range, call = (column[index] for column in (pieces.gap, pieces.cause, pieces.range, pieces.call))
         pieces = IdlePieces(gap, begin, end, cause, in_range, call, pieces.names)
     columns = {"row": gaps.row[pieces.gap], "cause": pieces.cause, "range": pieces.range, "call": pieces.call}
-    table = pd.DataFrame({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin})
-    in_gap = table.groupby([*KEYS, "gap"], as_index=False)["ns"].sum()
-    sums: pd.DataFrame = in_gap.groupby(KEYS, as_index=False).agg(ns=("ns", "sum"), gaps=("gap", "size"))
+    in_gap = sum_columns({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin}, [*KEYS, "gap"])
+    sums = sum_groups(in_gap.assign(gaps=1).drop(columns="gap"), KEYS)
     names = [*pieces.names, ""]
     for column, texts in (("cause", CAUSES), ("range", names), ("call", names)):
         sums[column] = [texts[i] for i in sums[column].tolist()]

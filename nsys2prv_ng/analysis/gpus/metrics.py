@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.groups import sum_columns
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates
@@ -145,25 +145,23 @@ def add_samples(
         handle, value, is_first = handle[index], value[index], np.diff(index, prepend=-1).astype(np.bool_)
         numbers = {name: number[index] for name, number in numbers.items()}
     weight = value.astype(np.float64) * (end - begin)
-    table = pd.DataFrame({"handle": handle, "value": value, "weight": weight, "ns": end - begin, "samples": is_first})
-    weighted = np.bincount(handle, weight)
-    covered = _sum_covered(sampled.types, table, numbers)
-    values = table.groupby("handle")
-    totals = values.agg(ns=("ns", "sum"), low=("value", "min"), high=("value", "max"), samples=("samples", "sum"))
+    sums = {"handle": handle, "weight": weight, "ns": end - begin, "samples": is_first}
+    covered = _sum_covered(sampled.types, sums, numbers)
+    totals: Any = sum_columns({**sums, "low": value, "high": value}, ["handle"], {"low": "min", "high": "max"})
     for total in totals.itertuples():
-        number, kind = total.Index, sampled.types[total.Index]
+        number, kind = total.handle, sampled.types[total.handle]
         scale = 10**kind.precision
-        sums = MetricSums(
+        found_here = MetricSums(
             row=sampled.row,
             event_type=kind,
-            weighted=float(weighted[number]) / scale,
+            weighted=total.weight / scale,
             ns=total.ns,
             low=total.low / scale,
             high=total.high / scale,
             samples=total.samples,
             covered=covered.get(number, {}),
         )
-        add_sums(found, {(sampled.row, kind.label, kind.unit): sums})
+        add_sums(found, {(sampled.row, kind.label, kind.unit): found_here})
 
 
 def add_sums(found: MetricsByRow, more: MetricsByRow) -> None:
@@ -192,14 +190,15 @@ def _find_part(sampled: Samples, handle: IntArray, begin: IntArray, end: IntArra
 
 
 def _sum_covered(
-    kinds: Sequence[EventType], values: pd.DataFrame, numbers: Mapping[str, IntArray]
+    kinds: Sequence[EventType], values: Mapping[str, npt.NDArray[Any]], numbers: Mapping[str, IntArray]
 ) -> dict[int, dict[tuple[str, int], CoveredValues]]:
     """Return the sums of the values in parts of the time, by the handle of the metric and the name and number."""
     covered: dict[int, dict[tuple[str, int], CoveredValues]] = {}
     for name, part in numbers.items():
-        inside = values.assign(part=part)[(part >= 0) & (values["ns"] > 0).to_numpy()]
-        sums = inside.groupby(["handle", "part"])[["weight", "ns", "samples"]].sum()
-        for (metric, number), weighted, length, count in sums.itertuples(name=None):
+        inside = np.flatnonzero((part >= 0) & (values["ns"] > 0))
+        columns = {"handle": values["handle"], "part": part, **values}
+        sums = sum_columns({name: column[inside] for name, column in columns.items()}, ["handle", "part"])
+        for metric, number, weighted, length, count in sums.itertuples(index=False, name=None):
             scaled = CoveredValues(weighted / 10 ** kinds[metric].precision, length, count)
             covered.setdefault(metric, {})[name, number] = scaled
     return covered

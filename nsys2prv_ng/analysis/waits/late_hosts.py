@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import find_main_threads, load_calls, load_thread_ranges
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps, split_at_steps
 from nsys2prv_ng.job.opened_events import load_opened_events
@@ -94,8 +94,11 @@ def find_main_activity(activity: ThreadActivity, begin: IntArray, end: IntArray)
 
 def _find_longest(group: IntArray, value: IntArray, length: IntArray) -> IntArray:
     """Return the value with the largest sum of lengths in each group 0 .. n - 1; on a tie, the lowest value."""
-    totals = pd.Series(length).groupby([group, value]).sum().sort_values(ascending=False, kind="stable").reset_index()
-    return totals.drop_duplicates("level_0").sort_values("level_0")["level_1"].to_numpy(np.int64)
+    order, starts = sort_groups([group, value])
+    total = reduce_groups(length, order, starts)
+    group, value = group[order[starts]], value[order[starts]]
+    longest_first = np.lexsort((value, -total, group))
+    return value[longest_first][find_starts(group[longest_first])]
 
 
 class SortedWaits(NamedTuple):

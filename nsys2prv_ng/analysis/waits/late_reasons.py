@@ -41,6 +41,7 @@ from nsys2prv_ng.analysis.waits.late_hosts import (
 )
 from nsys2prv_ng.analysis.waits.late_origins import Links, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.groups import sum_groups
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.device_operations import load_device_operations, load_launches
@@ -197,7 +198,7 @@ def _sum_costs(answers: _Answers, waited: IntArray, task: IntArray) -> pd.DataFr
     late, in_range, in_call, ns = (np.concatenate(column) for column in zip(*costs, strict=True))
     columns = task[late], answers.reason[late], in_range, in_call, answers.operation[late]
     table = pd.DataFrame({**dict(zip(WHY, columns, strict=True)), "ns": ns})[ns > 0]
-    table = table.groupby(WHY, as_index=False)["ns"].sum()
+    table = sum_groups(table, WHY)
     names = [*answers.names.texts, ""]  # the last one stands for none
     for column in ("range", "call", "operation"):
         table[column] = [names[index] for index in table[column].tolist()]

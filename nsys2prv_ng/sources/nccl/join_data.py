@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.groups import sum_groups
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.calls import RECEIVING, NcclCalls, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import NcclKernels
@@ -56,7 +57,7 @@ def make_join_data(
     """
     payload = calls.payload
     uses = table.loc[table["communicator"] >= 0, ["communicator", "place", "rank", "devices", "begin"]]
-    uses = uses.groupby(["communicator", "place", "rank", "devices"], as_index=False)["begin"].min()
+    uses = sum_groups(uses, ["communicator", "place", "rank", "devices"], {"begin": "min"})
 
     # A message is drawn from and to its kernel, if it is known; if it has several, the first.
     order = np.argsort(kernels.begin[pairs["kernel"]], kind="stable")

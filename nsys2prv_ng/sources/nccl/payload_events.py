@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.groups import sum_groups
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
@@ -102,8 +103,8 @@ def make_kernel_events(call_events: pd.DataFrame, kernel: IntArray, call: IntArr
         {"owner": np.unique(kernel), "type": _POSITION[types.NCCL_CALLS], "value": np.bincount(kernel)}
     )
     parts = [
-        events[is_summed].groupby(key, as_index=False)["value"].sum(),
-        events[is_sequence].groupby(key, as_index=False)["value"].min(),
+        sum_groups(events[is_summed], key),
+        sum_groups(events[is_sequence], key, {"value": "min"}),
         events[~is_summed & ~is_sequence].drop_duplicates(),
         count,
     ]

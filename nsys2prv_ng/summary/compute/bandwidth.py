@@ -16,6 +16,7 @@ import pandas as pd
 
 from nsys2prv_ng.analysis.waits.placed_parts import Parts
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.groups import sum_groups
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
@@ -57,8 +58,7 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> 
             "ns": ns[chosen],
         }
     )
-    keys = ["function", "communicator", "ranks", "bytes"]
-    sums = rows.groupby(keys, as_index=False, sort=True)[["count", "ns"]].sum()
+    sums: Any = sum_groups(rows, ["function", "communicator", "ranks", "bytes"])
     names = {c.id: (c.name or c.axis, c.label) for part in job.joined for c in part.nccl_communicators}
     rated = [
         rate(table.names[row.function], table.communicators[row.communicator], row)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.analysis.waits.late_reasons import NEEDED, NONE, WHY, LateReasons
+from nsys2prv_ng.arrays.groups import sum_groups
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
@@ -55,13 +56,14 @@ def sum_culprits(job: Job, late: LateReasons, blamed: Blamed) -> WaitsForTasks:
     task = job.whole.task_of_row[late.row].astype(np.int64)
     columns = task, _choose_reasons(job, late), late.range, late.call, late.operation, late.origin_task
     rows = pd.DataFrame({name: column[blamed.late] for name, column in zip([*WHY, "origin"], columns, strict=True)})
-    rows = rows.assign(late=blamed.late, ns=blamed.wait)
-    late_for = _sum_up(late, rows, [*WHY, "origin"], times=("late", "nunique"), ns=("ns", "sum"))
+    rows = rows.assign(ns=blamed.wait)
+    each = sum_groups(rows.assign(late=blamed.late), [*WHY, "origin", "late"]).assign(times=1)
+    late_for = _sum_up(late, each.drop(columns="late"), [*WHY, "origin"])
     culprits = [_make_culprit(job, row) for row in late_for.itertuples()]
     on_host = rows["reason"].isin((types.LATE_LAUNCH, types.LATE_CALL)).to_numpy()
     host = measure_host_costs(job, late, *(column[on_host] for column in blamed))
-    others = _sum_up(late, rows[~on_host], WHY, ns=("ns", "sum"))
-    sums = pd.concat([host, others], ignore_index=True).groupby(WHY, as_index=False)["ns"].sum()
+    others = _sum_up(late, rows.loc[~on_host, [*WHY, "ns"]], WHY)
+    sums = sum_groups(pd.concat([host, others], ignore_index=True), WHY)
     costs = [LateCost(**_describe_why(job, row)) for row in sums.itertuples()]
     return WaitsForTasks(
         sorted(culprits, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation, c.origin_task)),
@@ -88,9 +90,9 @@ def _choose_reasons(job: Job, late: LateReasons) -> IntArray:
     return reason
 
 
-def _sum_up(late: LateReasons, rows: pd.DataFrame, keys: list[str], **sums: tuple[str, str]) -> pd.DataFrame:
+def _sum_up(late: LateReasons, rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return sums of rows that agree in the key columns, with texts instead of the indices of names."""
-    table: pd.DataFrame = rows.groupby(keys, as_index=False).agg(**sums)
+    table = sum_groups(rows, keys)
     names = [*late.names, ""]  # the last one stands for none
     for column in ("range", "call", "operation"):
         table[column] = [names[index] for index in table[column].tolist()]

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.groups import sum_groups
 from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -74,7 +75,7 @@ def sum_operators(
             "explained_ns": np.bincount(operator, heavy, line.size).astype(np.int64),
         }
     )
-    table = table[is_shown].groupby(_KEYS, as_index=False).sum()
+    table = sum_groups(table[is_shown], _KEYS)
     names = ranges.get_names(range_type)
     table["operator"] = [names[value] for value in table["operator"].tolist()]
     table["number_type"] = [_TYPES[code] for code in table["number_type"].tolist()]

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.analysis.host_activity import find_main_threads
+from nsys2prv_ng.arrays.groups import sum_groups
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -65,8 +66,8 @@ def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, c
             }
         ),
     ]
-    joined = pd.concat(parts, ignore_index=True).assign(unlisted_ns=0).fillna(0)
-    table = joined.groupby(["node", "task"], as_index=False)[_SUMS].sum().astype(np.int64)
+    joined = pd.concat(parts, ignore_index=True).assign(unlisted_ns=0).fillna(0).astype(np.int64)
+    table = sum_groups(joined, ["node", "task"])
     table = _limit(table, nodes)
     paths = _list_paths(nodes, ranges, table["node"].tolist())
     column = pd.Series([paths[node] for node in table["node"].tolist()], table.index, dtype=object)
@@ -230,7 +231,7 @@ def _limit(table: pd.DataFrame, nodes: _Nodes) -> pd.DataFrame:
         count=np.where(is_other, 0, table["count"]),
         host_ns=np.where(is_other, 0, table["host_ns"]),
     )
-    return table.groupby(["node", "task"], as_index=False)[_SUMS].sum()
+    return sum_groups(table, ["node", "task"])
 
 
 def _list_paths(nodes: _Nodes, ranges: NvtxRanges, listed: Sequence[int]) -> dict[int, Path]:
@@ -297,14 +298,16 @@ def _sum_nodes(parts: Sequence[pd.DataFrame], merged: Mapping[Path, Path]) -> di
     nodes = {path: number for number, path in enumerate(_list_nodes({merged[path] for path in known}))}
     node = np.array([nodes[merged[path]] for path in known], np.int64)[numbers]
     rows = pd.concat([part[["task", *_SUMS]] for part in parts], ignore_index=True).assign(node=node)
-    own = rows.groupby("node")[_SUMS].sum()
+    own = sum_groups(rows.drop(columns="task"), ["node"]).drop(columns="operations")
     rows = _sum_around(rows.assign(gpu_ns=rows["own_ns"] + rows["unlisted_ns"]), nodes)
     tasks = rows.loc[rows["operations"] > 0, "task"].unique()
-    of_task = rows[rows["task"].isin(tasks)].groupby("node")["gpu_ns"]
-    all_ranks = of_task.agg(least_ns="min", most_ns="max", ranks="count")
-    tables = own.drop(columns="operations"), rows.groupby("node")[["operations", "gpu_ns"]].sum(), all_ranks
+    of_task = rows.loc[rows["task"].isin(tasks), ["node", "gpu_ns"]].rename(columns={"gpu_ns": "least_ns"})
+    of_task = of_task.assign(most_ns=of_task["least_ns"], ranks=1)
+    all_ranks = sum_groups(of_task, ["node"], {"least_ns": "min", "most_ns": "max"})
+    tables = own, sum_groups(rows.drop(columns="task"), ["node"]), all_ranks
     # Filled with 0, columns stay integers, which are exact.
-    table = pd.concat([each.reindex(range(len(nodes)), fill_value=0) for each in tables], axis=1)
+    indexed = [each.set_index("node").reindex(range(len(nodes)), fill_value=0) for each in tables]
+    table = pd.concat(indexed, axis=1)
     table["least_ns"] = table["least_ns"].where(table.pop("ranks") == tasks.size, 0)
     return dict(zip(nodes, table.to_dict("records"), strict=True))
 
@@ -322,7 +325,7 @@ def _sum_around(rows: pd.DataFrame, nodes: Mapping[Path, int]) -> pd.DataFrame:
     summed, within = [], rows[:0]
     for deep in range(int(level.max(initial=0)), -1, -1):
         here = pd.concat([rows[level[rows["node"]] == deep], within], ignore_index=True)
-        here = here.groupby(["node", "task"], as_index=False).sum()
+        here = sum_groups(here, ["node", "task"])
         summed.append(here)
         within = here.assign(node=parent[here["node"]])
         within = within[within["node"] >= 0]

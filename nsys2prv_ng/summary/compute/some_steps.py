@@ -12,6 +12,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, map_main_threads
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.groups import sum_groups
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, restrict_to_steps
 from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
@@ -93,5 +94,5 @@ def _sum_by_step(kind: str, names: Sequence[str], name: IntArray, step: IntArray
     """Return count and time of events (n) by name and step, without those in no step. `name`: an index into `names`."""
     inside = step >= 0
     table = pd.DataFrame({"name": name[inside], "step": step[inside], "count": 1, "ns": ns[inside]})
-    table = table.groupby(["name", "step"], as_index=False).sum()
+    table = sum_groups(table, ["name", "step"])
     return table.assign(kind=kind, name=[names[number] for number in table["name"].tolist()])

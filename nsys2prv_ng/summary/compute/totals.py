@@ -10,7 +10,8 @@ import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, load_thread_ranges, map_main_threads
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
+from nsys2prv_ng.arrays.groups import sum_columns, sum_groups
+from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING
 from nsys2prv_ng.job.counted import CountedEvents
@@ -41,27 +42,14 @@ def add_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
     table: pd.DataFrame = pd.concat(parts, ignore_index=True)
     if table.empty:
         return table
-    groups = table.groupby(keys, as_index=False, sort=True)
-    others = [name for name in table.columns if name not in keys]
-    added: pd.DataFrame = groups[[name for name in others if name not in _AGGREGATES]].sum()
-    for name in others:
-        if name in _AGGREGATES:
-            added[name] = groups[name].agg(_AGGREGATES[name])[name]
-    return added
+    return sum_groups(table, keys, _AGGREGATES)
 
 
 def _group(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> pd.DataFrame:
     """Return count, shortest, longest and total time (ns), and more sums, of events that agree in the key columns."""
-    # Many tables have few rows: pandas' groups would take most of the time of a small report.
-    code, first = encode_rows(*keys.values())
-    shortest, longest = length[first], length[first]
-    np.minimum.at(shortest, code, length)
-    np.maximum.at(longest, code, length)
-    columns = {"count": np.bincount(code, minlength=first.size), "min_ns": shortest, "max_ns": longest}
-    for name, values in {"total_ns": length, **sums}.items():
-        columns[name] = np.zeros(first.size, values.dtype)
-        np.add.at(columns[name], code, values)
-    return pd.DataFrame({name: column[first] for name, column in keys.items()} | columns)
+    one = np.ones(length.size, np.int64)
+    columns = {**keys, "count": one, "min_ns": length, "max_ns": length, "total_ns": length, **sums}
+    return sum_columns(columns, list(keys), _AGGREGATES)
 
 
 def _fill_absent(value: IntArray) -> IntArray:
