@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, list_indices
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.report.metadata import get_process
@@ -100,36 +101,49 @@ def assign_calls(calls: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
     `calls`, in the order in which they were made: group, function, communicator, and kind, which is the same for calls
     with the same name and payload. `kernels`: the group that launched each kernel, function, device, begin (ns).
     """
-    call = calls.assign(call=np.arange(len(calls)))
-    kernel = kernels.assign(kernel=np.arange(len(kernels))).sort_values(["group", "device", "begin"], kind="stable")
-    kernel = kernel.drop(columns=["device", "begin"])
+    group, function = (calls[name].to_numpy(np.int64) for name in ("group", "function"))
+    of_kernel = tuple(kernels[name].to_numpy(np.int64) for name in ("group", "function"))
+    order = np.lexsort([kernels[name].to_numpy(np.int64) for name in ("begin", "device", "group")])
 
     # Candidates: kernels of the same function, or all kernels of the group if none has the function of the call.
-    keys = ["group", "function"]
-    by_function = pd.MultiIndex.from_frame(kernel[keys])
-    named = pd.MultiIndex.from_frame(call[keys]).isin(by_function)
-    call.loc[~named, "function"] = NO_FUNCTION - 1
-    candidates = pd.concat([kernel, kernel.assign(function=NO_FUNCTION - 1)])
-    candidates = candidates[pd.MultiIndex.from_frame(candidates[keys]).isin(pd.MultiIndex.from_frame(call[keys]))]
-    candidates["position"] = candidates.groupby(keys).cumcount()
-    sizes = candidates.groupby(keys).size().rename("kernels").reset_index()
-    call = call.merge(sizes, on=keys)  # drops calls without a kernel
+    other = NO_FUNCTION - 1
+    columns = zip(of_kernel, (group, function), strict=True)
+    key = combine_columns(*(np.concatenate(pair) for pair in columns))
+    function = np.where(np.isin(key[order.size :], key[: order.size]), function, other)
+    groups = np.concatenate([of_kernel[0][order], of_kernel[0][order], group])
+    functions = np.concatenate([of_kernel[1][order], np.full(order.size, other), function])
+    key = find_distinct(combine_columns(groups, functions))[0]
+    key, of_candidate = key[2 * order.size :], key[: 2 * order.size]
+    candidate = np.tile(order, 2)[np.argsort(of_candidate, kind="stable")]
+    count = np.bincount(of_candidate, minlength=int(key.max(initial=-1)) + 1)
+    first = np.cumsum(count) - count
 
-    call["position"] = _find_positions(call, keys)
-    one = call[call["position"] >= 0].merge(candidates, on=[*keys, "position"])
-    every = call[call["position"] < 0].drop(columns="position").merge(candidates, on=keys)
-    pairs: pd.DataFrame = pd.concat([one, every])[["kernel", "call"]].astype(np.int64)
-    return pairs.sort_values(["kernel", "call"])
+    call = np.flatnonzero(count[key] > 0)
+    key = key[call]
+    position = np.zeros(call.size, np.int64)
+    several = np.flatnonzero(count[key] > 1)
+    if several.size:
+        table = calls[["communicator", "kind"]].iloc[call[several]].reset_index(drop=True)
+        position[several] = _find_positions(table.assign(call=call[several], key=key[several]), count[key[several]])
+    is_one = position >= 0
+    every = key[~is_one]
+    kernel = candidate[np.append(first[key[is_one]] + position[is_one], list_indices(first[every], count[every]))]
+    call = np.append(call[is_one], np.repeat(call[~is_one], count[every]))
+    by_kernel = np.lexsort((call, kernel))
+    return pd.DataFrame({"kernel": kernel[by_kernel], "call": call[by_kernel]})
 
 
-def _find_positions(call: pd.DataFrame, keys: list[str]) -> IntArray:
-    """Return the position, among the candidates, of the kernel that carries out each call; -1 for all candidates."""
-    groups = call.groupby(keys)
-    among, order = call["kernels"], groups.cumcount()
-    equal = call.groupby([*keys, "kind"])
-    even = (equal["call"].transform("size") % among == 0).groupby([call[name] for name in keys]).transform("all")
-    first = call.groupby([*keys, "communicator"])["call"].transform("min")
-    by_communicator = first.groupby([call[name] for name in keys]).rank(method="dense").astype(np.int64) - 1
+def _find_positions(call: pd.DataFrame, among: IntArray) -> IntArray:
+    """Return the position, among the candidates, of the kernel that carries out each call; -1 for all candidates.
+
+    `key`: the same for calls with the same candidates, which are `among` many.
+    """
+    groups = call.groupby("key")
+    order = groups.cumcount()
+    equal = call.groupby(["key", "kind"])
+    even = (equal["call"].transform("size") % among == 0).groupby(call["key"]).transform("all")
+    first = call.groupby(["key", "communicator"])["call"].transform("min")
+    by_communicator = first.groupby(call["key"]).rank(method="dense").astype(np.int64) - 1
     communicators = groups["communicator"].transform("nunique")
     part = groups["call"].transform("size") // among
     equal_parts = groups["call"].transform("size") % among == 0
