@@ -65,7 +65,7 @@ def _without_nsys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     hide_nsys(monkeypatch, tmp_path)
 
 
-@pytest.mark.push_cases(3)
+@pytest.mark.push_cases(1)  # what other pages quote, tests/test_docs.py runs
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if find_commands(page)], ids=lambda page: page.stem)
 def test_commands_run(page: Path, home: Path) -> None:

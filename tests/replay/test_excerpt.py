@@ -127,7 +127,10 @@ def list_calls(lanes: Lanes) -> list[tuple[int, ...]]:
     return list(zip(rows, calls.begin.tolist(), calls.end.tolist(), waited, strict=True))
 
 
-@pytest.mark.parametrize(("reports", "most"), [(DDP[:2], 20_000), (MPI, 400)], ids=["ddp", "mpi"])
+@pytest.mark.parametrize(
+    ("reports", "most"),
+    [pytest.param(DDP[:2], 20_000, id="ddp", marks=pytest.mark.all_sets), pytest.param(MPI, 400, id="mpi")],
+)
 def test_what_runs_in_the_span_is_loaded(
     reports: list[Path], most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

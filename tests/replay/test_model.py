@@ -14,7 +14,7 @@ from tests.report_sets import list_sets
 SETS = list_sets(SAMPLES, REPORTS)
 
 
-@pytest.mark.push_sets("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph", "gpu/um-1", "gpu/autograd-1")
+@pytest.mark.push_sets("samples/ddp-2x2", "samples/single-graph", "gpu/um-1", "gpu/autograd-1")
 @pytest.mark.parametrize("name", SETS)
 def test_what_was_observed_comes_back(name: str, tmp_path: Path, unpacked: Unpacked) -> None:
     with opened_model([unpacked(path) for path in SETS[name]], tmp_path) as model:

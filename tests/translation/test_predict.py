@@ -112,7 +112,7 @@ def sort_rows(*columns: np.ndarray) -> list[list[int]]:
     return sorted(np.stack(columns, axis=1).tolist())
 
 
-@pytest.mark.push_sets("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph")
+@pytest.mark.push_sets("samples/ddp-2x2", "samples/single-graph")
 @pytest.mark.parametrize("name", SETS)
 def test_a_change_to_nothing_changes_no_byte(name: str, tmp_path: Path, unpacked: Unpacked) -> None:
     reports = [unpacked(path) for path in SETS[name]]

@@ -186,6 +186,7 @@ def test_kernels_of_graphs_match_by_order_if_none_is_hidden(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("hidden", [2, 0])
 def test_nobody_is_late_where_a_rank_hides_its_kernels(tmp_path: Path, hidden: int) -> None:
     reports = write_ranks(tmp_path / "mixed", whole=[hidden])

@@ -267,7 +267,7 @@ RANGES = {"samples/mpi-4": "halo exchange", "samples/ddp-2x2": "backward*", "exe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(("exercises/ex3a-pp2",), RANGES))
+@pytest.mark.parametrize("name", push_but(("exercises/ex3a-pp2", "samples/ddp-2x2"), RANGES))
 def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     paths = locate(name, unpacked)
     with found_path(paths, tmp_path, Selection(nvtx_range=RANGES[name]), shortest=_SHORTEST) as (job, found):
@@ -276,7 +276,7 @@ def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(("exercises/ex3a-pp2", "samples/mpi-4"), RANGES))
+@pytest.mark.parametrize("name", push_but(("exercises/ex3a-pp2", "samples/ddp-2x2"), RANGES))
 def test_chosen_ranks(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """The path stays on the chosen ranks, and leaves them only within what waits for others."""
     paths = locate(name, unpacked)

@@ -153,9 +153,10 @@ def test_chosen_ranks_are_a_pipeline_with_all_stages(shared_reports: Path, unpac
 
 @pytest.mark.push_cases(3)
 @pytest.mark.slow
+@pytest.mark.push_cases(2)
 @pytest.mark.parametrize(
     "name",
-    ["exercises/ex3a-pp2-plain", "exercises/ex3a-pp1", "exercises/ex1a-fast", "exercises/ex2a-zero2", "gpu/ddp-2x2"],
+    ["exercises/ex3a-pp1", "exercises/ex1a-fast", "exercises/ex3a-pp2-plain", "exercises/ex2a-zero2", "gpu/ddp-2x2"],
 )
 def test_other_jobs_have_no_pipeline(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = [unpacked(shared_reports / f"{name}.rank{rank}.sqlite") for rank in range(4)]

@@ -113,6 +113,7 @@ def test_lost_samples_do_not_count_as_one(tmp_path: Path) -> None:
         assert {link.nccl_samples for link in found.link_metrics} == {in_nccl}
 
 
+@pytest.mark.push_cases(1)
 @pytest.mark.parametrize("name", [GEMM, NORM])
 def test_kernels_of_ranks_that_were_not_chosen_are_others(tmp_path: Path, name: str) -> None:
     """They run on the same GPU, also if they are of the same class. Only ranks of both ranges see their activity."""
