@@ -98,7 +98,7 @@ HOST_TERMS = {
         1,
     ),
 }
-"""Name, definition (docs/reference/summary.md) and depth of each efficiency, by its field, in the order of the tree."""
+"""Name, definition (docs/guides/efficiencies.md), depth of each efficiency, by its field, in the order of the tree."""
 
 
 class NamedWindow(NamedTuple):
