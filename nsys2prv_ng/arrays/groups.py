@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_starts
+from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 
 _REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -39,9 +39,8 @@ def sum_columns(
 def sort_groups(keys: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
     """Return (order of the n rows, first position in it of each group): groups of rows with equal keys, sorted."""
     codes = [key if key.dtype == np.int64 else _encode(key) for key in keys]
-    code = combine_columns(*codes)
-    order = np.argsort(code, kind="stable")
-    return order, find_starts(code[order])
+    order = sort_rows(*codes)
+    return order, find_starts(*(code[order] for code in codes))
 
 
 def reduce_groups(column: npt.NDArray[Any], order: IntArray, starts: IntArray, how: str = "sum") -> npt.NDArray[Any]:

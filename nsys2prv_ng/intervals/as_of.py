@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 
 
@@ -11,7 +12,7 @@ def find_latest(group: IntArray, time: IntArray, query_group: IntArray, query_ti
     """Return for each query the index of the last entry (group, time) in its group that is not later; -1 for none."""
     both_groups, both_times = np.concatenate([group, query_group]), np.concatenate([time, query_time])
     is_query = np.repeat([0, 1], [group.size, query_group.size])
-    order = np.lexsort((is_query, both_times, both_groups))
+    order = sort_rows(both_groups, both_times, is_query)
     is_entry = is_query[order] == 0
     last = np.maximum.accumulate(np.where(is_entry, np.arange(order.size), -1))
     entry = np.where(last >= 0, order[last], -1)

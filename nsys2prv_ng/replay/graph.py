@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, IntArray
 from nsys2prv_ng.replay.columns import NONE, Edges
 from nsys2prv_ng.runtime.jit import compiled
@@ -40,7 +41,7 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     possible = np.flatnonzero((passed >= 0) & (edges.since != edges.to))
     dropped = edges.to.size - possible.size
     since, to, kind, least = (column[possible] for column in edges)
-    by_node = np.lexsort((kind, time[since], to))
+    by_node = sort_rows(to, time[since], kind)
     since, to, kind, least = since[by_node], to[by_node], kind[by_node], least[by_node]
     first = np.searchsorted(to, np.arange(time.size + 1))
     by_time = np.argsort(time, kind="stable")

@@ -13,6 +13,7 @@ from nsys2prv_ng.arrays.row_keys import (
     find_distinct_rows,
     find_rows,
     mark_duplicates,
+    sort_rows,
 )
 
 LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -47,6 +48,22 @@ def test_the_widest_ranges_neither_overflow_nor_collide(widths):
     columns = [np.append(rng.integers(0, width, 300), [0, width - 1]) - width // 2 for width in widths]
     order = np.lexsort(columns[::-1])
     assert (np.argsort(combine_columns(*columns), kind="stable") == order).all()
+
+
+@given(tables())
+def test_rows_are_sorted_as_tuples_and_equal_ones_stay_in_their_order(table):
+    (columns,) = table
+    rows = tuples(columns)
+    assert sort_rows(*columns).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+
+
+@pytest.mark.parametrize("low", [LOWEST, -5, 0, 10**9, HIGHEST - 65535])
+@pytest.mark.parametrize("width", [65535, 65536])
+def test_narrow_columns_are_sorted_wherever_they_are(low, width):
+    if low + width > HIGHEST:
+        low = HIGHEST - width
+    values = low + np.append(np.random.default_rng(1).integers(0, width, 500), [0, width])
+    assert sort_rows(values).tolist() == np.argsort(values, kind="stable").tolist()
 
 
 @given(tables())
