@@ -110,6 +110,18 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     return summary
 
 
+@takes(SummaryOptions)
+def find_answer(reports: Reports, options: SummaryOptions) -> JobSummary:
+    """Sum up a job as `summarize` does, but without the metrics of GPUs: they take long, and no verdict needs them."""
+    given = list_some_reports(reports)
+    refuse_traces(given)
+    from nsys2prv_ng.api.plans import make_summary_options
+
+    flops, peak = options.flops_per_step, options.peak_tflops
+    with choose_engine(options, make_summary_options(options), _find_scratch()) as read_options:
+        return _summarize(given, read_options, options.display, flops, peak, draws=False, with_metrics=False)[0]
+
+
 def _summarize(
     reports: Sequence[Path],
     read_options: ReadOptions,
@@ -118,6 +130,7 @@ def _summarize(
     peak_tflops: float | None = None,
     *,
     draws: bool,
+    with_metrics: bool = True,
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job and, if `draws`, the pictures for its page."""
     from nsys2prv_ng.analysis.waits.waits import find_waits
@@ -128,7 +141,13 @@ def _summarize(
     from nsys2prv_ng.summary.verdicts.answer import add_verdict
     from nsys2prv_ng.summary.verdicts.slow_steps import find_slowest
 
-    compute = partial(compute_summary, progress=progress, flops_per_step=flops_per_step, peak_tflops=peak_tflops)
+    compute = partial(
+        compute_summary,
+        progress=progress,
+        with_metrics=with_metrics,
+        flops_per_step=flops_per_step,
+        peak_tflops=peak_tflops,
+    )
     with (
         announce_compilation(progress.note),
         compile_ahead(FOR_SUMMARY),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng import api
+from nsys2prv_ng.api.calls import find_answer
 from nsys2prv_ng.cli.options import Details, Json, NoProgress, ReportsArgument, TalpFolder, print_json, with_options
 from nsys2prv_ng.options.calls import SummaryOptions
 
@@ -25,7 +26,8 @@ def summary(
 
         check_folder(talp)
     progress = options.display
-    numbers = api.summarize(reports, **vars(options))
+    is_brief = not (as_json or details or talp or options.html or options.save)
+    numbers = (find_answer if is_brief else api.summarize)(reports, **vars(options))
     printed = [] if as_json or numbers.verdict is None else [line.text for line in numbers.verdict.statements]
     for warning in numbers.warnings:
         if warning not in printed:

@@ -112,6 +112,16 @@ def test_prints_every_table(printed: str) -> None:
 
 @pytest.mark.all_sets
 @pytest.mark.slow
+def test_the_answer_needs_no_metrics_of_gpus(ddp: list[Path], tmp_path: Path) -> None:
+    """Without tables, the command measures none; its text is that of all numbers, which have some."""
+    brief = run("summary", *ddp, "-q")
+    whole = run("summary", *ddp, "-q", "--save", tmp_path / "saved.json")
+    assert brief.returncode == 0 and brief.stdout == whole.stdout
+    saved = json.loads((tmp_path / "saved.json").read_text())
+    assert saved["gpu_metrics"] and saved["activity"]
+    assert format_summary(JobSummary.load(tmp_path / "saved.json"), details=False, leads=LEADS) == brief.stdout[:-1]
+
+
 def test_the_same_whatever_the_order_and_the_cores(ddp: list[Path], printed: str, tmp_path: Path) -> None:
     done = run("summary", *reversed(ddp), "--details", "-j", "2", "--memory", "1M", "--tmp", tmp_path, "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")

@@ -72,13 +72,15 @@ def compute_summary(
     path: CriticalPath | None = None,
     progress: Progress | None = None,
     *,
+    with_metrics: bool = True,
     flops_per_step: float | None = None,
     peak_tflops: float | None = None,
 ) -> JobSummary:
     """Return the numbers of a job. Each worker loads the records of one report at once.
 
-    `waits`, `late`, `lanes` and `path`: the results for this job, if the caller already has them. `flops_per_step` and
-    `peak_tflops`: what the user knows for the MFU, as `add_mfu` takes it.
+    `waits`, `late`, `lanes` and `path`: the results for this job, if the caller already has them. `with_metrics`:
+    measure the metrics of GPUs, on which no verdict depends. `flops_per_step` and `peak_tflops`: what the user knows
+    for the MFU, as `add_mfu` takes it.
     """
     waits = find_waits(job) if waits is None else waits
     late = find_reasons(job, waits) if late is None else late
@@ -97,10 +99,10 @@ def compute_summary(
     parts = list(job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports))))
     kernel_times = [part.kernel_times for part in parts]
     gpus = sum_gpus(job, devices)
-    nccl_time = find_nccl_time(job, waits, devices)
+    nccl_time = find_nccl_time(job, waits, devices) if with_metrics else None
     kernel_time = KernelTime(job, devices, make_range_tree([part.tree for part in parts]))
     times = [*([] if nccl_time is None else [nccl_time.part]), kernel_time.part]
-    metrics = measure_gpu_metrics(job, times if keeps_samples(job) else [])
+    metrics = measure_gpu_metrics(job, times if keeps_samples(job) else []) if with_metrics else []
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     caused = {} if wait_numbers is None else {rank.task: rank.all_caused_ns for rank in wait_numbers.ranks}
