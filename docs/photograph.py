@@ -237,7 +237,7 @@ PICTURES = {
     "case_accumulation": Picture(
         "exercises/ex1c-accum", "--steps 2", "analysis/exposed_communication", (_EXPOSED[0],)
     ),
-    "case_zero3": Picture("exercises/ex2a-zero3", "--steps 2", "basics/nccl", (Window("NCCL kernels"),)),
+    "case_zero3": Picture("exercises/ex2a-zero3", "--steps 2 --sources kernels,nvtx --nvtx-domain default", "basics/nccl", (Window("NCCL kernels"),)),
     "case_mpi": Picture(
         "exercises/m-late",
         "--steps 4:5",
@@ -246,7 +246,10 @@ PICTURES = {
     ),
     "case_one_gpu": Picture("exercises/w-load", "--steps 5:6", "analysis/gpu-gaps", (Window("Idle gaps"),)),
     "case_jax": Picture(
-        "exercises/jax-1", "--time 6.1548s:6.165s", "views/cuda_activities", (Window("CUDA activities"),)
+        "exercises/jax-1",
+        "--time 4.075s:4.125s --sources cuda_api,cuda_graphs",
+        "views/cuda_activities",
+        (Window("CUDA activities"),),
     ),
     "wxparaver_zoom": Picture(
         "exercises/ex2b-manual", "--skip-warmup", "views/per_gpu_waits", (Window(_GPUS), Window(MAIN)), prepare=zoom
