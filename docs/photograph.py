@@ -237,7 +237,7 @@ PICTURES = {
     "case_accumulation": Picture(
         "exercises/ex1c-accum", "--steps 2", "analysis/exposed_communication", (_EXPOSED[0],)
     ),
-    "case_zero3": Picture("exercises/ex2a-zero3", "--steps 2 --sources kernels,nvtx --nvtx-domain default", "basics/nccl", (Window("NCCL kernels"),)),
+    "case_zero3": Picture("exercises/ex2a-zero3", "--steps 2", "basics/nccl", (Window("NCCL kernels"),)),
     "case_mpi": Picture(
         "exercises/m-late",
         "--steps 4:5",
