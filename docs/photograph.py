@@ -234,9 +234,7 @@ PICTURES = {
         "exercises/ex2b-overlap", "--steps 3:4", "analysis/exposed_communication", _EXPOSED
     ),
     "exercise_pipeline": Picture(_PIPELINE, "--steps 2", "analysis/pipeline_bubble", _BUBBLE),
-    "case_accumulation": Picture(
-        "exercises/ex1c-accum", "--steps 2", "analysis/exposed_communication", (_EXPOSED[0],)
-    ),
+    "case_accumulation": Picture("exercises/ex1c-accum", "--steps 2", "analysis/exposed_communication", (_EXPOSED[0],)),
     "case_zero3": Picture("exercises/ex2a-zero3", "--steps 2", "basics/nccl", (Window("NCCL kernels"),)),
     "case_mpi": Picture(
         "exercises/m-late",

@@ -99,7 +99,9 @@ def _find_reports() -> Path:
                 archive.extraction_filter = getattr(tarfile, "data_filter", None)  # older Pythons have none
                 archive.extractall(_UNPACKED)
             (_UNPACKED / "whatif").mkdir(exist_ok=True)
-            for path in folder.glob("[jmw]*.sqlite"):  # the case studies of one GPU: in the folder that they have beside
+            for path in folder.glob(
+                "[jmw]*.sqlite"
+            ):  # the case studies of one GPU: in the folder that they have beside
                 path.replace(_UNPACKED / "whatif" / path.name)
             done.touch()
     for path in sorted(DATA.glob("*/*.xz")):
