@@ -13,7 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
-_HTML = re.compile(r"^ {4}(nsys2prv-ng .* --html (\S+))$", re.MULTILINE)
+_HTML = re.compile(r"^ {4}(nsys2prv-ng .* exercises/.* --html (\S+))$", re.MULTILINE)
+_GUIDES = ROOT / "docs/guides"
 
 
 def find_exercises() -> Path:
@@ -29,9 +30,10 @@ def find_exercises() -> Path:
     return folder
 
 
-def find_html_commands(text: str) -> dict[str, str]:
-    """Return the commands of a page that write HTML, by the name of the file."""
-    return {name: command for command, name in _HTML.findall(text)}
+def find_html_commands(pattern: str = "*.md") -> dict[str, str]:
+    """Return the commands of guides that write HTML of exercises, by the name of the file."""
+    texts = [page.read_text(encoding="utf-8") for page in sorted(_GUIDES.glob(pattern))]
+    return {name: command for text in texts for command, name in _HTML.findall(text)}
 
 
 def expand_words(command: str, folder: Path) -> list[str]:

@@ -234,6 +234,21 @@ PICTURES = {
         "exercises/ex2b-overlap", "--steps 3:4", "analysis/exposed_communication", _EXPOSED
     ),
     "exercise_pipeline": Picture(_PIPELINE, "--steps 2", "analysis/pipeline_bubble", _BUBBLE),
+    "case_accumulation": Picture("exercises/ex1c-accum", "--steps 2", "analysis/exposed_communication", (_EXPOSED[0],)),
+    "case_zero3": Picture("exercises/ex2a-zero3", "--steps 2", "basics/nccl", (Window("NCCL kernels"),)),
+    "case_mpi": Picture(
+        "exercises/m-late",
+        "--steps 4:5",
+        "analysis/waited_for",
+        (Window("Straggler"), Window("Wait time by straggler", 4)),
+    ),
+    "case_one_gpu": Picture("exercises/w-load", "--steps 5:6", "analysis/gpu-gaps", (Window("Idle gaps"),)),
+    "case_jax": Picture(
+        "exercises/jax-1",
+        "--time 4.075s:4.125s --sources cuda_api,cuda_graphs",
+        "views/cuda_activities",
+        (Window("CUDA activities"),),
+    ),
     "wxparaver_zoom": Picture(
         "exercises/ex2b-manual", "--skip-warmup", "views/per_gpu_waits", (Window(_GPUS), Window(MAIN)), prepare=zoom
     ),

@@ -1,4 +1,4 @@
-"""Puts the HTML reports of the exercises into the site, as the commands of their page write them: a hook of MkDocs."""
+"""Puts the HTML reports of the exercises into the site, as the commands of the guides write them: a hook of MkDocs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from mkdocs.structure.files import File, Files
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add reports/NAME.html for each command with `--html NAME.html`."""
-    text = (Path(config.docs_dir) / "guides/exercises.md").read_text(encoding="utf-8")
-    for name, command in find_html_commands(text).items():
+    for name, command in find_html_commands().items():
         files.append(File.generated(config, f"reports/{name}", content=_make_report(command, name)))
     return files
 

@@ -225,7 +225,8 @@ def test_pictures_are_of_reports_that_exist() -> None:
         if of_run.startswith("whatif/"):
             assert names == [f"{Path(of_run).name}.rank0.sqlite"] * HAS_LARGE_REPORTS
         else:
-            assert names == [f"{Path(of_run).name}.rank{rank}.sqlite" for rank in range(4)]
+            ranks = 1 if re.search("/(w|jax)-", of_run) else 4
+            assert names == [f"{Path(of_run).name}.rank{rank}.sqlite" for rank in range(ranks)]
 
 
 def test_pictures_are_of_windows_that_their_presets_have() -> None:
@@ -245,7 +246,8 @@ def test_the_menus_of_wxparaver_are_listed() -> None:
 
 # ---- reports ---------------------------------------------------------------------------------------------------------
 
-REPORTS_OF_SITE = EXERCISES.find_html_commands((DOCS / "guides/exercises.md").read_text())
+REPORTS_OF_SITE = EXERCISES.find_html_commands()
+CASES = sorted(page.name for page in (DOCS / "guides").glob("*.md") if EXERCISES.find_html_commands(page.name))
 
 
 def test_exercises_are_unpacked_once_without_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,9 +269,15 @@ def test_exercises_are_unpacked_once_without_other_programs(tmp_path: Path, monk
     assert sorted(path.name for path in tmp_path.iterdir()) == ["exercises", "report", "samples"]
 
 
-def test_reports_of_the_site_are_linked() -> None:
-    linked = re.findall(r"\]\(\.\./reports/([^)]+)\)", (DOCS / "guides/exercises.md").read_text())
-    assert sorted(linked) == sorted(REPORTS_OF_SITE)
+@pytest.mark.parametrize("page", CASES)
+def test_reports_of_the_site_are_linked(page: str) -> None:
+    linked = re.findall(r"\]\(\.\./reports/([^)]+)\)", (DOCS / "guides" / page).read_text())
+    assert sorted(linked) == sorted(EXERCISES.find_html_commands(page))
+
+
+def test_every_case_study_has_reports_in_the_site() -> None:
+    assert CASES == ["case-accumulation.md", "case-jax.md", "case-mpi.md", "case-one-gpu.md", "exercises.md"]
+    assert len(REPORTS_OF_SITE) == sum(len(EXERCISES.find_html_commands(page)) for page in CASES)  # no name twice
 
 
 # ---- links and mentions ----------------------------------------------------------------------------------------------
