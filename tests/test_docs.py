@@ -363,6 +363,7 @@ def list_spoken_names(page: Path) -> set[str]:
     return {name for name, call in found if call or re.search(r"[._]|[a-z][A-Z]|^[A-Z]", name)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", DEVELOPERS_PAGES, ids=lambda page: page.name)
 def test_names_that_pages_for_developers_speak_of_are_defined(page: Path, pytestconfig: pytest.Config) -> None:
     defined, standard = list_definitions(), {"PWD", "map", "str", "int", "len", "print", "None", "Literal", "CI"}
@@ -435,6 +436,7 @@ def test_the_citation_is_of_this_version() -> None:
     assert {"cff-version", "message", "title", "type", "license"} <= set(fields)
 
 
+@pytest.mark.slow
 def test_troubleshooting_explains_messages_that_exist() -> None:
     text = "\n".join(
         constant for path in (ROOT / "nsys2prv_ng").rglob("*.py") for constant in list_texts(path.read_text())

@@ -267,6 +267,7 @@ def test_links_that_lead_to_themselves(tmp_path):
     assert done.returncode == 0 and "warning: skipped, as it cannot be read" in done.stderr and out.exists()
 
 
+@pytest.mark.slow
 def test_a_deleted_working_folder_is_named(tmp_path):
     gone = tmp_path / "gone"
     script = f"mkdir {gone} && cd {gone} && rmdir {gone} && exec {sys.executable} -m nsys2prv_ng"

@@ -23,6 +23,8 @@ from tests.conftest import Unpacked
 from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
 
+pytestmark = pytest.mark.slow
+
 SLOW = (4, 7, 11)
 
 

@@ -37,6 +37,7 @@ KEYS = frozenset(
 HOSTILE = "`</script></style><img src=x onerror=hack()>\"'><b>\u202e&amp;{{7*7}}"
 
 
+@pytest.mark.slow
 def test_every_part_of_a_summary_has_a_section() -> None:
     summary, pictures = job_of("ddp-2x2")
     keys = [section.key for section in list_sections(summary, pictures)]

@@ -100,6 +100,7 @@ def make_capture(rank: int, ranks: int, skew: int, operations: Work) -> Capture:
     return capture
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(0, 15), st.lists(operation, max_size=9)), min_size=1, max_size=3))
 def test_steps_tile_the_time_of_any_job(ranks: list[tuple[int, list[tuple[int, int, int, int, int]]]]) -> None:
@@ -146,6 +147,7 @@ def write_marked(path: Path, kernels: Sequence[tuple[int, int, int, int]], range
     return capture.write(path)
 
 
+@pytest.mark.slow
 def test_steps_that_take_no_time_on_the_gpus(tmp_path: Path) -> None:
     """Every second range launches nothing while the GPU is behind: pages, comparisons and choices still hold."""
     kernels = [(12 * n + 2, 200 + 30 * n, 225 + 30 * n, 0) for n in range(0, 12, 2)]

@@ -108,6 +108,7 @@ def opened_batch(batch: int, folder: Path) -> Iterator[_Batch]:
         yield _Batch(programs, seeds, model, nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.push_cases(2)
 @pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("batch", range(5))

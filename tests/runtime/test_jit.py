@@ -354,6 +354,7 @@ def test_uncounted_functions_compute_the_same_and_keep_no_array(tmp_path, monkey
     assert "NRT_" not in total.inspect_asm(total.signatures[0])
 
 
+@pytest.mark.slow
 def test_one_of_several_processes_compiles(module):
     """The others wait, and take its code."""
     code = (

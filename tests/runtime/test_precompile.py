@@ -13,6 +13,8 @@ import pytest
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.runtime import precompile
 
+pytestmark = pytest.mark.slow
+
 MEANWHILE = """
 import sys, time
 from pathlib import Path

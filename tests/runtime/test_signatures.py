@@ -16,6 +16,8 @@ from numba import typeof
 from nsys2prv_ng.runtime.precompile import ALL, compile_modules, list_modules
 from nsys2prv_ng.runtime.signatures import derive_types, list_kernels
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 REAL_CALLS = """
 import sys

@@ -122,6 +122,7 @@ def test_the_answer_needs_no_metrics_of_gpus(ddp: list[Path], tmp_path: Path) ->
     assert format_summary(JobSummary.load(tmp_path / "saved.json"), details=False, leads=LEADS) == brief.stdout[:-1]
 
 
+@pytest.mark.slow
 def test_the_same_whatever_the_order_and_the_cores(ddp: list[Path], printed: str, tmp_path: Path) -> None:
     done = run("summary", *reversed(ddp), "--details", "-j", "2", "--memory", "1M", "--tmp", tmp_path, "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")

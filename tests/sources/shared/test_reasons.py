@@ -89,6 +89,7 @@ def is_text(node: ast.AST | None) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
+@pytest.mark.slow
 def test_no_module_counts_events_under_a_text_of_its_own() -> None:
     found, counted = [], 0
     for path, module in list_modules():
@@ -102,6 +103,7 @@ def test_no_module_counts_events_under_a_text_of_its_own() -> None:
     assert counted > 100 and found == []
 
 
+@pytest.mark.slow
 def test_reasons_are_made_in_one_place() -> None:
     """`Reason` is the type that counting takes, so mypy refuses a text of which no kind is known."""
     makers = {

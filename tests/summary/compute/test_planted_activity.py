@@ -39,6 +39,8 @@ from tests.summary.compute.test_kernel_activity import compare, make_activity, m
 from tests.summary.compute.test_metric_maps import draw
 from tests.summary.made import summarize_reports
 
+pytestmark = pytest.mark.slow
+
 ALL_TIME = [(0, 1 << 62)]
 
 

@@ -25,6 +25,8 @@ from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.report_sets import list_sets
 
+pytestmark = pytest.mark.slow
+
 MS, US = 1_000_000, 1_000
 STEPS = 6
 PHASES = ((4, 2), (1, 5))

@@ -90,6 +90,7 @@ def test_programs_with_a_known_bottleneck(name: str, shared_reports: Path, unpac
     assert len(lines) <= 25 and max(map(len, lines)) <= 100
 
 
+@pytest.mark.slow
 def test_no_rank_alone_is_to_blame_if_the_next_is_as_late(shared_reports: Path, unpacked: Unpacked) -> None:
     """A replay of ex1c-accum without rank 1's delay is as long: rank 0 is next."""
     verdict = judge_set("exercises/ex1c-accum", shared_reports, unpacked).verdict
