@@ -436,7 +436,6 @@ def test_the_citation_is_of_this_version() -> None:
     assert {"cff-version", "message", "title", "type", "license"} <= set(fields)
 
 
-@pytest.mark.slow
 def test_troubleshooting_explains_messages_that_exist() -> None:
     text = "\n".join(
         constant for path in (ROOT / "nsys2prv_ng").rglob("*.py") for constant in list_texts(path.read_text())
