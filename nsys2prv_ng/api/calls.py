@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.inspection.model import Inspection
-    from nsys2prv_ng.job.open_reports import ReadOptions
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.replay.changes import Change
     from nsys2prv_ng.replay.numbers import WhatIfNumbers
@@ -94,12 +93,9 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     check_saved(options.save)
     given = list_some_reports(reports)
     refuse_traces(given)
-    from nsys2prv_ng.api.plans import make_summary_options
-
-    with choose_engine(options, make_summary_options(options), _find_scratch()) as read_options:
-        summary, pictures = _summarize(
-            given, read_options, progress, options.flops_per_step, options.peak_tflops, draws=page is not None
-        )
+    summary, pictures = _summarize(
+        given, options, progress, options.flops_per_step, options.peak_tflops, draws=page is not None
+    )
     if page is not None and pictures is not None:
         from nsys2prv_ng.html.summary_page import render_summary
 
@@ -115,16 +111,13 @@ def find_answer(reports: Reports, options: SummaryOptions) -> JobSummary:
     """Sum up a job as `summarize` does, but without the metrics of GPUs: they take long, and no verdict needs them."""
     given = list_some_reports(reports)
     refuse_traces(given)
-    from nsys2prv_ng.api.plans import make_summary_options
-
     flops, peak = options.flops_per_step, options.peak_tflops
-    with choose_engine(options, make_summary_options(options), _find_scratch()) as read_options:
-        return _summarize(given, read_options, options.display, flops, peak, draws=False, with_metrics=False)[0]
+    return _summarize(given, options, options.display, flops, peak, draws=False, with_metrics=False)[0]
 
 
 def _summarize(
     reports: Sequence[Path],
-    read_options: ReadOptions,
+    options: JobOptions,
     progress: Progress,
     flops_per_step: float | None = None,
     peak_tflops: float | None = None,
@@ -134,6 +127,7 @@ def _summarize(
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job and, if `draws`, the pictures for its page."""
     from nsys2prv_ng.analysis.waits.waits import find_waits
+    from nsys2prv_ng.api.plans import make_summary_options
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
@@ -149,6 +143,7 @@ def _summarize(
         peak_tflops=peak_tflops,
     )
     with (
+        choose_engine(options, make_summary_options(options), _find_scratch()) as read_options,
         announce_compilation(progress.note),
         compile_ahead(FOR_SUMMARY),
         open_job(reports, _find_scratch(), read_options, progress) as job,
@@ -352,11 +347,8 @@ def _load_capture(
         return capture, None
     if is_saved(capture):
         return JobSummary.load(capture[0]), None
-    from nsys2prv_ng.api.plans import make_summary_options
-
     progress.note(f"summing up {name}")
-    with choose_engine(options, make_summary_options(options), _find_scratch()) as read_options:
-        return _summarize(capture, read_options, progress, draws=options.html is not None)
+    return _summarize(capture, options, progress, draws=options.html is not None)
 
 
 @takes(InspectOptions)

@@ -21,12 +21,12 @@ def sort_rows(*columns: IntArray) -> IntArray:
     """
     if not columns[0].size:
         return np.zeros(0, np.int64)
-    width = math.prod(_measure_widths(columns))
-    if width > np.iinfo(np.int64).max:
+    low, width = _measure(columns)
+    if math.prod(width) > np.iinfo(np.int64).max:
         return np.lexsort(columns[::-1])
-    key = combine_columns(*columns)
-    if width <= np.iinfo(np.uint16).max:
-        key = (key - key.min()).astype(np.uint16)  # numpy sorts 16 bits by counting
+    key = _pack(columns, low, width)
+    if math.prod(width) <= np.iinfo(np.uint16).max:
+        key = key.astype(np.uint16)  # numpy sorts 16 bits by counting
     return np.argsort(key, kind="stable")
 
 
@@ -37,19 +37,25 @@ def combine_columns(*columns: IntArray) -> IntArray:
     """
     if len(columns) == 1 or not columns[0].size:
         return columns[0]
-    low = [int(column.min()) for column in columns]
-    width = _measure_widths(columns)
+    low, width = _measure(columns)
     if math.prod(width) > np.iinfo(np.int64).max:  # for instance with NULL among small numbers
         return combine_columns(find_distinct(combine_columns(*columns[:-1]))[0], find_distinct(columns[-1])[0])
+    return _pack(columns, low, width)
+
+
+def _measure(columns: Sequence[IntArray]) -> tuple[list[int], list[int]]:
+    """Return the lowest value of each column, and how many values there are from it to the highest one."""
+    low = [int(column.min()) for column in columns]
+    return low, [int(column.max()) - lowest + 1 for column, lowest in zip(columns, low, strict=True)]
+
+
+def _pack(columns: Sequence[IntArray], low: Sequence[int], width: Sequence[int]) -> IntArray:
+    """Return an integer from 0 for each row. The product of the widths fits into 64 bits."""
     key = columns[0] - low[0]
     for i in range(1, len(columns)):
         key *= width[i]
         key += columns[i] - low[i]
     return key
-
-
-def _measure_widths(columns: Sequence[IntArray]) -> list[int]:
-    return [int(column.max()) - int(column.min()) + 1 for column in columns]
 
 
 def find_distinct(values: IntArray) -> tuple[IntArray, IntArray]:

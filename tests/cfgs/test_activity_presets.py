@@ -176,7 +176,6 @@ def list_kernels(translated: Translated, task: int) -> pd.DataFrame:
     return own.assign(**{"class": [class_of_name[name] for name in own["name"]]})
 
 
-@pytest.mark.push_sets("samples/ddp-2x2")  # the other one takes 27 s
 def test_metrics_by_kernel_class(translated: Translated, samples: dict[int, Samples]) -> None:
     shown = show(translated, "activity_by_kernel_class")
     classes = set()

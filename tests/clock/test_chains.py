@@ -12,10 +12,8 @@ _ROUNDING = 2
 """Rounding to whole ns, here and in the columns, is not in the bound."""
 
 
-@pytest.mark.parametrize(
-    "cases",
-    [pytest.param(100, marks=pytest.mark.slow), pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.all_sets])],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("cases", [100, pytest.param(1000, marks=pytest.mark.all_sets)])
 def test_bounds_hold_and_are_not_far_off(cases: int) -> None:
     held, times_too_large = 0, []
     for seed in range(cases):

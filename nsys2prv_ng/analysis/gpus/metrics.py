@@ -145,13 +145,13 @@ def add_samples(
         handle, value, is_first = handle[index], value[index], np.diff(index, prepend=-1).astype(np.bool_)
         numbers = {name: number[index] for name, number in numbers.items()}
     weight = value.astype(np.float64) * (end - begin)
-    sums = {"handle": handle, "weight": weight, "ns": end - begin, "samples": is_first}
-    covered = _sum_covered(sampled.types, sums, numbers)
-    totals: Any = sum_columns({**sums, "low": value, "high": value}, ["handle"], {"low": "min", "high": "max"})
+    columns = {"handle": handle, "weight": weight, "ns": end - begin, "samples": is_first}
+    covered = _sum_covered(sampled.types, columns, numbers)
+    totals: Any = sum_columns({**columns, "low": value, "high": value}, ["handle"], {"low": "min", "high": "max"})
     for total in totals.itertuples():
         number, kind = total.handle, sampled.types[total.handle]
         scale = 10**kind.precision
-        found_here = MetricSums(
+        sums = MetricSums(
             row=sampled.row,
             event_type=kind,
             weighted=total.weight / scale,
@@ -161,7 +161,7 @@ def add_samples(
             samples=total.samples,
             covered=covered.get(number, {}),
         )
-        add_sums(found, {(sampled.row, kind.label, kind.unit): found_here})
+        add_sums(found, {(sampled.row, kind.label, kind.unit): sums})
 
 
 def add_sums(found: MetricsByRow, more: MetricsByRow) -> None:
@@ -196,8 +196,8 @@ def _sum_covered(
     covered: dict[int, dict[tuple[str, int], CoveredValues]] = {}
     for name, part in numbers.items():
         inside = np.flatnonzero((part >= 0) & (values["ns"] > 0))
-        columns = {"handle": values["handle"], "part": part, **values}
-        sums = sum_columns({name: column[inside] for name, column in columns.items()}, ["handle", "part"])
+        chosen = {key: column[inside] for key, column in values.items()}
+        sums = sum_columns({**chosen, "part": part[inside]}, ["handle", "part"])
         for metric, number, weighted, length, count in sums.itertuples(index=False, name=None):
             scaled = CoveredValues(weighted / 10 ** kinds[metric].precision, length, count)
             covered.setdefault(metric, {})[name, number] = scaled

@@ -101,22 +101,14 @@ def assign_calls(calls: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
     `calls`, in the order in which they were made: group, function, communicator, and kind, which is the same for calls
     with the same name and payload. `kernels`: the group that launched each kernel, function, device, begin (ns).
     """
-    group, function = (calls[name].to_numpy(np.int64) for name in ("group", "function"))
-    of_kernel = tuple(kernels[name].to_numpy(np.int64) for name in ("group", "function"))
-    order = np.lexsort([kernels[name].to_numpy(np.int64) for name in ("begin", "device", "group")])
-
-    # Candidates: kernels of the same function, or all kernels of the group if none has the function of the call.
-    other = NO_FUNCTION - 1
-    columns = zip(of_kernel, (group, function), strict=True)
-    key = combine_columns(*(np.concatenate(pair) for pair in columns))
-    function = np.where(np.isin(key[order.size :], key[: order.size]), function, other)
-    groups = np.concatenate([of_kernel[0][order], of_kernel[0][order], group])
-    functions = np.concatenate([of_kernel[1][order], np.full(order.size, other), function])
-    key = find_distinct(combine_columns(groups, functions))[0]
-    key, of_candidate = key[2 * order.size :], key[: 2 * order.size]
-    candidate = np.tile(order, 2)[np.argsort(of_candidate, kind="stable")]
-    count = np.bincount(of_candidate, minlength=int(key.max(initial=-1)) + 1)
-    first = np.cumsum(count) - count
+    group, function, device, begin = (
+        kernels[name].to_numpy(np.int64) for name in ("group", "function", "device", "begin")
+    )
+    order = np.lexsort((begin, device, group))
+    key, candidate, count = _list_candidates(
+        group[order], function[order], *(calls[name].to_numpy(np.int64) for name in ("group", "function"))
+    )
+    candidate, first = order[candidate], np.cumsum(count) - count
 
     call = np.flatnonzero(count[key] > 0)
     key = key[call]
@@ -131,6 +123,24 @@ def assign_calls(calls: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
     call = np.append(call[is_one], np.repeat(call[~is_one], count[every]))
     by_kernel = np.lexsort((call, kernel))
     return pd.DataFrame({"kernel": kernel[by_kernel], "call": call[by_kernel]})
+
+
+def _list_candidates(
+    group: IntArray, function: IntArray, group_of_call: IntArray, function_of_call: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (key of each call, candidates ordered by key, number of candidates of each key).
+
+    Candidates are indices of kernels: those with the function of the call, or all of the group if none has it. Those of
+    a key are in the order of the kernels.
+    """
+    n, every = group.size, np.full(group.size, NO_FUNCTION - 1)
+    groups = np.concatenate([group, group, group_of_call])
+    named = combine_columns(groups, np.concatenate([function, every, function_of_call]))
+    wanted = np.where(np.isin(named[2 * n :], named[:n]), function_of_call, NO_FUNCTION - 1)
+    key = find_distinct(combine_columns(groups, np.concatenate([function, every, wanted])))[0]
+    of_candidate, of_call = key[: 2 * n], key[2 * n :]
+    candidate = np.argsort(of_candidate, kind="stable") % max(n, 1)
+    return of_call, candidate, np.bincount(of_candidate, minlength=int(of_call.max(initial=-1)) + 1)
 
 
 def _find_positions(call: pd.DataFrame, among: IntArray) -> IntArray:
