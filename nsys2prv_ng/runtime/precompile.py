@@ -30,6 +30,16 @@ FOR_TRANSLATE = ("paraver", *_LATE)
 FOR_SUMMARY = ("replay", "summary", *_LATE)
 """Rooms with the kernels that a command needs after it has read its reports, the last ones first."""
 ALL = ("cutting", *FOR_SUMMARY, *FOR_TRANSLATE[:1], "sources", "job", "records", "report", "runtime")
+_RUN = """
+import sys
+folder = sys.argv.pop(1)
+sys.path[:] = [path for path in sys.path if path]
+if folder not in sys.path:
+    sys.path.insert(0, folder)
+import runpy
+runpy.run_module("nsys2prv_ng.runtime.precompile", run_name="__main__", alter_sys=True)
+"""
+"""Runs this module of this package. With `-m`, a copy of the package in the current folder would come first."""
 _MOST_PROCESSES = 4
 """Each takes about 250 MB."""
 
@@ -99,7 +109,7 @@ def _start(rooms: Sequence[str], count: int, errors: int = subprocess.DEVNULL) -
     started = []
     with suppress(OSError):
         for part in range(count):
-            command = [sys.executable, "-m", __name__, str(part), str(count), *rooms]
+            command = [sys.executable, "-c", _RUN, str(_PACKAGE.parent), str(part), str(count), *rooms]
             pipe = subprocess.PIPE
             started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors))
     return started

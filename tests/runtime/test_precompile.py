@@ -60,6 +60,17 @@ def test_a_process_ends_with_the_command_that_needs_it(tmp_path: Path) -> None:
     assert run(tmp_path, "2", "wait") == "1 [0]"  # it was not done
 
 
+def test_the_current_folder_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clone of the program may be there, or anything of these names."""
+    for name in ("nsys2prv_ng", "runpy", "numba"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('of the current folder')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    [process] = precompile._start(["runtime"], 1, subprocess.PIPE)
+    assert precompile._finish(process) == 2
+    assert list_kept(tmp_path / "cache") == {"kernels.search", "kernels.take_median"}
+
+
 def test_a_process_ends_with_its_input(tmp_path: Path) -> None:
     """A command may be killed."""
     command = [sys.executable, "-m", precompile.__name__, "0", "1", *precompile.ALL]
