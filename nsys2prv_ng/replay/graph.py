@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import sort_rows
+from nsys2prv_ng.arrays.row_keys import sort_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, IntArray
 from nsys2prv_ng.replay.columns import NONE, Edges
 from nsys2prv_ng.runtime.jit import compiled
@@ -43,24 +43,28 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     since, to, kind, least = (column[possible] for column in edges)
     by_node = sort_rows(to, time[since], kind)
     since, to, kind, least = since[by_node], to[by_node], kind[by_node], least[by_node]
-    first = np.searchsorted(to, np.arange(time.size + 1))
+    first = _count_up(to, time.size)
     by_time = np.argsort(time, kind="stable")
     order, stack = np.empty((2, time.size), np.int64)
     kept = np.ones(since.size, np.bool_)
     _sort(by_time, first, since, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
+    if not kept.all():
+        dropped += int((~kept).sum())
+        since, to, kind, least = since[kept], to[kept], kind[kept], least[kept]
+        first = _count_up(to, time.size)
     # Edges follow each other in the order of their nodes, so that a replay reads them once, from start to end.
-    position = np.empty(order.size, np.int64)
-    position[order] = np.arange(order.size)
-    chosen = np.flatnonzero(kept)
-    chosen = chosen[np.argsort(position[to[chosen]], kind="stable")]
-    since, to, kind, least = since[chosen], to[chosen], kind[chosen], least[chosen]
-    limits = np.searchsorted(position[to], np.arange(order.size + 1))
+    limits, by_order = take_groups(first, order)
+    since, to, kind, least = since[by_order], to[by_order], kind[by_order], least[by_order]
     passed = time[to] - time[since]
     is_last = np.zeros(to.size, np.bool_)
-    has_edges = np.flatnonzero(np.diff(limits))
-    is_last[limits[has_edges + 1] - 1] = True
+    is_last[limits[1:][np.diff(limits) > 0] - 1] = True
     weight = np.where(is_last, passed, np.minimum(least, passed))
-    return Graph(time, order, limits, since, to, kind, weight, is_last, dropped + int((~kept).sum()))
+    return Graph(time, order, limits, since, to, kind, weight, is_last, dropped)
+
+
+def _count_up(to: IntArray, nodes: int) -> IntArray:
+    """Return the first edge of each node (nodes + 1), for edges in ascending order of the node that they lead to."""
+    return np.append(0, np.cumsum(np.bincount(to, minlength=nodes)))
 
 
 @compiled
