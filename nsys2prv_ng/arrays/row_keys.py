@@ -113,6 +113,8 @@ def take_groups(first: IntArray, groups: IntArray) -> tuple[IntArray, IntArray]:
 
 def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
     """Return the index of each wanted row among distinct rows; -1 if it is not among them."""
+    if not wanted[0].size:
+        return np.zeros(0, np.int64)
     both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
     index = pd.Index(both[: rows[0].size])
     return index.get_indexer(pd.Index(both[rows[0].size :])).astype(np.int64, copy=False)

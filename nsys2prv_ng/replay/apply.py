@@ -7,7 +7,7 @@ move between ranks as before. Everything else keeps the time that was observed, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -47,7 +47,7 @@ _LONGEST = 2**61
 _TOO_LONG = "the job would take longer than 64 bits can hold; choose a smaller factor"
 
 
-def apply_changes(model: Model, changes: Iterable[Change]) -> IntArray:
+def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
     """Return the weight of each edge (ns) after all changes.
 
     Raises UsageError for names that match nothing, and for times that no replay can add up.
@@ -72,9 +72,11 @@ def apply_changes(model: Model, changes: Iterable[Change]) -> IntArray:
             _scale_calls(model, change, ranks, weight)
         else:
             _scale_kernels(model, change, ranks, weight)
-    # No node is later than before by more than all that edges have grown.
-    if np.maximum(weight - model.graph.weight, 0).sum(dtype=np.float64) > _LONGEST:
-        raise UsageError(_TOO_LONG)
+    if any(change.factor > 1 for change in changes):
+        # No node is later than before by more than all that edges have grown.
+        grown = np.maximum(weight - model.graph.weight, 0).sum(dtype=np.float64)
+        if grown > _LONGEST:
+            raise UsageError(_TOO_LONG)
     return weight
 
 
@@ -115,14 +117,15 @@ def match_names(pattern: str, names: Iterable[str], kind: str) -> list[int]:
 def _scale_operations(model: Model, chosen: BoolArray, ranks: BoolArray, factor: float, weight: IntArray) -> None:
     """Scale the lengths of operations, and of what reads their memory; those of no length need no gap or launch."""
     graph = model.graph
-    operation = np.where(graph.kind == STAGE, graph.since, model.edge_operation)
-    own = np.append(chosen, False)[operation] & ranks
-    ends = own & (graph.to >= model.numbers.operation_end)
+    own = np.flatnonzero(np.append(chosen, False)[model.scaled_operation] & ranks)
+    is_end = graph.to[own] >= model.numbers.operation_end
+    ends = own[is_end]
     weight[ends] = _scale(weight[ends], factor)
     if not factor:
-        begins = own & ~ends & mark_kinds(graph.kind, (GAP, LAUNCH))
+        begins = own[~is_end]
+        begins = begins[mark_kinds(graph.kind[begins], (GAP, LAUNCH))]
         weight[begins] = np.minimum(weight[begins], 0)
-        weight[ends & mark_kinds(graph.kind, NETWORK) & (graph.since >= model.numbers.others)] = REMOVED
+        weight[ends[mark_kinds(graph.kind[ends], NETWORK) & (graph.since[ends] >= model.numbers.others)]] = REMOVED
 
 
 def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
@@ -221,10 +224,11 @@ def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArr
     which = np.flatnonzero(edges)
     if not which.size:
         return
-    tasks = np.unique(model.edge_rank[which])
-    task = np.searchsorted(tasks, model.edge_rank[which])
-    keys = int(key.max(initial=0)) + 2
-    cell = task * keys + key[which] + 1
+    rank, key = model.edge_rank[which], key[which]
+    tasks = np.flatnonzero(np.bincount(rank))
+    task = np.searchsorted(tasks, rank)
+    keys = int(key.max()) + 2
+    cell = task * keys + key + 1
     end = model.graph.time[model.graph.to[which]]
     counted = np.where(mark_inside(end, end, model.job.measured), model.graph.weight[which], 0)
     total = np.bincount(cell, weights=counted, minlength=tasks.size * keys).reshape(-1, keys)
@@ -236,4 +240,4 @@ def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArr
     cut *= np.minimum(most / np.maximum(cut.sum(axis=1), 1), 1)[:, None]
     factor = 1 - np.divide(cut, total, out=np.zeros_like(total), where=total > 0)
     own = ranks[which]
-    weight[which[own]] = _scale(weight[which[own]], factor[task[own], key[which[own]] + 1])
+    weight[which[own]] = _scale(weight[which[own]], factor[task[own], key[own] + 1])

@@ -83,7 +83,7 @@ def make_edges(since: IntArray, to: IntArray, kind: IntArray | int, least: IntAr
 
 def join_edges(parts: list[Edges]) -> Edges:
     """Return all edges."""
-    return Edges(*(np.concatenate(columns).astype(np.int64) for columns in zip(*parts, strict=True)))
+    return Edges(*(np.concatenate(columns, dtype=np.int64) for columns in zip(*parts, strict=True)))
 
 
 class Numbers(NamedTuple):

@@ -19,12 +19,14 @@ from nsys2prv_ng.runtime.jit import compiled
 class Graph(NamedTuple):
     """n nodes with their observed times (ns), and m edges, ordered by the position of the node they lead to.
 
-    `order`: the nodes in an order in which each follows all that it depends on. Edges first[p] .. first[p + 1] - 1
-    lead to node order[p]. `weight` (ns) is what passes between them. `is_last` marks the edges that arrived last.
+    `order`: the nodes in an order in which each follows all that it depends on; `position`: where each node is in it.
+    Edges first[p] .. first[p + 1] - 1 lead to node order[p]. `weight` (ns) is what passes between them. `is_last` marks
+    the edges that arrived last.
     """
 
     time: IntArray
     order: IntArray
+    position: IntArray
     first: IntArray
     since: IntArray
     to: IntArray
@@ -52,6 +54,8 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
         dropped += int((~kept).sum())
         since, to, kind, least = since[kept], to[kept], kind[kept], least[kept]
         first = _count_up(to, time.size)
+    position = np.empty(order.size, np.int64)
+    position[order] = np.arange(order.size)
     # Edges follow each other in the order of their nodes, so that a replay reads them once, from start to end.
     limits, by_order = take_groups(first, order)
     since, to, kind, least = since[by_order], to[by_order], kind[by_order], least[by_order]
@@ -59,7 +63,7 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     is_last = np.zeros(to.size, np.bool_)
     is_last[limits[1:][np.diff(limits) > 0] - 1] = True
     weight = np.where(is_last, passed, np.minimum(least, passed))
-    return Graph(time, order, limits, since, to, kind, weight, is_last, dropped)
+    return Graph(time, order, position, limits, since, to, kind, weight, is_last, dropped)
 
 
 def _count_up(to: IntArray, nodes: int) -> IntArray:
@@ -132,10 +136,8 @@ def _play(time: IntArray, order: IntArray, first: IntArray, since: IntArray, wei
 
 def trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: int) -> IntArray:
     """Return the edges that decided when a node happens, back to a time (ns): the critical path, its end first."""
-    position = np.empty(graph.order.size, np.int64)
-    position[graph.order] = np.arange(graph.order.size)
-    path = np.empty(position.size, np.int64)
-    return path[: _trace_back(position, graph.first, graph.since, weight, new, node, low, path)].copy()
+    path = np.empty(graph.order.size, np.int64)
+    return path[: _trace_back(graph.position, graph.first, graph.since, weight, new, node, low, path)].copy()
 
 
 @compiled

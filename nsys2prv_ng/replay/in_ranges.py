@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.path.lanes import Lanes
-from nsys2prv_ng.arrays.row_keys import find_starts
+from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.replay.columns import CODE, NETWORK, ON_HOST, STAGE, mark_kinds
 from nsys2prv_ng.replay.graph import Graph
@@ -91,6 +91,6 @@ def _order(thread: IntArray, which: BoolArray, begin: IntArray, end: IntArray) -
 def group_by_thread(thread: IntArray, which: BoolArray) -> Iterator[tuple[int, IntArray]]:
     """Yield each thread with the indices that have it among those that are marked."""
     chosen = np.flatnonzero(which)
-    order = chosen[np.argsort(thread[chosen], kind="stable")]
+    order = chosen[sort_rows(thread[chosen])]
     for rows in np.split(order, find_starts(thread[order]))[1:]:
         yield int(thread[rows[0]]), rows

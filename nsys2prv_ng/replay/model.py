@@ -60,6 +60,11 @@ class Model:
         return np.where(self.graph.to < self.numbers.call_begin, self.graph.to % max(self.numbers.operations, 1), NONE)
 
     @cached_property
+    def scaled_operation(self) -> IntArray:
+        """The operation whose length the time of each edge follows: what starts or ends, or what reads memory."""
+        return np.where(self.graph.kind == columns.STAGE, self.graph.since, self.edge_operation)
+
+    @cached_property
     def edge_call(self) -> IntArray:
         """The call that starts or ends at each edge; NONE if none does."""
         at = self.graph.to - self.numbers.call_begin
