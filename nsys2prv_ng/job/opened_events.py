@@ -51,6 +51,8 @@ class OpenedEvents:
         """
         values = np.full(self.begin.size, ABSENT, np.int64)
         known = [self._labels.types.index(wanted) for wanted in event_types if wanted in self._labels.types]
+        if not known:
+            return values
         handle = self._records.handle
         words = np.flatnonzero(handle == known[0] if len(known) == 1 else np.isin(handle, known))
         at = self._position_of_word[words]
