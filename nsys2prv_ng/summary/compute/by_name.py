@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.groups import Table, drop_columns, encode_key, list_rows, make_texts, sort_groups
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
@@ -30,12 +31,12 @@ from nsys2prv_ng.summary.numbers.job import (
 class NameSums(NamedTuple):
     """Sums over the events of one report that count, as summary/compute/totals.py makes them."""
 
-    kernels: pd.DataFrame
-    memory_operations: pd.DataFrame
-    nccl: pd.DataFrame
-    mpi: pd.DataFrame
-    ranges: pd.DataFrame
-    calls: pd.DataFrame
+    kernels: Table
+    memory_operations: Table
+    nccl: Table
+    mpi: Table
+    ranges: Table
+    calls: Table
 
 
 class ByName(NamedTuple):
@@ -47,7 +48,7 @@ class ByName(NamedTuple):
     mpi: list[MpiNumbers]
     ranges: list[RepeatedRange]
     calls: list[CallNumbers]
-    calls_by_task: pd.DataFrame
+    calls_by_task: Table
 
 
 def find_tasks(job: Job, index: int) -> IntArray:
@@ -89,42 +90,46 @@ def collect_names(job: Job, parts: Sequence[NameSums], caused: Mapping[str, int]
     return ByName(
         kernels=_list_kernels([part.kernels for part in parts], [task.name for task in job.tree.model.tasks]),
         memory_operations=_list_memory_operations([part.memory_operations for part in parts]),
-        nccl=[_make_nccl(row) for row in list_rows(nccl, "kernel_ns")],
-        mpi=[_make_mpi(row) for row in list_rows(totals.add_up(mpi, ["name"]), "total_ns")],
+        nccl=[_make_nccl(row) for row in sort_rows_by(nccl, "kernel_ns")],
+        mpi=[_make_mpi(row) for row in sort_rows_by(totals.add_up(mpi, ["name"]), "total_ns")],
         ranges=_collect_ranges(job, [part.ranges for part in parts], caused),
         calls=_list_calls(calls),
         calls_by_task=calls,
     )
 
 
-def list_rows(table: pd.DataFrame, by: str) -> list[dict[str, Any]]:
+def sort_rows_by(table: Table, by: str) -> list[dict[str, Any]]:
     """Return each row of a table as a dict, the largest value in column `by` first, then by the first column."""
-    ordered = table.sort_values([by, table.columns[0]], ascending=[False, True])
-    return [row._asdict() for row in ordered.itertuples(index=False)]
+    order = np.lexsort((encode_key(next(iter(table.values()))), -table[by]))
+    return list_rows({name: column[order] for name, column in table.items()})
 
 
-def _list_kernels(parts: Sequence[pd.DataFrame], task_names: Sequence[str]) -> list[KernelNumbers]:
+def _list_kernels(parts: Sequence[Table], task_names: Sequence[str]) -> list[KernelNumbers]:
     keys = ["name", "kernel_class"]
     by_task = totals.add_up(parts, [*keys, "task"])
-    busiest = by_task.sort_values(["total_ns", "task"]).drop_duplicates(keys, keep="last")[[*keys, "task", "total_ns"]]
-    busiest = busiest.rename(columns={"task": "busiest_task", "total_ns": "busiest_ns"})
-    table = totals.add_up([by_task.drop(columns="task")], keys).merge(busiest, on=keys)
-    table["busiest_task"] = [task_names[task] for task in table["busiest_task"].tolist()]
-    return [KernelNumbers(**row) for row in list_rows(table, "total_ns")]
+    table = totals.add_up([drop_columns(by_task, "task")], keys)
+    # Both are sorted by the keys. Of each group, the last row is that of the busiest task.
+    order, starts = sort_groups([*(by_task[key] for key in keys), by_task["total_ns"], by_task["task"]])
+    order = order[starts]  # every row is a group
+    last = np.cumsum(np.diff(sort_groups([by_task[key] for key in keys])[1], append=order.size)) - 1
+    busiest = order[last]
+    table["busiest_task"] = make_texts(task_names[task] for task in by_task["task"][busiest].tolist())
+    table["busiest_ns"] = by_task["total_ns"][busiest]
+    return [KernelNumbers(**row) for row in sort_rows_by(table, "total_ns")]
 
 
-def _list_memory_operations(parts: Sequence[pd.DataFrame]) -> list[MemoryOperationNumbers]:
-    by_memory = totals.add_up(parts, ["operation", "source", "destination"]).drop(columns=["min_ns", "max_ns"])
+def _list_memory_operations(parts: Sequence[Table]) -> list[MemoryOperationNumbers]:
+    by_memory = drop_columns(totals.add_up(parts, ["operation", "source", "destination"]), "min_ns", "max_ns")
     kinds: dict[str, list[MemoryKindNumbers]] = {}
-    for row in list_rows(by_memory, "bytes"):
+    for row in sort_rows_by(by_memory, "bytes"):
         kinds.setdefault(row.pop("operation"), []).append(MemoryKindNumbers(**row))
-    table = totals.add_up([by_memory.drop(columns=["source", "destination"])], ["operation"])
-    return [MemoryOperationNumbers(**row, by_memory=kinds[row["operation"]]) for row in list_rows(table, "bytes")]
+    table = totals.add_up([drop_columns(by_memory, "source", "destination")], ["operation"])
+    return [MemoryOperationNumbers(**row, by_memory=kinds[row["operation"]]) for row in sort_rows_by(table, "bytes")]
 
 
-def _list_calls(by_task: pd.DataFrame) -> list[CallNumbers]:
-    table = totals.add_up([by_task.drop(columns="task")], ["name", "source"])
-    return [CallNumbers(**row) for row in list_rows(table, "total_ns")]
+def _list_calls(by_task: Table) -> list[CallNumbers]:
+    table = totals.add_up([drop_columns(by_task, "task")], ["name", "source"])
+    return [CallNumbers(**row) for row in sort_rows_by(table, "total_ns")]
 
 
 def _make_nccl(row: dict[str, Any]) -> NcclNumbers:
@@ -143,19 +148,19 @@ def _make_mpi(row: dict[str, Any]) -> MpiNumbers:
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame], caused: Mapping[str, int]) -> list[RepeatedRange]:
+def _collect_ranges(job: Job, parts: Sequence[Table], caused: Mapping[str, int]) -> list[RepeatedRange]:
     """Return the repeated ranges of all tasks, the ranges with most time first."""
     table = totals.add_up(parts, ["domain", "name", "task"])
     ranges, steps = [], count_steps(job)
-    for (domain, name), rows in table.groupby(["domain", "name"]):
-        sums = rows.drop(columns=["domain", "name", "depth"]).set_index("task").to_dict("index")
-        for own in sums.values():  # ranges of two reports of a task are not counted step by step
-            own["per_step"] = own["per_step"] if own["count"] == own["per_step"] * steps else 0
+    for (domain, name), rows in groupby(list_rows(table), lambda row: (row.pop("domain"), row.pop("name"))):
+        own = list(rows)
+        depth = min(row.pop("depth") for row in own)
+        for row in own:  # ranges of two reports of a task are not counted step by step
+            row["per_step"] = row["per_step"] if row["count"] == row["per_step"] * steps else 0
         tasks = [
-            RangeOfTask(rank=job.tree.ranks[task], task=job.tree.model.tasks[task].name, **times)
-            for task, times in sums.items()
+            RangeOfTask(rank=job.tree.ranks[task := row.pop("task")], task=job.tree.model.tasks[task].name, **row)
+            for row in own
         ]
-        depth = int(rows["depth"].min())
         slowest = choose_slowest(tasks, caused) if len(tasks) > 1 else None
-        ranges.append(RepeatedRange(domain=str(domain), name=str(name), depth=depth, tasks=tasks, slowest_task=slowest))
+        ranges.append(RepeatedRange(domain=domain, name=name, depth=depth, tasks=tasks, slowest_task=slowest))
     return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.groups import sum_groups
+from nsys2prv_ng.arrays.groups import Table, drop_columns, list_rows, make_texts, sum_table
 from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -41,14 +40,14 @@ _TYPES = ["", *NUMBER_TYPES]
 
 def sum_operators(
     report: ReportRecords, task_of_place: IntArray, store: Store, counted: CountedEvents, windows: Windows
-) -> pd.DataFrame:
+) -> Table:
     """Return the operators of a report by `operator`, `number_type` and `task`.
 
     FLOPs are `high` * 2^31 + `low`. `explained_ns` is the part of `kernel_ns` in kernels of the heavy classes.
     """
     event_type = families.make_nvtx_flops("")
     if event_type not in report.labels.types:
-        return pd.DataFrame(columns=_COLUMNS).astype(dict.fromkeys(_COLUMNS[2:], np.int64))
+        return {name: np.zeros(0, object if name in _KEYS[:2] else np.int64) for name in _COLUMNS}
     ranges = load_opened_events(report, source_names.NVTX, store)
     flops = ranges.get_values(event_type)
     line = np.flatnonzero((flops != ABSENT) & ranges.mark_whole(windows))
@@ -63,22 +62,20 @@ def sum_operators(
     is_shown = np.bincount(operator, minlength=line.size) > 0
     is_shown[operator[kernel_class.take(lambda label: label == _SPARSE)]] = False
     range_type = families.make_nvtx_range("")
-    table = pd.DataFrame(
-        {
-            "operator": ranges.get_values(range_type)[line],
-            "number_type": number_type,
-            "task": task_of_place[place],
-            "count": 1,
-            "high": flops >> _HALF,
-            "low": flops & ((1 << _HALF) - 1),
-            "kernel_ns": np.bincount(operator, length, line.size).astype(np.int64),
-            "explained_ns": np.bincount(operator, heavy, line.size).astype(np.int64),
-        }
-    )
-    table = sum_groups(table[is_shown], _KEYS)
+    columns = {
+        "operator": ranges.get_values(range_type)[line],
+        "number_type": number_type,
+        "task": task_of_place[place],
+        "count": np.ones(line.size, np.int64),
+        "high": flops >> _HALF,
+        "low": flops & ((1 << _HALF) - 1),
+        "kernel_ns": np.bincount(operator, length, line.size).astype(np.int64),
+        "explained_ns": np.bincount(operator, heavy, line.size).astype(np.int64),
+    }
+    table = sum_table({name: column[is_shown] for name, column in columns.items()}, _KEYS)
     names = ranges.get_names(range_type)
-    table["operator"] = [names[value] for value in table["operator"].tolist()]
-    table["number_type"] = [_TYPES[code] for code in table["number_type"].tolist()]
+    table["operator"] = make_texts(names[value] for value in table["operator"].tolist())
+    table["number_type"] = make_texts(_TYPES[code] for code in table["number_type"].tolist())
     return table
 
 
@@ -148,25 +145,24 @@ def _choose_types(name: _Labels, kernel_class: _Labels, operator: IntArray, heav
     return chosen
 
 
-def collect_flops(parts: Sequence[pd.DataFrame], kernels: Sequence[KernelNumbers], steps: int) -> FlopNumbers | None:
+def collect_flops(parts: Sequence[Table], kernels: Sequence[KernelNumbers], steps: int) -> FlopNumbers | None:
     """Return the FLOPs of a job; None without operators with known shapes. `steps`: number of steps covered, or 0."""
     table = add_up(parts, _KEYS)
-    if table.empty:
+    if not table["task"].size:
         return None
-    tasks = table["task"].nunique()
-    rows = add_up([table.drop(columns="task")], ["operator", "number_type"]).to_dict("records")
+    rows = list_rows(add_up([drop_columns(table, "task")], ["operator", "number_type"]))
     operators = [
         OperatorFlops(
-            operator=str(row["operator"]),
-            number_type=str(row["number_type"]),
-            count=int(row["count"]),
-            flops=float((int(row["high"]) << _HALF) + int(row["low"])),
-            kernel_ns=int(row["kernel_ns"]),
+            operator=row["operator"],
+            number_type=row["number_type"],
+            count=row["count"],
+            flops=float((row["high"] << _HALF) + row["low"]),
+            kernel_ns=row["kernel_ns"],
         )
         for row in rows
     ]
     return FlopNumbers(
-        tasks=tasks,
+        tasks=np.unique(table["task"]).size,
         steps=steps,
         operators=sorted(operators, key=lambda each: (-each.flops, each.operator, each.number_type)),
         explained_ns=int(table["explained_ns"].sum()),

@@ -29,6 +29,7 @@ from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
+from nsys2prv_ng.arrays.groups import Table
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
@@ -37,7 +38,7 @@ from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
 from nsys2prv_ng.replay.excerpt import is_too_large
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute import totals
-from nsys2prv_ng.summary.compute.by_name import ByName, NameSums, collect_names, find_tasks, list_rows, sum_names
+from nsys2prv_ng.summary.compute.by_name import ByName, NameSums, collect_names, find_tasks, sort_rows_by, sum_names
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
@@ -147,7 +148,7 @@ def compute_summary(
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
         calls=named.calls,
-        launched=[LaunchedInRange(**row) for row in list_rows(launched, "total_ns")],
+        launched=[LaunchedInRange(**row) for row in sort_rows_by(launched, "total_ns")],
         flops=collect_flops([part.flops for part in parts], named.kernels, count_steps(job)),
         skipped=job.skipped,
         slow_modes=find_slow_modes(job, kernel_times),
@@ -194,8 +195,8 @@ class _Sums(NamedTuple):
     """Sums over one report: by name; kernels by range, FLOPs and the tree of ranges; times of its kernels by step."""
 
     by_name: NameSums
-    launched: pd.DataFrame
-    flops: pd.DataFrame
+    launched: Table
+    flops: Table
     tree: pd.DataFrame
     kernel_times: KernelTimes
 

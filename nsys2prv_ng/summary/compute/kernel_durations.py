@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.groups import Table
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
@@ -25,11 +26,11 @@ def count_durations(job: Job) -> list[KernelDurations]:
     A kernel that takes no time counts as 1 ns long. The records of one report are in memory for each worker.
     """
 
-    def count(index: int) -> pd.DataFrame:
+    def count(index: int) -> Table:
         return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=_find_bins)
 
     parts = list(job.engine.map(count, range(len(job.reports))))
-    table = add_up(parts, [*_NAME, "bin"])
+    table = pd.DataFrame(add_up(parts, [*_NAME, "bin"]))
     bins = {(str(name), str(kernel_class)): rows for (name, kernel_class), rows in table.groupby(_NAME)}
     most = sorted(bins, key=lambda names: (-int(bins[names]["total_ns"].sum()), names))[:MOST_NAMES]
     return [_make_durations(*names, bins[names]) for names in most]

@@ -12,7 +12,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, map_main_threads
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.groups import sum_groups
+from nsys2prv_ng.arrays.groups import Table, join_tables, make_texts, sum_table
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, restrict_to_steps
 from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
@@ -67,17 +67,17 @@ def list_names_by_step(job: Job) -> pd.DataFrame:
     `count` and `ns` are over all ranks. OS runtime calls count on main threads: threads of libraries wait in them.
     """
     parts = job.engine.map(lambda index: _list_names(job, index), range(len(job.reports)))
-    return totals.add_up(list(parts), ["kind", "name", "step"])
+    return pd.DataFrame(totals.add_up(list(parts), ["kind", "name", "step"]))
 
 
-def _list_names(job: Job, index: int) -> pd.DataFrame:
+def _list_names(job: Job, index: int) -> Table:
     report, counted = job.reports[index], CountedEvents(job, index)
     calls = load_outermost_calls(report, job.store)
     is_system = calls.source == calls.sources.index(source_names.OS_RUNTIME)
     calls = calls.take(np.flatnonzero(~is_system | np.isin(calls.place, list(map_main_threads(report).values()))))
     ranges = load_nvtx_ranges(report, job.store, is_program_domain, with_start_end=True)
     names = [shorten_range_name(domain, name) for domain, name in ranges.keys]
-    return pd.concat(
+    return join_tables(
         [
             _sum_by_step(
                 CALL, calls.names, calls.name, counted.find_step(calls.place, calls.begin), calls.end - calls.begin
@@ -85,14 +85,14 @@ def _list_names(job: Job, index: int) -> pd.DataFrame:
             _sum_by_step(
                 RANGE, names, ranges.key, counted.find_step(ranges.place, ranges.begin), ranges.end - ranges.begin
             ),
-        ],
-        ignore_index=True,
+        ]
     )
 
 
-def _sum_by_step(kind: str, names: Sequence[str], name: IntArray, step: IntArray, ns: IntArray) -> pd.DataFrame:
+def _sum_by_step(kind: str, names: Sequence[str], name: IntArray, step: IntArray, ns: IntArray) -> Table:
     """Return count and time of events (n) by name and step, without those in no step. `name`: an index into `names`."""
     inside = step >= 0
-    table = pd.DataFrame({"name": name[inside], "step": step[inside], "count": 1, "ns": ns[inside]})
-    table = sum_groups(table, ["name", "step"])
-    return table.assign(kind=kind, name=[names[number] for number in table["name"].tolist()])
+    one = np.ones(np.count_nonzero(inside), np.int64)
+    table = sum_table({"name": name[inside], "step": step[inside], "count": one, "ns": ns[inside]}, ["name", "step"])
+    table["name"] = make_texts(names[number] for number in table["name"].tolist())
+    return {**table, "kind": make_texts([kind] * table["name"].size)}

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, load_thread_ranges, map_main_threads
-from nsys2prv_ng.arrays.groups import sum_columns, sum_groups
+from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_texts, sum_table
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING
@@ -37,27 +36,25 @@ _AGGREGATES = {"min_ns": "min", "max_ns": "max", "depth": "min", "per_step": "ma
 """How columns are added up whose values are not summed."""
 
 
-def add_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
-    """Return tables, such as those of all reports, as one table with one row for each key."""
-    table: pd.DataFrame = pd.concat(parts, ignore_index=True)
-    if table.empty:
-        return table
-    return sum_groups(table, keys, _AGGREGATES)
+def add_up(parts: Sequence[Table], keys: list[str]) -> Table:
+    """Return tables, such as those of all reports, as one table with one row for each key, sorted by the keys."""
+    return sum_table(join_tables(parts), keys, _AGGREGATES)
 
 
-def _group(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> pd.DataFrame:
+def _group(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> Table:
     """Return count, shortest, longest and total time (ns), and more sums, of events that agree in the key columns."""
     one = np.ones(length.size, np.int64)
     columns = {**keys, "count": one, "min_ns": length, "max_ns": length, "total_ns": length, **sums}
-    return sum_columns(columns, list(keys), _AGGREGATES)
+    return sum_table(columns, list(keys), _AGGREGATES)
 
 
 def _fill_absent(value: IntArray) -> IntArray:
     return np.where(value == ABSENT, 0, value)
 
 
-def _name_values(table: pd.DataFrame, column: str, names: dict[int, str]) -> pd.DataFrame:
-    return table.assign(**{column: [names.get(value, f"value {value}") for value in table[column].tolist()]})
+def _name_values(table: Table, column: str, names: dict[int, str]) -> Table:
+    """Return a table with the names of a column's values in their place."""
+    return {**table, column: make_texts(names.get(value, f"value {value}") for value in table[column].tolist())}
 
 
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
@@ -65,7 +62,7 @@ def _name_values(table: pd.DataFrame, column: str, names: dict[int, str]) -> pd.
 
 def sum_kernels(
     report: ReportRecords, store: Store, counted: CountedEvents, **more_keys: Callable[[OpenedEvents], IntArray]
-) -> pd.DataFrame:
+) -> Table:
     """Return kernels, and graphs that were traced as a whole, by `name`, `kernel_class` and more keys.
 
     `more_keys`: functions that return a key of each event, by the name of their column.
@@ -80,11 +77,11 @@ def sum_kernels(
         table = _group({name: column[lines] for name, column in values.items()}, events.length[lines])
         table = _name_values(table, "name", events.get_names(event_type))
         parts.append(_name_values(table, "kernel_class", events.get_names(types.KERNEL_CLASS)))
-    parts[-1]["kernel_class"] = WHOLE_GRAPH
+    parts[-1]["kernel_class"] = make_texts([WHOLE_GRAPH] * parts[-1]["count"].size)
     return add_up(parts, ["name", "kernel_class", *more_keys])
 
 
-def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) -> pd.DataFrame:
+def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) -> Table:
     """Return the kernels of a report, without NCCL, by the innermost `range` that their thread was in at the launch.
 
     Threads outside of ranges count as in the range of the main thread. Kernels without a recorded launch, such as all
@@ -101,13 +98,11 @@ def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) ->
     for number, steps in ranges.steps.items():
         of_thread = np.flatnonzero(thread == number)
         inside[of_thread] = steps.get_values(sent[of_thread])
-    table = _group({"range": inside}, kernels.length[line]).drop(columns=["min_ns", "max_ns"])
+    table = drop_columns(_group({"range": inside}, kernels.length[line]), "min_ns", "max_ns")
     return _name_values(table, "range", {NOTHING: "", **dict(enumerate(ranges.names))})
 
 
-def sum_memory_operations(
-    report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows
-) -> pd.DataFrame:
+def sum_memory_operations(report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows) -> Table:
     """Return copies and sets by `operation` and by kind of memory, `source` and `destination` (empty if not known).
 
     `bytes` and the time `rated_ns` cover the operations that no window cut.
@@ -138,7 +133,7 @@ FindWaits = Callable[[IntArray, IntArray], IntArray]
 
 def sum_nccl(
     report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows, find_waits: FindWaits
-) -> pd.DataFrame:
+) -> Table:
     """Return NCCL by `function`: the host's `calls`, the number `sized` with a recorded size and their `bytes`; the
     `kernels`, their time `kernel_ns`, and the part `wait_ns` of it.
 
@@ -162,20 +157,20 @@ def sum_nccl(
     functions = np.array([parse_function(name) for _, name in calls.keys], np.int64)[calls.key]
     whole = calls.events.mark_whole(windows)[calls.line]
     called = np.where(whole, find_sizes(calls.events, calls.line, ~on_stream), -1)
-    sized = (called >= 0).astype(np.int64)
-    made = pd.DataFrame({"function": functions, "calls": 1, "sized": sized, "bytes": np.maximum(called, 0)})
-    made = made[made["function"] != NO_FUNCTION]
+    called, functions = called[functions != NO_FUNCTION], functions[functions != NO_FUNCTION]
+    made = {"calls": np.ones_like(called), "sized": (called >= 0).astype(np.int64), "bytes": np.maximum(called, 0)}
 
     kernel = load_opened_events(report, source_names.KERNELS, store)
-    line, functions = _find_functions(kernel)
+    line, ran_functions = _find_functions(kernel)
     counts = counted.mark_operations(kernel.place[line], kernel.begin[line])
-    line, functions = line[counts], functions[counts]
+    line, ran_functions = line[counts], ran_functions[counts]
     carried, length = find_sizes(kernel, line, on_stream), kernel.length[line]
     carried = np.where(kernel.mark_whole(windows)[line], carried, 0)
-    rated = {"carried_ns": np.where(carried > 0, length, 0), "carried_bytes": np.maximum(carried, 0)}
-    rated["wait_ns"] = find_waits(kernel.place[line], kernel.begin[line])
-    ran = pd.DataFrame({"function": functions, "kernels": 1, "kernel_ns": length, **rated})
-    table = add_up([pd.concat([made, ran], ignore_index=True).fillna(0).astype(np.int64)], ["function"])
+    ran = {"kernels": np.ones_like(length), "kernel_ns": length, "carried_ns": np.where(carried > 0, length, 0)}
+    ran |= {"carried_bytes": np.maximum(carried, 0), "wait_ns": find_waits(kernel.place[line], kernel.begin[line])}
+    columns = {name: np.append(column, np.zeros_like(line)) for name, column in made.items()}
+    columns |= {name: np.append(np.zeros_like(called), column) for name, column in ran.items()}
+    table = sum_table({"function": np.append(functions, ran_functions), **columns}, ["function"])
     return _name_values(table, "function", {NO_FUNCTION: OTHER_FUNCTION, **dict(enumerate(FUNCTIONS))})
 
 
@@ -190,7 +185,7 @@ def _find_functions(kernels: OpenedEvents) -> tuple[IntArray, IntArray]:
     return lines, function_of_value[value[lines]]
 
 
-def sum_mpi(report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows) -> pd.DataFrame:
+def sum_mpi(report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows) -> Table:
     """Return MPI calls by `name`: the number `sized` with a recorded size, `sent_bytes`, `received_bytes`, and
     `rated_ns`, the time of the sized calls.
 
@@ -214,17 +209,17 @@ def sum_mpi(report: ReportRecords, store: Store, counted: CountedEvents, windows
     table = add_up(parts, ["name"])
     roles = np.array([get_role(name) for name in table["name"]], np.int64)
     receives = (roles & (SENDS | RECEIVES)) == RECEIVES  # the size of a Sendrecv is the size that it sends
-    table["sent_bytes"] += table["size"].where(~receives, 0)
-    table["received_bytes"] += table["size"].where(receives, 0)
+    table["sent_bytes"] = table["sent_bytes"] + np.where(receives, 0, table["size"])
+    table["received_bytes"] = table["received_bytes"] + np.where(receives, table["size"], 0)
     waits = np.array([_NONBLOCKING.match(name) is None for name in table["name"]], np.bool_)
-    table["rated_ns"] = table["rated_ns"].where(waits, 0)
-    return table.drop(columns="size")
+    table["rated_ns"] = np.where(waits, table["rated_ns"], 0)
+    return drop_columns(table, "size")
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
-def sum_calls(report: ReportRecords, task_of_place: IntArray, store: Store, counted: CountedEvents) -> pd.DataFrame:
+def sum_calls(report: ReportRecords, task_of_place: IntArray, store: Store, counted: CountedEvents) -> Table:
     """Return outermost CUDA API and OS runtime calls by `name`, `source`, `task`; `main_ns`: time on main threads."""
     calls = load_outermost_calls(report, store)
     counts = (calls.source != calls.sources.index(source_names.MPI)) & counted.mark_host(calls.place, calls.begin)
@@ -232,9 +227,8 @@ def sum_calls(report: ReportRecords, task_of_place: IntArray, store: Store, coun
     length = calls.end - calls.begin
     on_main = np.isin(calls.place, list(map_main_threads(report).values()))
     keys = {"name": calls.name, "source": calls.source, "task": task_of_place[calls.place]}
-    table = _group(keys, length, main_ns=np.where(on_main, length, 0))
-    table = table.drop(columns=["min_ns", "max_ns"])
-    table["source"] = [calls.sources[number] for number in table["source"].tolist()]
+    table = drop_columns(_group(keys, length, main_ns=np.where(on_main, length, 0)), "min_ns", "max_ns")
+    table["source"] = make_texts(calls.sources[number] for number in table["source"].tolist())
     return _name_values(table, "name", dict(enumerate(calls.names)))
 
 
@@ -252,7 +246,7 @@ def sum_repeated_ranges(
     counted: CountedEvents,
     windows: Windows,
     measures: Mapping[str, Measure],
-) -> pd.DataFrame:
+) -> Table:
     """Return NVTX ranges that repeat (job/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the smallest.
 
     `measures`: parts of the time of a range to add up, by the name of their column. `per_step`: how often the range
@@ -265,18 +259,29 @@ def sum_repeated_ranges(
     task = task_of_place[ranges.place]
     keys = {"task": task, "key": ranges.key, "depth": depth}
     table = _group(keys, ranges.end - ranges.begin, **parts)
-    per_step = _count_per_step(task, ranges.key, counted.find_step(ranges.place, ranges.begin), counted.steps)
-    table = table.merge(per_step, on=["task", "key"], how="left")
-    table["per_step"] = table["per_step"].fillna(0).astype(np.int64)  # of tasks without steps
-    names = pd.DataFrame(ranges.keys, columns=["domain", "name"]).loc[table.pop("key")]
-    names.index = table.index
-    return add_up([pd.concat([table, names], axis=1)], ["task", "domain", "name"])
+    step = counted.find_step(ranges.place, ranges.begin)
+    table["per_step"] = _count_per_step(table, task, ranges.key, step, counted.steps)
+    for column, texts in (
+        ("domain", [domain for domain, _ in ranges.keys]),
+        ("name", [name for _, name in ranges.keys]),
+    ):
+        table[column] = make_texts(texts[key] for key in table["key"].tolist())
+    return add_up([drop_columns(table, "key")], ["task", "domain", "name"])
 
 
-def _count_per_step(task: IntArray, key: IntArray, step: IntArray, steps: int) -> pd.DataFrame:
-    """Return how often each key of a task occurs in each step: `per_step`; 0 if not equally often in all `steps`."""
-    table = pd.DataFrame({"task": task, "key": key, "step": step})
-    counts = table[step >= 0].groupby(["task", "key", "step"]).size().groupby(["task", "key"])
-    found = counts.agg(["min", "max", "size"])
-    is_even = (found["min"] == found["max"]) & (found["size"] == steps)
-    return found["min"].where(is_even, 0).rename("per_step").reset_index()
+def _count_per_step(table: Table, task: IntArray, key: IntArray, step: IntArray, steps: int) -> IntArray:
+    """Return how often the range of each row of a table (task and key) occurs in each step.
+
+    It is 0 for ranges that do not occur equally often in all `steps`. `task`, `key` and `step`: those of each range.
+    """
+    inside = np.flatnonzero(step >= 0)
+    one = np.ones(inside.size, np.int64)
+    columns = {"task": task[inside], "key": key[inside], "step": step[inside], "count": one}
+    each = sum_table(columns, ["task", "key", "step"])
+    columns = {"task": each["task"], "key": each["key"], "steps": np.ones_like(each["count"])}
+    found = sum_table(
+        {**columns, "least": each["count"], "most": each["count"]}, ["task", "key"], {"least": "min", "most": "max"}
+    )
+    is_even = (found["least"] == found["most"]) & (found["steps"] == steps)
+    at = find_rows([found["task"], found["key"]], [table["task"], table["key"]])
+    return np.append(np.where(is_even, found["least"], 0), 0)[at]
