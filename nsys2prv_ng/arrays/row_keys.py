@@ -12,6 +12,9 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 
+_SMALL = 1 << 13
+"""Number of values below which pandas takes longer to begin with a hash table than numpy to sort them."""
+
 
 def sort_rows(*columns: IntArray) -> IntArray:
     """Return the order of rows by the first column, then by the next ones; equal rows stay in their order.
@@ -84,7 +87,11 @@ def find_distinct_rows(*columns: IntArray) -> tuple[IntArray, list[tuple[int, ..
 
 def mark_duplicates(*columns: IntArray) -> BoolArray:
     """Mark rows that equal an earlier one."""
-    return pd.Series(combine_columns(*columns)).duplicated().to_numpy(np.bool_)
+    values = combine_columns(*columns)
+    order = np.argsort(values, kind="stable")  # fast for values that are nearly in order, as most are
+    marks = np.ones(order.size, np.bool_)
+    marks[order[find_starts(values[order])]] = False
+    return marks
 
 
 def find_starts(*columns: npt.NDArray[np.integer[Any]]) -> IntArray:
@@ -116,5 +123,9 @@ def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
     if not wanted[0].size:
         return np.zeros(0, np.int64)
     both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
-    index = pd.Index(both[: rows[0].size])
-    return index.get_indexer(pd.Index(both[rows[0].size :])).astype(np.int64, copy=False)
+    known, values = both[: rows[0].size], both[rows[0].size :]
+    if known.size > 0 and both.size < _SMALL:
+        order = np.argsort(known)
+        index = order[np.minimum(np.searchsorted(known, values, sorter=order), known.size - 1)]
+        return np.where(known[index] == values, index, -1)
+    return pd.Index(known).get_indexer(pd.Index(values)).astype(np.int64, copy=False)

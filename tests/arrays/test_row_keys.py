@@ -100,3 +100,14 @@ def test_distinct_is_numpy_unique(values):
     index, found = find_distinct(array)
     expected, inverse = np.unique(array, return_inverse=True)
     assert (found.tolist(), index.tolist()) == (expected.tolist(), inverse.tolist())
+
+
+@pytest.mark.parametrize("count", [10, 4_000, 20_000])
+def test_rows_are_found_among_few_and_among_many(count):
+    rng = np.random.default_rng(count)
+    known = np.unique(rng.integers(0, 1_000, (count, 2)), axis=0)
+    known = known[rng.permutation(len(known))]
+    wanted = rng.integers(0, 1_000, (count, 2))
+    index = {tuple(row): i for i, row in enumerate(known.tolist())}
+    found = find_rows(list(known.T), list(wanted.T))
+    assert found.tolist() == [index.get(tuple(row), -1) for row in wanted.tolist()]

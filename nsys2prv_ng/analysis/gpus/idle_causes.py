@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices, Gaps
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
-from nsys2prv_ng.arrays.groups import sum_columns, sum_groups
+from nsys2prv_ng.arrays.groups import Table, drop_columns, make_texts, sum_table
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
@@ -61,7 +60,7 @@ _Columns = tuple[IntArray, ...]
 """Columns of IdlePieces."""
 
 
-def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> pd.DataFrame:
+def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> Table:
     """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST `range` and `call` ("": none).
 
     Only the time that numbers cover counts. `group`: the indices of all reports of the GPUs. A gap of several pieces
@@ -73,11 +72,11 @@ def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) ->
         gap, cause, in_range, call = (column[index] for column in (pieces.gap, pieces.cause, pieces.range, pieces.call))
         pieces = IdlePieces(gap, begin, end, cause, in_range, call, pieces.names)
     columns = {"row": gaps.row[pieces.gap], "cause": pieces.cause, "range": pieces.range, "call": pieces.call}
-    in_gap = sum_columns({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin}, [*KEYS, "gap"])
-    sums = sum_groups(in_gap.assign(gaps=1).drop(columns="gap"), KEYS)
+    in_gap = sum_table({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin}, [*KEYS, "gap"])
+    sums = sum_table({**drop_columns(in_gap, "gap"), "gaps": np.ones_like(in_gap["gap"])}, KEYS)
     names = [*pieces.names, ""]
     for column, texts in (("cause", CAUSES), ("range", names), ("call", names)):
-        sums[column] = [texts[i] for i in sums[column].tolist()]
+        sums[column] = make_texts(texts[i] for i in sums[column].tolist())
     return sums
 
 

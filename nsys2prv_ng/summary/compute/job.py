@@ -29,7 +29,7 @@ from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
-from nsys2prv_ng.arrays.groups import Table
+from nsys2prv_ng.arrays.groups import Table, encode_key, list_rows
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
@@ -245,7 +245,7 @@ def _make_gpu(
     row: int,
     activity: Activity = NO_ACTIVITY,
     gaps: Gaps = NO_GAPS,
-    causes: pd.DataFrame | None = None,
+    causes: Table | None = None,
     peak: PeakMemory | None = None,
 ) -> GpuNumbers:
     device, tree = devices.rows[row], job.tree
@@ -262,7 +262,7 @@ def _make_gpu(
         gaps=int(length.size),
         longest_gap_ns=0 if longest is None else int(length[longest]),
         longest_gap_at_ns=None if longest is None else int(gaps.begin[longest]) - job.origin,
-        idle_causes=None if causes is None else _sort_causes(causes[causes["row"] == row]),
+        idle_causes=None if causes is None else _list_causes(causes, row),
         peak_memory_bytes=None if peak is None else peak.bytes,
         peak_memory_at_ns=None if peak is None else peak.time - job.origin,
     )
@@ -285,9 +285,12 @@ def _list_gpu_metrics(job: Job, devices: Devices, metrics: Sequence[MetricSums])
     ]
 
 
-def _sort_causes(table: pd.DataFrame) -> list[Cause]:
-    ordered = table.sort_values(["ns", *idle_causes.KEYS], ascending=[False, *(True for _ in idle_causes.KEYS)])
-    return [Cause(cause=r.cause, range=r.range, call=r.call, ns=r.ns, gaps=r.gaps) for r in ordered.itertuples()]
+def _list_causes(causes: Table, row: int) -> list[Cause]:
+    """Return the causes of the gaps of a GPU, given by its row, those with most time first."""
+    own = np.flatnonzero(causes["row"] == row)
+    table = {name: column[own] for name, column in causes.items() if name != "row"}
+    order = np.lexsort([*(encode_key(table[key]) for key in ("call", "range", "cause")), -table["ns"]])
+    return [Cause(**each) for each in list_rows({name: column[order] for name, column in table.items()})]
 
 
 def _find_excess(job: Job, waits: WaitNumbers, named: ByName) -> list[Excess]:
