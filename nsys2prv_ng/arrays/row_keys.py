@@ -94,6 +94,22 @@ def mark_duplicates(*columns: IntArray) -> BoolArray:
     return marks
 
 
+def mark_repeated(*columns: IntArray) -> BoolArray:
+    """Mark rows that equal another one, earlier or later."""
+    codes = pd.factorize(combine_columns(*columns))[0]
+    return np.bincount(codes)[codes] > 1
+
+
+def count_earlier(*columns: IntArray) -> IntArray:
+    """Return for each row how many earlier rows equal it."""
+    key = combine_columns(*columns)
+    order = sort_rows(key)
+    first = find_starts(key[order])
+    count = np.empty(order.size, np.int64)
+    count[order] = np.arange(order.size) - np.repeat(first, np.diff(first, append=order.size))
+    return count
+
+
 def find_starts(*columns: npt.NDArray[np.integer[Any]]) -> IntArray:
     """Return the indices of the rows that differ from the row before in any column."""
     new = np.ones(columns[0].size, np.bool_)

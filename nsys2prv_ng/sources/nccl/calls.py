@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, find_distinct_rows, find_starts
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.report.database import NULL
@@ -18,7 +18,7 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.report.schema_version import JSON_OPTION, choose_payload_option
 from nsys2prv_ng.sources.nccl.advanced_trace import AdvancedTrace, find_advanced_trace
-from nsys2prv_ng.sources.nccl.payload import Payloads, read_payloads
+from nsys2prv_ng.sources.nccl.payload import PayloadColumns, Payloads, read_payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, START_END, read_created_domains, read_nvtx_events
 from nsys2prv_ng.sources.shared.nccl_ranges import (
     ADVANCED_CALLS,
@@ -66,6 +66,27 @@ class NcclCalls:
     """The advanced trace, if the report has one that is read."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CallTable(PayloadColumns):
+    """The n shown calls of a report: who made them, when, and what they do. Times in ns."""
+
+    place: IntArray
+    """Place of the thread."""
+    process: IntArray
+    begin: IntArray
+    end: IntArray
+    name: IntArray
+    """Index into the names of `NcclCalls`."""
+    group: IntArray
+    is_message: BoolArray
+    """Whether the call is a send or a receive of two ranks."""
+    direction: IntArray
+    """One of the constants above."""
+    sequence: IntArray
+    """Numbers the calls of a process with the same communicator, direction and peer from 1, in the order of their
+    starts. 0 for calls that are neither collectives nor messages."""
+
+
 def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     """Return the NCCL calls that have a thread and sound times and that nest.
 
@@ -99,15 +120,7 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
         group = _number_groups(ranges.global_tid, step[ranges.name])
     else:
         group = _join_groups(advanced, payload, get_process(ranges.global_tid), kept)
-    shown_payload = payload.columns.iloc[kept[shown]].reset_index(drop=True)
-    return NcclCalls(
-        ranges,
-        names,
-        group,
-        shown,
-        payload._replace(columns=shown_payload, given=payload.given[kept[shown]]),
-        advanced,
-    )
+    return NcclCalls(ranges, names, group, shown, payload.take(kept[shown]), advanced)
 
 
 def _explain_no_payload(reader: ReportReader) -> Reason:
@@ -171,7 +184,7 @@ def _join_groups(advanced: AdvancedTrace, payload: Payloads, process: IntArray, 
 
     A group is what has the same `apiGroupId` in a process, also on other threads, or else the same range `API Group`.
     """
-    size, own = advanced.group.size, payload.columns["api_group"].to_numpy(np.int64)
+    size, own = advanced.group.size, payload.columns.api_group
     calls = advanced.calls.size
     around = np.where(advanced.group >= 0, advanced.group + calls, np.arange(size))
     number = np.where(own == NULL, own[around], own)
@@ -181,46 +194,52 @@ def _join_groups(advanced: AdvancedTrace, payload: Payloads, process: IntArray, 
     return codes
 
 
-def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
-    """Make a table of the shown calls: who made them, when, and what they do.
-
-    NULL stands for a missing field of a payload, -1 for no communicator. `direction` is one of the constants above.
-    `sequence` numbers the calls of a process with the same communicator, direction and peer from 1, in the order of
-    their starts. It is 0 for calls that are neither collectives nor messages. Times in ns.
-    """
+def make_table(reader: ReportReader, calls: NcclCalls) -> CallTable:
+    """Make a table of the shown calls."""
     ranges, payload = NcclRanges(*(column[calls.shown] for column in calls.ranges)), calls.payload.columns
-    names = np.array(calls.names, dtype=object)[ranges.name]
-    is_collective = np.array([name in COLLECTIVES for name in calls.names], np.bool_)[ranges.name]
-    is_message = (names == SEND) | (names == RECEIVE)
-    has_peer = is_message | (payload["peer"].to_numpy() != NULL)
-    table = payload.assign(
+    is_collective, is_send, is_receive = (
+        np.array([name in among for name in calls.names], np.bool_)[ranges.name]
+        for among in (COLLECTIVES, (SEND,), (RECEIVE,))
+    )
+    is_message, process = is_send | is_receive, get_process(ranges.global_tid)
+    has_peer = is_message | (payload.peer != NULL)
+    direction = np.where(has_peer, np.where(is_receive, RECEIVING, SENDING), COLLECTIVE)
+    numbered = np.flatnonzero((is_collective | is_message) & (payload.communicator >= 0))
+    numbered = numbered[np.argsort(ranges.begin[numbered], kind="stable")]
+    key = process, payload.communicator, direction, payload.peer
+    sequence = np.zeros(process.size, np.int64)
+    sequence[numbered] = count_earlier(*(column[numbered] for column in key)) + 1
+    return CallTable(
+        **vars(payload),
         place=reader.places.threads(ranges.global_tid, application=True),
-        process=get_process(ranges.global_tid),
+        process=process,
         begin=ranges.begin,
         end=ranges.end,
         name=ranges.name,
         group=calls.group[calls.shown],
         is_message=is_message,
-        direction=np.where(has_peer, np.where(names == RECEIVE, RECEIVING, SENDING), COLLECTIVE),
+        direction=direction,
+        sequence=sequence,
     )
-    numbered = table[(is_collective | is_message) & (table["communicator"] >= 0)].sort_values("begin", kind="stable")
-    key = ["process", "communicator", "direction", "peer"]
-    table["sequence"] = numbered.groupby(key).cumcount().reindex(table.index, fill_value=-1).astype(np.int64) + 1
-    return table
 
 
 def _number_groups(tid: IntArray, step: IntArray) -> IntArray:
-    """Number groups. They nest: a group lasts from the outermost start (step 1) of a thread to its end (step -1)."""
-    total = pd.Series(step).groupby(tid).cumsum()
-    depth = total - total.groupby(tid).cummin().clip(upper=0)  # an end without its start changes nothing
-    depth_before = depth.groupby(tid).shift(fill_value=0)
-    return (depth_before == 0).cumsum().to_numpy(np.int64) - 1
+    """Number groups. They nest: a group lasts from the outermost start (step 1) of a thread to its end (step -1).
+
+    Calls of a thread follow each other.
+    """
+    depth_before = np.zeros(step.size, np.int64)
+    for first, after in pairwise([*find_starts(tid).tolist(), tid.size]):
+        total = np.cumsum(step[first : after - 1])
+        # An end without its start changes nothing.
+        depth_before[first + 1 : after] = total - np.minimum(np.minimum.accumulate(total), 0)
+    return np.cumsum(depth_before == 0) - 1
 
 
-def find_sizes(table: pd.DataFrame, communicators: int) -> list[int]:
+def find_sizes(table: CallTable, communicators: int) -> list[int]:
     """Return the number of ranks of each communicator, if any call records it, else 0."""
     sizes = np.zeros(communicators, np.int64)
-    for column in ("ranks", "devices"):
-        known = table[(table["communicator"] >= 0) & (table[column] != NULL)]
-        np.maximum.at(sizes, known["communicator"].to_numpy(np.int64), known[column].to_numpy(np.int64))
+    for column in (table.ranks, table.devices):
+        known = (table.communicator >= 0) & (column != NULL)
+        np.maximum.at(sizes, table.communicator[known], column[known])
     return [int(size) for size in sizes]

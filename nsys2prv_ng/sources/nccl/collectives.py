@@ -8,9 +8,15 @@ kernel has been launched.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.arrays.row_keys import (
+    count_earlier,
+    encode_rows,
+    find_distinct_rows,
+    find_rows,
+    mark_duplicates,
+    mark_repeated,
+)
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
@@ -26,8 +32,8 @@ from nsys2prv_ng.operations.parts import (
 )
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
-from nsys2prv_ng.sources.nccl.calls import RECEIVING, find_sizes
-from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, NcclKernels, parse_function
+from nsys2prv_ng.sources.nccl.calls import RECEIVING, CallTable, find_sizes
+from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, CallPairs, NcclKernels, parse_function
 from nsys2prv_ng.sources.shared.nccl_ranges import COLLECTIVES
 
 _KINDS = {
@@ -42,31 +48,29 @@ _SYNCHRONISING_FUNCTIONS = [parse_function(name) for name in ("ncclAllReduce", "
 def collect_evidence(
     names: list[str],
     communicators: list[str],
-    table: pd.DataFrame,
+    table: CallTable,
     kernel: NcclKernels,
-    pairs: pd.DataFrame,
+    pairs: CallPairs,
 ) -> Evidence:
     """Return the collectives of one report, with the times of their kernels.
 
-    `table` contains the calls: process, name (index into `names`), communicator (index into `communicators`, or -1),
-    bytes, root, and the caller's rank if a call records it. `pairs` contains indices of kernels and of the calls that
-    they carry out. If no call records its communicator, kernels are compared in the order in which they ran on each
-    stream, and so are kernels that CUDA graphs launch. Kernels outside collectives are in a separate table.
+    If no call records its communicator, kernels are compared in the order in which they ran on each stream, and so are
+    kernels that CUDA graphs launch. Kernels outside collectives are in a separate table.
     """
     process, device = (np.where(kernel.place >= 0, column, -1) for column in (kernel.process, kernel.device))
     member, first = encode_rows(process, device)
     owners = list(zip((process[first] & PID_MASK).tolist(), device[first].tolist(), strict=True))
     in_graph = (kernel.graph_node != NULL) & (kernel.range < 0)
-    only = pairs[~pairs["call"].duplicated(keep=False)]
+    is_only = ~mark_repeated(pairs.call)
+    only = CallPairs(pairs.kernel[is_only], pairs.call[is_only])
     is_collective = np.array([name in COLLECTIVES for name in names], np.bool_)
-    call = table.iloc[only["call"]]
-    usable = is_collective[call["name"].to_numpy(np.int64)] & (call["communicator"].to_numpy() >= 0)
+    usable = is_collective[table.name[only.call]] & (table.communicator[only.call] >= 0)
     counted = np.zeros(kernel.begin.size, np.bool_)
     tables = []
     if usable.any():
-        at, call = only["kernel"].to_numpy(np.int64)[usable], call[usable]
-        operation, size, root = (call[name].to_numpy(np.int64) for name in ("name", "bytes", "root"))
-        rank, communicator = _find_callers_ranks(table, call), call["communicator"].to_numpy(np.int64)
+        at, call = only.kernel[usable], only.call[usable]
+        operation, size, root = table.name[call], table.bytes[call], table.root[call]
+        rank, communicator = _find_callers_ranks(table)[call], table.communicator[call]
         known_size, keys = np.where(size == NULL, ANY_SIZE, size), [f"nccl {name}" for name in communicators]
         by_call = _make_table(kernel, member, at, keys, communicator, known_size, OTHER)._replace(
             operations=names,
@@ -75,7 +79,7 @@ def collect_evidence(
             is_root=root == rank,
             has_communicator=np.ones(at.size, np.bool_),
             sizes=find_sizes(table, len(communicators)),
-            ids=_choose_ids(member[at], communicator, call["id"].to_numpy(np.int64)),
+            ids=_choose_ids(member[at], communicator, table.id[call]),
         )
         tables.append(by_call)
         counted[at] = True
@@ -100,25 +104,24 @@ def _choose_ids(member: IntArray, communicator: IntArray, ids: IntArray) -> IntA
 
     Only an id that stands for one operation can match it.
     """
-    table = pd.DataFrame({"communicator": communicator, "member": member, "id": ids})
-    table["unfit"] = table.duplicated() | (table["id"] == NULL)
-    unfit = table.groupby("communicator")["unfit"].transform("any").to_numpy(np.bool_)
-    return np.where(unfit, NULL, ids)
+    is_unfit = mark_duplicates(communicator, member, ids) | (ids == NULL)
+    return np.where(np.isin(communicator, communicator[is_unfit]), NULL, ids)
 
 
-def _find_callers_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
+def _find_callers_ranks(table: CallTable) -> IntArray:
     """Return the caller's rank in the communicator of each call, if any call of the process records it, else NULL."""
-    known = table.loc[table["rank"] != NULL, ["process", "communicator", "rank"]].drop_duplicates()
-    known = known[~known.duplicated(["process", "communicator"], keep=False)]
-    ranks = call[["process", "communicator"]].merge(known, on=["process", "communicator"], how="left")["rank"]
-    return np.where(ranks.isna(), NULL, ranks.fillna(0).astype(np.int64))
+    rows = np.flatnonzero(table.rank != NULL)
+    rows = rows[~mark_duplicates(table.process[rows], table.communicator[rows], table.rank[rows])]
+    rows = rows[~mark_repeated(table.process[rows], table.communicator[rows])]
+    known = find_rows([table.process[rows], table.communicator[rows]], [table.process, table.communicator])
+    return np.append(table.rank[rows], NULL)[known]
 
 
-def _find_call_sizes(kernel: NcclKernels, table: pd.DataFrame, pairs: pd.DataFrame) -> IntArray:
+def _find_call_sizes(kernel: NcclKernels, table: CallTable, pairs: CallPairs) -> IntArray:
     """Return the bytes of the call of each kernel; ANY_SIZE if they are unknown."""
     size = np.full(kernel.begin.size, ANY_SIZE, np.int64)
-    call_size = table["bytes"].to_numpy(np.int64)[pairs["call"].to_numpy(np.int64)]
-    size[pairs["kernel"].to_numpy(np.int64)] = np.where(call_size == NULL, ANY_SIZE, call_size)
+    call_size = table.bytes[pairs.call]
+    size[pairs.kernel] = np.where(call_size == NULL, ANY_SIZE, call_size)
     return size
 
 
@@ -131,10 +134,8 @@ def _choose_by_sequence(kernel: NcclKernels, size: IntArray, chosen: BoolArray) 
 
 def _collect_by_sequence(kernel: NcclKernels, member: IntArray, size: IntArray, at: IntArray, name: str) -> Collectives:
     """Return kernels (indices `at`) by stream. The streams of a rank are numbered by their first kernels."""
-    streams = pd.DataFrame({"member": member[at], "place": kernel.place[at]})
-    distinct = streams.drop_duplicates()
-    distinct = distinct.assign(stream=distinct.groupby("member").cumcount())
-    stream = streams.merge(distinct, on=["member", "place"], how="left")["stream"].to_numpy(np.int64)
+    codes, first = encode_rows(member[at], kernel.place[at])
+    stream = count_earlier(member[at[first]])[codes]
     names = [f"nccl {name} {number}" for number in range(int(stream.max(initial=-1)) + 1)]
     return _make_table(kernel, member, at, names, stream, size[at], SYNCHRONISING)
 
@@ -170,34 +171,33 @@ def _make_table(
 
 
 def collect_messages(
-    metadata: Metadata, communicators: list[str], table: pd.DataFrame, kernel: NcclKernels, pairs: pd.DataFrame
+    metadata: Metadata, communicators: list[str], table: CallTable, kernel: NcclKernels, pairs: CallPairs
 ) -> RankMessages:
     """Return the sends and receives of one report, with the times of their kernels.
 
-    `table` contains the calls, `pairs` the indices of kernels and of the calls that they carry out. A kernel that
-    carries out several messages ends with the last, so it does not show when each message handed over its data.
+    A kernel that carries out several messages ends with the last, so it does not show when each message handed over its
+    data.
     """
-    used = table.loc[table["communicator"] >= 0, ["communicator", "process", "rank"]].drop_duplicates()
-    processes = [int(process) for process in used["process"].unique()]
-    ranks = {process: metadata.find_rank(process, alone=len(processes) == 1) for process in processes}
-    is_message = (table["is_message"] & (table["peer"] != NULL) & (table["communicator"] >= 0)).to_numpy(np.bool_)
-    shares = pairs["kernel"].duplicated(keep=False).to_numpy(np.bool_)
-    has_one_kernel = ~pairs["call"].duplicated(keep=False).to_numpy(np.bool_)
-    rows = np.flatnonzero(has_one_kernel & is_message[pairs["call"].to_numpy(np.int64)])
-    call, at = table.iloc[pairs["call"].to_numpy(np.int64)[rows]], pairs["kernel"].to_numpy(np.int64)[rows]
-    is_send = call["direction"].to_numpy() != RECEIVING
+    has_communicator = table.communicator >= 0
+    _, uses = find_distinct_rows(*(c[has_communicator] for c in (table.communicator, table.process, table.rank)))
+    processes = {process for _, process, _ in uses}
+    ranks = {process: metadata.find_rank(process, alone=len(processes) == 1) for _, process, _ in uses}
+    is_message = table.is_message & (table.peer != NULL) & has_communicator
+    rows = np.flatnonzero(~mark_repeated(pairs.call) & is_message[pairs.call])
+    call, at = pairs.call[rows], pairs.kernel[rows]
+    is_send = table.direction[call] != RECEIVING
     return RankMessages(
         communicators=communicators,
         sizes=find_sizes(table, len(communicators)),
-        uses=[(int(c), int(p), int(rank)) for c, p, rank in used.to_numpy().tolist()],
+        uses=[(c, process, rank) for c, process, rank in uses],
         job_ranks={process: rank for process, rank in ranks.items() if rank is not None},
         job_size=metadata.job_size,
-        communicator=call["communicator"].to_numpy(np.int64),
-        process=call["process"].to_numpy(np.int64),
-        peer=call["peer"].to_numpy(np.int64),
+        communicator=table.communicator[call],
+        process=table.process[call],
+        peer=table.peer[call],
         is_send=is_send,
-        order=call["begin"].to_numpy(np.int64),
+        order=table.begin[call],
         time=np.where(is_send, kernel.begin[at], kernel.end[at]),
-        handed=np.where(shares[rows], NULL, kernel.end[at]),
-        bytes=call["bytes"].to_numpy(np.int64),
+        handed=np.where(mark_repeated(pairs.kernel)[rows], NULL, kernel.end[at]),
+        bytes=table.bytes[call],
     )

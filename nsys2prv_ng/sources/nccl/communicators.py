@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.ranks import CommunicatorRanks
@@ -57,8 +56,7 @@ def find_communicators(reports: Reports, tree: ObjectTree, logs: InspectorLogs |
     """
     communicators: dict[str, Communicator] = {}
     for part, data in reports:
-        columns = (data.uses[name].tolist() for name in ("communicator", "place", "rank", "devices", "begin"))
-        for index, place, rank, devices, begin in zip(*columns, strict=True):
+        for index, place, rank, devices, begin in zip(*(column.tolist() for column in data.uses), strict=True):
             name = data.communicators[index]
             used = part.clock.at(begin)
             communicator = communicators.setdefault(name, Communicator(name=name, first=used))
@@ -97,11 +95,11 @@ def _name_axes(
     routes: dict[str, set[tuple[int | None, int | None]]] = {}
     of_name = {communicator.name: communicator for communicator in communicators}
     for part, data in reports:
-        for index, purpose in data.purposes[["communicator", "purpose"]].to_numpy(np.int64).tolist():
+        for index, _, purpose in zip(*(column.tolist() for column in data.purposes), strict=True):
             purposes.setdefault(data.communicators[index], set()).add(purpose)
-        columns = ["communicator", "caller", "peer"]
-        sends = data.messages.loc[~data.messages["receives"].to_numpy(np.bool_), columns].drop_duplicates()
-        for index, caller, peer in sends.to_numpy(np.int64).tolist():
+        ends = data.messages
+        _, sends = find_distinct_rows(*(c[~ends.receives] for c in (ends.communicator, ends.caller, ends.peer)))
+        for index, caller, peer in sends:
             communicator = of_name[data.communicators[index]]
             receiver = communicator.member_of_rank.get(peer)
             sender = tree.ranks[tree.task_of_row[part.rows[caller]]]
@@ -138,7 +136,7 @@ def _add_logged(
         if communicator.name in logs.communicators:
             communicator.named = logs.communicators[communicator.name].name
     for part, data in reports:
-        for index, place in data.uses[["communicator", "place"]].drop_duplicates().to_numpy(np.int64).tolist():
+        for index, place in find_distinct_rows(data.uses.communicator, data.uses.place)[1]:
             communicator = communicators[data.communicators[index]]
             logged = logs.communicators.get(communicator.name)
             thread = part.places.all[place]

@@ -3,18 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from nsys2prv_ng.arrays.groups import sum_groups
+from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
+from nsys2prv_ng.arrays.row_keys import find_distinct, mark_duplicates
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.nccl.calls import RECEIVING, NcclCalls, find_sizes
-from nsys2prv_ng.sources.nccl.kernels import NcclKernels
+from nsys2prv_ng.sources.nccl.calls import RECEIVING, CallTable, NcclCalls, find_sizes
+from nsys2prv_ng.sources.nccl.kernels import CallPairs, NcclKernels
 from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES
-from nsys2prv_ng.sources.nccl.purposes import find_purposes
+from nsys2prv_ng.sources.nccl.purposes import Purposes, find_purposes
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END
+
+
+class CommunicatorUses(NamedTuple):
+    """n uses of communicators: the distinct values that calls on each thread record, and when first (ns)."""
+
+    communicator: IntArray
+    place: IntArray
+    rank: IntArray
+    devices: IntArray
+    begin: IntArray
+
+
+class MessageEnds(NamedTuple):
+    """n sends and receives. Times in ns."""
+
+    communicator: IntArray
+    caller: IntArray
+    """Place of the thread."""
+    peer: IntArray
+    id: IntArray
+    """The same on both sides."""
+    receives: BoolArray
+    bytes: IntArray
+    order: IntArray
+    """Start of the call."""
+    has_kernel: BoolArray
+    """Whether the kernel that carries out the message is known. If so, the following are of it, else of the call."""
+    place: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+class Sizes(NamedTuple):
+    """The n distinct sizes of calls (bytes) by communicator and name (index)."""
+
+    communicator: IntArray
+    name: IntArray
+    bytes: IntArray
 
 
 @dataclass(frozen=True)
@@ -30,65 +70,80 @@ class NcclJoinData:
     operations: list[str]
     rank_names: list[str]
     """Names of communicator ranks in the space RANK_NAMES."""
-    uses: pd.DataFrame
-    """communicator, place, rank, devices, begin: values that calls on each thread record, and when first."""
-    messages: pd.DataFrame
-    """communicator, caller (place of the thread), peer, id (the same on both sides), receives, bytes, order (time of
-    the call); place, begin and end of the kernel that carries out the message, else of the call."""
+    uses: CommunicatorUses
+    messages: MessageEnds
     calls: list[str]
     """Names of calls."""
-    purposes: pd.DataFrame
-    """communicator, place, purpose of the calls of each process (purposes.py)."""
-    used: pd.DataFrame
-    """communicator, name (index into `calls`), bytes: the distinct sizes of calls."""
+    purposes: Purposes
+    used: Sizes
+    """Names are indices into `calls`."""
 
     def list_used(self) -> list[tuple[str, str, int]]:
         """Return communicator, call and size (bytes) of the distinct calls."""
-        rows = self.used[["communicator", "name", "bytes"]].to_numpy(np.int64).tolist()
+        rows = zip(*(column.tolist() for column in self.used), strict=True)
         return [(self.communicators[c], self.calls[name], size) for c, name, size in rows]
 
 
 def make_join_data(
-    reader: ReportReader, calls: NcclCalls, table: pd.DataFrame, kernels: NcclKernels, pairs: pd.DataFrame
+    reader: ReportReader, calls: NcclCalls, table: CallTable, kernels: NcclKernels, pairs: CallPairs
 ) -> NcclJoinData:
-    """Make the data of one report from its table of calls, which has indices into their names.
-
-    `pairs`: indices of kernels and of their calls.
-    """
-    payload = calls.payload
-    uses = table.loc[table["communicator"] >= 0, ["communicator", "place", "rank", "devices", "begin"]]
-    uses = sum_groups(uses, ["communicator", "place", "rank", "devices"], {"begin": "min"})
-
-    # A message is drawn from and to its kernel, if it is known; if it has several, the first.
-    order = np.argsort(kernels.begin[pairs["kernel"]], kind="stable")
-    first = pairs.iloc[order].drop_duplicates("call")
-    kernel_of_call = np.full(len(table), -1, np.int64)
-    kernel_of_call[first["call"]] = first["kernel"]
-    has_route = (table["peer"] != NULL) | (table["id"] != NULL)
-    rows = np.flatnonzero(table["is_message"] & has_route & (table["communicator"] >= 0))
-    messages = table.iloc[rows][["communicator", "place", "peer", "id", "bytes", "begin", "end"]].copy()
-    messages["receives"] = table["direction"].to_numpy()[rows] == RECEIVING
-    messages["order"] = messages["begin"]
-    messages["caller"] = messages["place"]
-    messages.loc[messages["end"] == NO_END, "end"] = messages["begin"]
-    has_kernel = kernel_of_call[rows] >= 0
-    messages["has_kernel"] = has_kernel
-    kernel = kernel_of_call[rows][has_kernel]
-    for name, values in (("place", kernels.place), ("begin", kernels.begin), ("end", kernels.end)):
-        messages.loc[has_kernel, name] = values[kernel]
-    rank_names = list(reader.labels.names.get(RANK_NAMES, {}))
-    sizes = find_sizes(table, len(payload.communicators))
-    known = table.loc[(table["communicator"] >= 0) & (table["bytes"] != NULL), ["communicator", "name", "bytes"]]
-    used = known.drop_duplicates().astype(np.int64)
-    used["name"], names = pd.factorize(np.array(calls.names, object)[used["name"]], sort=True)
+    """Make the data of one report from its table of calls."""
+    communicators = calls.payload.communicators
+    names, used = _find_sizes_of_calls(calls.names, table)
     return NcclJoinData(
-        payload.communicators,
-        sizes,
-        payload.operations,
-        rank_names,
-        uses,
-        messages,
-        list(names),
+        communicators,
+        find_sizes(table, len(communicators)),
+        calls.payload.operations,
+        list(reader.labels.names.get(RANK_NAMES, {})),
+        _find_uses(table),
+        _collect_messages(table, kernels, pairs),
+        names,
         find_purposes(reader, calls, table),
         used,
     )
+
+
+def _find_uses(table: CallTable) -> CommunicatorUses:
+    rows = np.flatnonzero(table.communicator >= 0)
+    keys = [column[rows] for column in (table.communicator, table.place, table.rank, table.devices)]
+    order, starts = sort_groups(keys)
+    begin = reduce_groups(table.begin[rows], order, starts, "min")
+    communicator, place, rank, devices = (key[order[starts]] for key in keys)
+    return CommunicatorUses(communicator, place, rank, devices, begin)
+
+
+def _collect_messages(table: CallTable, kernels: NcclKernels, pairs: CallPairs) -> MessageEnds:
+    """Return the messages. They are drawn from and to their kernels; if a message has several, the first."""
+    by_begin = np.argsort(kernels.begin[pairs.kernel], kind="stable")
+    by_begin = by_begin[~mark_duplicates(pairs.call[by_begin])]
+    kernel_of_call = np.full(table.begin.size, -1, np.int64)
+    kernel_of_call[pairs.call[by_begin]] = pairs.kernel[by_begin]
+    has_route = (table.peer != NULL) | (table.id != NULL)
+    rows = np.flatnonzero(table.is_message & has_route & (table.communicator >= 0))
+    kernel, begin = kernel_of_call[rows], table.begin[rows]
+    end = np.where(table.end[rows] == NO_END, begin, table.end[rows])
+    of_call = (table.place[rows], begin, end)
+    of_kernel = (np.append(column, -1)[kernel] for column in (kernels.place, kernels.begin, kernels.end))
+    return MessageEnds(
+        table.communicator[rows],
+        table.place[rows],
+        table.peer[rows],
+        table.id[rows],
+        table.direction[rows] == RECEIVING,
+        table.bytes[rows],
+        begin,
+        kernel >= 0,
+        *(np.where(kernel >= 0, known, other) for known, other in zip(of_kernel, of_call, strict=True)),
+    )
+
+
+def _find_sizes_of_calls(names: list[str], table: CallTable) -> tuple[list[str], Sizes]:
+    """Return (sorted names of calls with a size, the distinct sizes)."""
+    rows = np.flatnonzero((table.communicator >= 0) & (table.bytes != NULL))
+    columns = [column[rows] for column in (table.communicator, table.name, table.bytes)]
+    first = ~mark_duplicates(*columns)
+    communicator, name, size = (column[first] for column in columns)
+    code, distinct = find_distinct(name)
+    texts = [names[i] for i in distinct.tolist()]
+    known = sorted(set(texts))
+    return known, Sizes(communicator, np.array([known.index(text) for text in texts], np.int64)[code], size)

@@ -19,9 +19,14 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, list_indices
+from nsys2prv_ng.arrays.row_keys import (
+    combine_columns,
+    count_earlier,
+    encode_rows,
+    find_distinct,
+    list_indices,
+)
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.report.metadata import get_process
@@ -95,19 +100,37 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
     )
 
 
-def assign_calls(calls: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return pairs of `kernel` and `call` that it carries out (positions in the tables), sorted by kernel and call.
+class GroupedCalls(NamedTuple):
+    """n calls, in the order in which they were made."""
 
-    `calls`, in the order in which they were made: group, function, communicator, and kind, which is the same for calls
-    with the same name and payload. `kernels`: the group that launched each kernel, function, device, begin (ns).
-    """
-    group, function, device, begin = (
-        kernels[name].to_numpy(np.int64) for name in ("group", "function", "device", "begin")
-    )
-    order = np.lexsort((begin, device, group))
-    key, candidate, count = _list_candidates(
-        group[order], function[order], *(calls[name].to_numpy(np.int64) for name in ("group", "function"))
-    )
+    group: IntArray
+    function: IntArray
+    """Index into FUNCTIONS, or NO_FUNCTION."""
+    communicator: IntArray
+    kind: IntArray
+    """The same for calls with the same name and payload."""
+
+
+class GroupedKernels(NamedTuple):
+    """n kernels: the group of calls that launched each, and its start (ns)."""
+
+    group: IntArray
+    function: IntArray
+    device: IntArray
+    begin: IntArray
+
+
+class CallPairs(NamedTuple):
+    """n pairs of a kernel and a call that it carries out (indices), sorted by kernel and call."""
+
+    kernel: IntArray
+    call: IntArray
+
+
+def assign_calls(calls: GroupedCalls, kernels: GroupedKernels) -> CallPairs:
+    """Return the pairs of kernels and calls."""
+    order = np.lexsort((kernels.begin, kernels.device, kernels.group))
+    key, candidate, count = _list_candidates(kernels.group[order], kernels.function[order], calls.group, calls.function)
     candidate, first = order[candidate], np.cumsum(count) - count
 
     call = np.flatnonzero(count[key] > 0)
@@ -115,14 +138,14 @@ def assign_calls(calls: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
     position = np.zeros(call.size, np.int64)
     several = np.flatnonzero(count[key] > 1)
     if several.size:
-        table = calls[["communicator", "kind"]].iloc[call[several]].reset_index(drop=True)
-        position[several] = _find_positions(table.assign(call=call[several], key=key[several]), count[key[several]])
+        among, chosen = count[key[several]], call[several]
+        position[several] = _find_positions(key[several], calls.kind[chosen], calls.communicator[chosen], among)
     is_one = position >= 0
     every = key[~is_one]
     kernel = candidate[np.append(first[key[is_one]] + position[is_one], list_indices(first[every], count[every]))]
     call = np.append(call[is_one], np.repeat(call[~is_one], count[every]))
     by_kernel = np.lexsort((call, kernel))
-    return pd.DataFrame({"kernel": kernel[by_kernel], "call": call[by_kernel]})
+    return CallPairs(kernel[by_kernel], call[by_kernel])
 
 
 def _list_candidates(
@@ -143,23 +166,22 @@ def _list_candidates(
     return of_call, candidate, np.bincount(of_candidate, minlength=int(of_call.max(initial=-1)) + 1)
 
 
-def _find_positions(call: pd.DataFrame, among: IntArray) -> IntArray:
+def _find_positions(key: IntArray, kind: IntArray, communicator: IntArray, among: IntArray) -> IntArray:
     """Return the position, among the candidates, of the kernel that carries out each call; -1 for all candidates.
 
-    `key`: the same for calls with the same candidates, which are `among` many.
+    Calls are in the order in which they were made. `key`: the same for calls with the same candidates, which are
+    `among` many.
     """
-    groups = call.groupby("key")
-    order = groups.cumcount()
-    equal = call.groupby(["key", "kind"])
-    even = (equal["call"].transform("size") % among == 0).groupby(call["key"]).transform("all")
-    first = call.groupby(["key", "communicator"])["call"].transform("min")
-    by_communicator = first.groupby(call["key"]).rank(method="dense").astype(np.int64) - 1
-    communicators = groups["communicator"].transform("nunique")
-    part = groups["call"].transform("size") // among
-    equal_parts = groups["call"].transform("size") % among == 0
-    position = np.select(
-        [even, communicators == among, equal_parts],
-        [equal.cumcount() % among, by_communicator, order // part.clip(lower=1)],
+    key, _ = encode_rows(key)
+    equal, _ = encode_rows(key, kind)
+    used, first = encode_rows(key, communicator)
+    calls = np.bincount(key)[key]
+    has_rest = np.bincount(equal)[equal] % among != 0
+    even = np.bincount(key, has_rest)[key] == 0
+    communicators = np.bincount(key[first])[key]
+    by_communicator = count_earlier(key[first])[used]
+    return np.select(
+        [even, communicators == among, calls % among == 0],
+        [count_earlier(equal) % among, by_communicator, count_earlier(key) // np.maximum(calls // among, 1)],
         -1,
     )
-    return np.asarray(position, np.int64)

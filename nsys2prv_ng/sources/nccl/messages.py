@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.row_keys import count_earlier, find_distinct_rows, find_rows, mark_repeated
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.paraver import event_types as types
@@ -75,6 +75,32 @@ def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[st
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
+class _Ends(NamedTuple):
+    """n sends and receives, on the common clock (ns)."""
+
+    communicator: IntArray
+    """Its number in the trace."""
+    peer: IntArray
+    id: IntArray
+    receives: BoolArray
+    bytes: IntArray
+    order: IntArray
+    """Start of the call."""
+    has_kernel: BoolArray
+    row: IntArray
+    """The row in the trace of the kernel that carries out the message, else of the caller."""
+    begin: IntArray
+    end: IntArray
+    rank: IntArray
+    """The caller's rank in the communicator, or -1."""
+    peer_known: BoolArray
+    """Whether the task of the peer is known."""
+
+    def take(self, which: BoolArray | IntArray) -> _Ends:
+        """Return the chosen ends."""
+        return _Ends(*(column[which] for column in self))  # type: ignore[arg-type]
+
+
 def _match_messages(
     reports: Reports, tree: ObjectTree, communicators: dict[str, Communicator]
 ) -> tuple[Result, MessagePairs]:
@@ -86,63 +112,58 @@ def _match_messages(
     """
     calls = _gather_messages(reports, tree, communicators)
     result = Result()
-    has_id = (calls["id"] != NULL) & ~calls.duplicated(["communicator", "id", "receives"], keep=False)
-    no_route = ~has_id & (calls["peer"] == NULL)
-    unknown = ~has_id & ~no_route & (calls["rank"] < 0)
-    known = calls[~unknown & ~no_route].sort_values("order", kind="stable")
-    receives = known["receives"].to_numpy(np.bool_)
-    known["source"] = np.where(receives, known["peer"], known["rank"])
-    known["target"] = np.where(receives, known["rank"], known["peer"])
-    by_id = has_id[known.index].to_numpy(np.bool_)
-    known.loc[by_id, "source"] = _BY_ID
-    known.loc[by_id, "target"] = known["id"]
-    known.loc[by_id, "peer_known"] = 1
-    route = ["communicator", "source", "target"]
-    known["number"] = known.groupby([*route, "receives"]).cumcount()
-    sends, receipts = known[~receives], known[receives]
-    pairs = sends.merge(receipts, on=[*route, "number"], suffixes=("", "_received"))
+    has_id = (calls.id != NULL) & ~mark_repeated(calls.communicator, calls.id, calls.receives.astype(np.int64))
+    no_route = ~has_id & (calls.peer == NULL)
+    unknown = ~has_id & ~no_route & (calls.rank < 0)
+    rows = np.flatnonzero(~unknown & ~no_route)
+    rows = rows[np.argsort(calls.order[rows], kind="stable")]
+    known, by_id = calls.take(rows), has_id[rows]
+    source = np.where(by_id, _BY_ID, np.where(known.receives, known.peer, known.rank))
+    target = np.where(by_id, known.id, np.where(known.receives, known.rank, known.peer))
+    number = count_earlier(known.communicator, source, target, known.receives.astype(np.int64))
+    sends, receives = np.flatnonzero(~known.receives), np.flatnonzero(known.receives)
+    key = (known.communicator, source, target, number)
+    match = find_rows([column[receives] for column in key], [column[sends] for column in key])
+    matched = receives[match[match >= 0]]
+    sent, received = known.take(sends[match >= 0]), known.take(matched)
 
     # A message counts as read once, whether the reports contain one of its ends or both.
-    result.read = len(calls) - len(pairs)
+    result.read = calls.order.size - matched.size
     result.drop(RANK_UNKNOWN, int(unknown.sum()))
     result.drop(PEER_UNKNOWN, int(no_route.sum()))
-    for ends, reason in ((sends, SEND_ALONE), (receipts, RECEIVE_ALONE)):
-        peer_known = ends["peer_known"].to_numpy(np.bool_)
-        unpaired = ~pd.MultiIndex.from_frame(ends[[*route, "number"]]).isin(
-            pd.MultiIndex.from_frame(pairs[[*route, "number"]])
-        )
-        result.drop(PEER_UNKNOWN, int((unpaired & ~peer_known).sum()))
-        result.drop(reason, int((unpaired & peer_known).sum()))
-    column = {name: pairs[name].to_numpy(np.int64) for name in pairs.columns}
-    size: IntArray = np.where(column["bytes"] == NULL, column["bytes_received"], column["bytes"])
-    line = (column["row"], column["begin"], column["row_received"], column["end_received"])
+    peer_known = known.peer_known | by_id
+    for alone, reason in ((sends[match < 0], SEND_ALONE), (np.setdiff1d(receives, matched), RECEIVE_ALONE)):
+        result.drop(PEER_UNKNOWN, int((~peer_known[alone]).sum()))
+        result.drop(reason, int(peer_known[alone].sum()))
+    size = np.where(sent.bytes == NULL, received.bytes, sent.bytes)
+    line = (sent.row, sent.begin, received.row, received.end)
     result.records.append(make_communications(*line, np.maximum(size, 0), types.TAG_NCCL))
-    ran = (column["has_kernel"] & column["has_kernel_received"]) > 0
-    ends = [[column[f"{name}{end}"][ran] for name in ("row", "begin", "end")] for end in ("", "_received")]
-    send, receive = ((row, begin, begin, end) for row, begin, end in ends)
+    ran = sent.has_kernel & received.has_kernel
+    send, receive = ((end.row[ran], end.begin[ran], end.begin[ran], end.end[ran]) for end in (sent, received))
     return result, MessagePairs(*send, *receive, size[ran], send[0], receive[0])
 
 
-def _gather_messages(reports: Reports, tree: ObjectTree, communicators: dict[str, Communicator]) -> pd.DataFrame:
-    """Return the sends and receives of all reports, on the common clock, with rows of the trace.
-
-    `communicator` is its number in the trace, `rank` the caller's rank in it or -1. `peer_known` is set if the task of
-    the peer is known.
-    """
-    tables = []
+def _gather_messages(reports: Reports, tree: ObjectTree, communicators: dict[str, Communicator]) -> _Ends:
+    """Return the sends and receives of all reports, on the common clock, with rows of the trace."""
+    parts = []
     for part, data in reports:
-        table = data.messages.copy()
-        for name in ("order", "begin", "end"):
-            table[name] = part.clock(table[name].to_numpy(np.int64))
-        table["row"] = part.rows[table["place"].to_numpy(np.int64)]
-        table["task"] = tree.task_of_row[part.rows[table["caller"].to_numpy(np.int64)]]
-        used = [communicators[name] for name in data.communicators]
-        index, task, rank = (table[name].to_numpy(np.int64) for name in ("communicator", "task", "peer"))
-        caller, callers = find_distinct_rows(index, task)
-        table["rank"] = np.array([used[c].find_rank(task) for c, task in callers], np.int64)[caller]
-        peer, peers = find_distinct_rows(index, rank)
-        table["peer_known"] = np.array([rank in used[c].member_of_rank for c, rank in peers], np.int64)[peer]
-        table["communicator"] = np.array([communicator.number for communicator in used], np.int64)[index]
-        tables.append(table)
-    messages: pd.DataFrame = pd.concat(tables, ignore_index=True).astype(np.int64)
-    return messages
+        ends, used = data.messages, [communicators[name] for name in data.communicators]
+        caller, callers = find_distinct_rows(ends.communicator, tree.task_of_row[part.rows[ends.caller]])
+        peer, peers = find_distinct_rows(ends.communicator, ends.peer)
+        parts.append(
+            _Ends(
+                communicator=np.array([communicator.number for communicator in used], np.int64)[ends.communicator],
+                peer=ends.peer,
+                id=ends.id,
+                receives=ends.receives,
+                bytes=ends.bytes,
+                order=part.clock(ends.order),
+                has_kernel=ends.has_kernel,
+                row=part.rows[ends.place],
+                begin=part.clock(ends.begin),
+                end=part.clock(ends.end),
+                rank=np.array([used[c].find_rank(task) for c, task in callers], np.int64)[caller],
+                peer_known=np.array([rank in used[c].member_of_rank for c, rank in peers], np.bool_)[peer],
+            )
+        )
+    return _Ends(*map(np.concatenate, zip(*parts, strict=True)))

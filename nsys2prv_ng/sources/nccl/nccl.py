@@ -8,18 +8,28 @@ that carries out the call, together with the payloads of all calls of that kerne
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import combine_columns
 from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
 from nsys2prv_ng.sources.nccl import payload
-from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, count_advanced_calls, make_table, read_calls
+from nsys2prv_ng.sources.nccl.calls import (
+    COMMUNICATING,
+    CallTable,
+    NcclCalls,
+    count_advanced_calls,
+    make_table,
+    read_calls,
+)
 from nsys2prv_ng.sources.nccl.channels import write_channels
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.join_data import NcclJoinData, make_join_data
 from nsys2prv_ng.sources.nccl.kernels import (
+    CallPairs,
+    GroupedCalls,
+    GroupedKernels,
     NcclKernels,
     assign_calls,
     parse_function,
@@ -41,13 +51,12 @@ def read(reader: ReportReader) -> Result:
     kernels = read_kernels(reader, calls.ranges)
     table = make_table(reader, calls)
     call_events = make_call_events(reader.labels, calls.payload, table)
-    place, begin, end = (table[name].to_numpy(np.int64) for name in ("place", "begin", "end"))
-    write_events(reader.labels, result, place, begin, end, call_events)
+    write_events(reader.labels, result, table.place, table.begin, table.end, call_events)
 
     pairs = _pair_kernels(result, calls, kernels, table)
-    used, index = np.unique(pairs["kernel"], return_inverse=True)
+    used, index = np.unique(pairs.kernel, return_inverse=True)
     place, begin, end = kernels.place[used], kernels.begin[used], kernels.end[used]
-    kernel_events = make_kernel_events(call_events, index, pairs["call"].to_numpy(np.int64))
+    kernel_events = make_kernel_events(call_events, CallPairs(index, pairs.call))
     write_events(reader.labels, result, place, begin, end, kernel_events)
     if calls.advanced is not None and reader.options.nccl_channels:
         write_channels(reader, result, calls.advanced)
@@ -59,8 +68,8 @@ def read(reader: ReportReader) -> Result:
     return result
 
 
-def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table: pd.DataFrame) -> pd.DataFrame:
-    """Return pairs of `kernel` (index) and `call` (row of the table) that it carries out.
+def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table: CallTable) -> CallPairs:
+    """Return pairs of a kernel and a call (row of the table) that it carries out.
 
     Kernels count as read; kernels without a pair count as dropped.
     """
@@ -73,14 +82,15 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
     result.drop(KERNEL_WITHOUT_LAUNCH, int(no_call.sum()))
     result.drop(NO_NCCL_CALL, int(outside.sum()))
 
-    kind = table.groupby(["name", "communicator", "bytes", "operation", "root", "peer"], sort=False).ngroup()
-    function = np.array([parse_function(name) for name in calls.names], np.int64)[table["name"].to_numpy(np.int64)]
-    launched = {"group": calls.group[kernels.range[within]], "function": kernels.function[within]}
-    launched |= {"device": kernels.device[within], "begin": kernels.begin[within]}
-    shared = table[["group", "communicator"]].assign(function=function, kind=kind.to_numpy(np.int64))
-    pairs = assign_calls(shared, pd.DataFrame(launched))
-    result.drop(KERNEL_WITHOUT_PAYLOAD, within.size - pairs["kernel"].nunique())
-    return pairs.assign(kernel=within[pairs["kernel"]])
+    function = np.array([parse_function(name) for name in calls.names], np.int64)[table.name]
+    kind = combine_columns(table.name, table.communicator, table.bytes, table.operation, table.root, table.peer)
+    group, columns = calls.group[kernels.range[within]], (kernels.function, kernels.device, kernels.begin)
+    pairs = assign_calls(
+        GroupedCalls(table.group, function, table.communicator, kind),
+        GroupedKernels(group, *(column[within] for column in columns)),
+    )
+    result.drop(KERNEL_WITHOUT_PAYLOAD, within.size - np.unique(pairs.kernel).size)
+    return pairs._replace(kernel=within[pairs.kernel])
 
 
 SOURCE = Source(

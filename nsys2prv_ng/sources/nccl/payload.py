@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -55,36 +55,54 @@ OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
 """NCCL's names of its reduction operations (ncclRedOp_t), starting with operation 0."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PayloadColumns:
+    """The fields of n payloads. NULL stands for a field that a payload lacks, -1 for no index."""
+
+    communicator: IntArray
+    operation: IntArray
+    """These two are indices into the names of `Payloads`."""
+    bytes: IntArray
+    root: IntArray
+    peer: IntArray
+    rank: IntArray
+    """Rank of the caller, as recorded by calls that create or end a communicator."""
+    ranks: IntArray
+    """Number of ranks of the communicator."""
+    devices: IntArray
+    """Number of ranks of a communicator whose ranks are all in the calling process."""
+    id: IntArray
+    """64-bit id of the operation in the advanced trace."""
+    api_group: IntArray
+    """64-bit id of the group in the advanced trace."""
+
+
 class Payloads(NamedTuple):
     """Payloads of n calls."""
 
     communicators: list[str]
     """The 64-bit ids of the communicators as 16 hexadecimal digits."""
     operations: list[str]
-    columns: pd.DataFrame
-    """n rows of integers; NULL stands for a field that a payload lacks, -1 for no index.
-
-    `communicator` and `operation` are indices into the names; `bytes`, `root`, `peer`; `rank` of the caller, as
-    recorded by calls that create or end a communicator; `ranks`, the number of ranks of the communicator; `devices`,
-    the number of ranks of a communicator whose ranks are all in the calling process; `id` of the operation and
-    `api_group`, 64-bit ids of the advanced trace."""
+    columns: PayloadColumns
     given: BoolArray
     """Whether the call has a payload at all, understood or not."""
 
+    def take(self, rows: IntArray) -> Payloads:
+        """Return some of the payloads."""
+        taken = {name: column[rows] for name, column in vars(self.columns).items()}
+        return self._replace(columns=PayloadColumns(**taken), given=self.given[rows])
+
     def hide(self, hidden: BoolArray) -> Payloads:
         """Return the payloads without what the calls in a mask have, except `api_group`."""
-        columns = self.columns.copy()
-        columns.loc[hidden, ["communicator", "operation"]] = -1
-        columns.loc[hidden, [*_NUMBERS, "id"]] = NULL
-        return self._replace(columns=columns, given=self.given & ~hidden)
+        missing = dict.fromkeys(("communicator", "operation"), -1) | dict.fromkeys((*_NUMBERS, "id"), NULL)
+        shown = {name: np.where(hidden, value, getattr(self.columns, name)) for name, value in missing.items()}
+        return self._replace(columns=replace(self.columns, **shown), given=self.given & ~hidden)
 
     def mark_understood(self) -> BoolArray:
         """Mark the payloads that contain a field of a communication."""
-        is_index, is_number = (
-            self.columns[["communicator", "operation"]] >= 0,
-            self.columns[["bytes", "root", "peer"]] != NULL,
-        )
-        return np.asarray(is_index.any(axis=1) | is_number.any(axis=1), np.bool_)
+        columns = self.columns
+        has_index = (columns.communicator >= 0) | (columns.operation >= 0)
+        return has_index | (columns.bytes != NULL) | (columns.root != NULL) | (columns.peer != NULL)
 
 
 def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:
@@ -126,13 +144,16 @@ def _make_columns(distinct: Sequence[Fields | None], index: IntArray) -> Payload
         columns[name] = np.array(fits, np.int64)[index]
     for name, field in _IDS.items():
         columns[name] = np.array([_parse_id(fields.get(field)) for fields in known], np.int64)[index]
-    return Payloads(communicators, operations, pd.DataFrame(columns), index > 0)
+    return Payloads(communicators, operations, PayloadColumns(**columns), index > 0)
 
 
 def _number_names(payload_names: Sequence[str | None], index: IntArray) -> tuple[IntArray, list[str]]:
     """Return (index into the names or -1 for each row; sorted names that occur), given the name of each payload."""
-    codes, names = pd.factorize(np.array(payload_names, object)[index], sort=True)
-    return codes.astype(np.int64), names.tolist()
+    occurs = np.bincount(index, minlength=len(payload_names)) > 0
+    known = {name for name, is_in_row in zip(payload_names, occurs.tolist(), strict=True) if is_in_row}
+    names = sorted(name for name in known if name is not None)
+    numbers = {name: i for i, name in enumerate(names)}
+    return np.array([numbers.get(name or "", -1) for name in payload_names], np.int64)[index], names
 
 
 def _translate(fields: Fields) -> Fields:

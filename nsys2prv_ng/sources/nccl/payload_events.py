@@ -1,4 +1,4 @@
-"""Turns payloads of NCCL calls and kernels into events: tables of owner, type and value, and the lines made from them.
+"""Turns payloads of NCCL calls and kernels into events of owner, type and value, and into lines.
 
 An owner is a call or a kernel. Communicators, operations and ranks are registered by name here. Their values depend on
 all reports, so `messages.join` assigns them.
@@ -6,18 +6,21 @@ all reports, so `messages.join` assigns them.
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from nsys2prv_ng.arrays.groups import sum_groups
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.arrays.types import IntArray
+import numpy as np
+
+from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, mark_duplicates, sort_rows, take_groups
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.nccl.calls import COLLECTIVE, RECEIVING, SENDING
+from nsys2prv_ng.sources.nccl.calls import COLLECTIVE, RECEIVING, SENDING, CallTable
+from nsys2prv_ng.sources.nccl.kernels import CallPairs
 from nsys2prv_ng.sources.nccl.payload import Payloads
 from nsys2prv_ng.sources.shared.pairs import register_ranks
 from nsys2prv_ng.sources.shared.result import Result
@@ -41,40 +44,56 @@ RANK_NAMES = types.NCCL_ROOT.names
 """Name space of communicator ranks: roots and peers."""
 
 
-def make_call_events(labels: Labels, payload: Payloads, table: pd.DataFrame) -> pd.DataFrame:
-    """Make the events of the calls in a table: `owner` (row of the table), `type` (position in _TYPES), `value`."""
-    direction, sequence, communicator, operation, root, peer, size = (
-        table[name].to_numpy(np.int64)
-        for name in ("direction", "sequence", "communicator", "operation", "root", "peer", "bytes")
-    )
+class Events(NamedTuple):
+    """n events, each of a call or a kernel (its index)."""
+
+    owner: IntArray
+    type: IntArray
+    """Position in _TYPES."""
+    value: IntArray
+
+    def take(self, which: BoolArray | IntArray) -> Events:
+        """Return the chosen events."""
+        return Events(*(column[which] for column in self))
+
+    def reduce(self, how: str) -> Events:
+        """Return one event for each owner and type, with the sum, "min" or "max" of the values."""
+        order, starts = sort_groups([self.owner, self.type])
+        first = order[starts]
+        return Events(self.owner[first], self.type[first], reduce_groups(self.value, order, starts, how))
+
+
+def _combine(parts: Iterable[Events]) -> Events:
+    return Events(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def make_call_events(labels: Labels, payload: Payloads, table: CallTable) -> Events:
+    """Make the events of the calls in a table."""
+    communicators, communicator, size = payload.communicators, table.communicator, table.bytes
     parts = [
-        _make_name_events(labels, types.NCCL_COMMUNICATOR, payload.communicators, communicator),
-        _make_name_events(labels, types.NCCL_OPERATION, payload.operations, operation),
-        _make_rank_events(labels, types.NCCL_ROOT, payload.communicators, communicator, root),
-        _make_number_events(types.NCCL_BYTES, np.where(direction == COLLECTIVE, size, NULL)),
+        _make_name_events(labels, types.NCCL_COMMUNICATOR, communicators, communicator),
+        _make_name_events(labels, types.NCCL_OPERATION, payload.operations, table.operation),
+        _make_rank_events(labels, types.NCCL_ROOT, communicators, communicator, table.root),
+        _make_number_events(types.NCCL_BYTES, np.where(table.direction == COLLECTIVE, size, NULL)),
     ]
     for number, peer_type, size_type in (
         (SENDING, types.NCCL_SEND_PEER, types.NCCL_SEND_BYTES),
         (RECEIVING, types.NCCL_RECEIVE_PEER, types.NCCL_RECEIVE_BYTES),
     ):
-        parts += [
-            _make_rank_events(
-                labels, peer_type, payload.communicators, communicator, np.where(direction == number, peer, NULL)
-            ),
-            _make_number_events(size_type, np.where(direction == number, size, NULL)),
-        ]
-    parts.append(_make_number_events(types.NCCL_SEQUENCE, np.where(sequence > 0, sequence, NULL)))
-    events: pd.DataFrame = pd.concat(parts, ignore_index=True).astype(np.int64)
-    return events
+        peer, sent = (np.where(table.direction == number, column, NULL) for column in (table.peer, size))
+        parts.append(_make_rank_events(labels, peer_type, communicators, communicator, peer))
+        parts.append(_make_number_events(size_type, sent))
+    parts.append(_make_number_events(types.NCCL_SEQUENCE, np.where(table.sequence > 0, table.sequence, NULL)))
+    return _combine(parts)
 
 
-def _make_number_events(event_type: EventType, value: IntArray) -> pd.DataFrame:
+def _make_number_events(event_type: EventType, value: IntArray) -> Events:
     """Make an event for each call that has a value, given the value or NULL of every call."""
     owner = np.flatnonzero(value != NULL)
-    return pd.DataFrame({"owner": owner, "type": _POSITION[event_type], "value": value[owner]})
+    return Events(owner, np.full(owner.size, _POSITION[event_type]), value[owner])
 
 
-def _make_name_events(labels: Labels, event_type: EventType, names: list[str], index: IntArray) -> pd.DataFrame:
+def _make_name_events(labels: Labels, event_type: EventType, names: list[str], index: IntArray) -> Events:
     """Make an event for each call that has a name, given the index into the names or -1 of every call."""
     ids = labels.name_ids(event_type.names, names)
     return _make_number_events(event_type, np.append(ids, NULL)[index])
@@ -82,38 +101,37 @@ def _make_name_events(labels: Labels, event_type: EventType, names: list[str], i
 
 def _make_rank_events(
     labels: Labels, event_type: EventType, communicators: list[str], communicator: IntArray, rank: IntArray
-) -> pd.DataFrame:
+) -> Events:
     """Make an event for each call that has a rank, by the names that `parse_rank` reads; no communicator is ''."""
     ids = np.full(rank.size, NULL, np.int64)
     ids[rank != NULL] = register_ranks(labels, event_type.names, [*communicators, ""], communicator, rank)
     return _make_number_events(event_type, ids)
 
 
-def make_kernel_events(call_events: pd.DataFrame, kernel: IntArray, call: IntArray) -> pd.DataFrame:
-    """Make the events of kernels, given n pairs of a kernel (an index from 0) and a call that it carries out.
+def make_kernel_events(call_events: Events, pairs: CallPairs) -> Events:
+    """Make the events of kernels, which are numbered from 0; each has a call.
 
     A kernel shows the sum of the bytes, the lowest sequence number, and every other value of its calls once.
     """
-    events = pd.DataFrame({"kernel": kernel, "owner": call}).merge(call_events, on="owner")
-    events = events.drop(columns="owner").rename(columns={"kernel": "owner"})
-    key = ["owner", "type"]
-    is_summed = events["type"].isin(_SUMMED)
-    is_sequence = events["type"] == _POSITION[types.NCCL_SEQUENCE]
-    count = pd.DataFrame(
-        {"owner": np.unique(kernel), "type": _POSITION[types.NCCL_CALLS], "value": np.bincount(kernel)}
+    by_call = np.argsort(call_events.owner, kind="stable")
+    first = np.append(0, np.cumsum(np.bincount(call_events.owner)))
+    limits, rows = take_groups(first, pairs.call)
+    events = call_events.take(by_call[rows])._replace(owner=np.repeat(pairs.kernel, np.diff(limits)))
+    is_summed = np.isin(events.type, _SUMMED)
+    is_sequence = events.type == _POSITION[types.NCCL_SEQUENCE]
+    others = events.take(~is_summed & ~is_sequence)
+    return _combine(
+        [
+            events.take(is_summed).reduce("sum"),
+            events.take(is_sequence).reduce("min"),
+            others.take(~mark_duplicates(*others)),
+            _make_number_events(types.NCCL_CALLS, np.bincount(pairs.kernel)),
+        ]
     )
-    parts = [
-        sum_groups(events[is_summed], key),
-        sum_groups(events[is_sequence], key, {"value": "min"}),
-        events[~is_summed & ~is_sequence].drop_duplicates(),
-        count,
-    ]
-    kernel_events: pd.DataFrame = pd.concat(parts, ignore_index=True).astype(np.int64)
-    return kernel_events
 
 
 def write_events(
-    labels: Labels, result: Result, place: IntArray, begin: IntArray, end: IntArray, events: pd.DataFrame
+    labels: Labels, result: Result, place: IntArray, begin: IntArray, end: IntArray, events: Events
 ) -> None:
     """Add a line with the events of each of n owners; bytes are reset to 0 at its end. Every owner has an event.
 
@@ -121,9 +139,8 @@ def write_events(
     few such sets, and their lines have one form.
     """
     n = place.size
-    owner, kind = events["owner"].to_numpy(), events["type"].to_numpy()
-    counts = np.bincount(owner * len(_TYPES) + kind, minlength=n * len(_TYPES)).reshape(n, len(_TYPES))
-    value = events["value"].to_numpy()[np.lexsort((events["value"], kind, owner))]
+    counts = np.bincount(events.owner * len(_TYPES) + events.type, minlength=n * len(_TYPES)).reshape(n, len(_TYPES))
+    value = events.value[sort_rows(*events)]
     first = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
     form_of_owner, forms = find_distinct_rows(*counts.T)
     for number, form in enumerate(forms):

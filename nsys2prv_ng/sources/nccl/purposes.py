@@ -19,7 +19,6 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -28,7 +27,7 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import is_nccl
-from nsys2prv_ng.sources.nccl.calls import NcclCalls
+from nsys2prv_ng.sources.nccl.calls import CallTable, NcclCalls
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, parse_function
 from nsys2prv_ng.sources.shared.nccl_ranges import RECEIVE, SEND
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -69,6 +68,15 @@ LEAST_ALTERNATING, MOST_ALTERNATING = 0.15, 0.7
 """Share of the gaps that the two most frequent sets of kernels have each, at least and at most."""
 _LAGS = 4
 _OTHER_KERNEL = -2
+
+
+class Purposes(NamedTuple):
+    """The purpose of the calls of n pairs of a communicator (index) and a process."""
+
+    communicator: IntArray
+    place: IntArray
+    """Place of a thread of the process."""
+    purpose: IntArray
 
 
 class Uses(NamedTuple):
@@ -208,34 +216,33 @@ def _alternates(uses: Uses) -> bool:
 # ---- calls of a report -----------------------------------------------------------------------------------------------
 
 
-def find_purposes(reader: ReportReader, calls: NcclCalls, table: pd.DataFrame) -> pd.DataFrame:
-    """Return `communicator`, `place` (a thread) and `purpose` for each process and communicator of a report."""
+def find_purposes(reader: ReportReader, calls: NcclCalls, table: CallTable) -> Purposes:
+    """Return the purpose of the calls of each process and communicator of a report."""
     kind = np.array([_KINDS.get(name, OTHER_KIND) for name in calls.names], np.int64)
     average = np.array([*(name == _AVERAGE for name in calls.payload.operations), False], np.bool_)
     tid = calls.ranges.global_tid[calls.shown]
-    column = {name: table[name].to_numpy(np.int64) for name in table.columns if name != "is_message"}
     launches = _read_launches(reader)
-    count, launched = launches.count_before(tid, column["begin"])
+    count, launched = launches.count_before(tid, table.begin)
     uses = Uses(
-        kind=kind[column["name"]],
-        bytes=np.maximum(column["bytes"], 0),
-        is_average=average[column["operation"]],
+        kind=kind[table.name],
+        bytes=np.maximum(table.bytes, 0),
+        is_average=average[table.operation],
         thread=tid,
-        group=column["group"],
-        peer=column["peer"],
+        group=table.group,
+        peer=table.peer,
         kernels=count,
         launched=launched,
     )
-    used = np.flatnonzero(column["communicator"] >= 0)
-    used = used[np.argsort(column["begin"][used], kind="stable")]
-    code, distinct = find_distinct_rows(column["communicator"][used], column["process"][used])
+    used = np.flatnonzero(table.communicator >= 0)
+    used = used[np.argsort(table.begin[used], kind="stable")]
+    code, distinct = find_distinct_rows(table.communicator[used], table.process[used])
     communicators = Counter(process for _, process in distinct)
-    rows = []
+    found = np.zeros((len(distinct), 3), np.int64)
     for number, (communicator, process) in enumerate(distinct):
         at = used[code == number]
         graphs = _judge_graphs(reader, launches, process) if communicators[process] == 1 else NO_LAYERS
-        rows.append((communicator, int(column["place"][at[0]]), find_purpose(uses.take(at), graphs)))
-    return pd.DataFrame(rows, columns=["communicator", "place", "purpose"], dtype=np.int64)
+        found[number] = communicator, table.place[at[0]], find_purpose(uses.take(at), graphs)
+    return Purposes(*found.T.copy())
 
 
 class _Launches(NamedTuple):

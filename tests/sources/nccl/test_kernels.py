@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -232,10 +231,12 @@ def test_every_call_has_a_kernel_of_its_launch(
 ) -> None:
     """Whatever is launched together: no call with a kernel is lost, no kernel has another's function or launch."""
     calls.sort(key=lambda call: call[0])
-    call_table = pd.DataFrame(calls, columns=["group", "function", "kind", "communicator"], dtype=np.int64)
-    kernel_table = pd.DataFrame(kernels, columns=["group", "function", "device"], dtype=np.int64)
-    pairs = nccl_kernels.assign_calls(call_table, kernel_table.assign(begin=np.arange(len(kernels))))
-    assigned = list(zip(pairs["kernel"].tolist(), pairs["call"].tolist(), strict=True))
+    group, function, kind, communicator = np.array(calls, np.int64).reshape(-1, 4).T.copy()
+    pairs = nccl_kernels.assign_calls(
+        nccl_kernels.GroupedCalls(group, function, communicator, kind),
+        nccl_kernels.GroupedKernels(*np.array(kernels, np.int64).reshape(-1, 3).T.copy(), np.arange(len(kernels))),
+    )
+    assigned = list(zip(pairs.kernel.tolist(), pairs.call.tolist(), strict=True))
     assert assigned == sorted(set(assigned))
     for number, (launch, function, _, _) in enumerate(calls):
         among = [k for k, key in enumerate(kernels) if key[0] == launch]
