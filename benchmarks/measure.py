@@ -122,7 +122,9 @@ def _read_memory(pid: int) -> tuple[int, int]:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
         return 0, 0
-    kilobytes = {name: int(size) for name, size in re.findall(r"^(Pss|Pss_Anon|Pss_Shmem):\s+(\d+) kB", text, re.MULTILINE)}
+    kilobytes = {
+        name: int(size) for name, size in re.findall(r"^(Pss|Pss_Anon|Pss_Shmem):\s+(\d+) kB", text, re.MULTILINE)
+    }
     pss = kilobytes.get("Pss", 0) - kilobytes.get("Pss_Shmem", 0)
     return pss * 1024, kilobytes.get("Pss_Anon", 0) * 1024
 

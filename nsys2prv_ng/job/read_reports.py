@@ -25,6 +25,7 @@ from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.runtime.jit import load_numba
+from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import SOURCES
@@ -168,6 +169,8 @@ def read_report(
             if result.side_columns:
                 result.stored_side_columns = store_columns(result.side_columns, store)
                 result.side_columns = []
+            if result.read > 100000:
+                give_back_freed_memory()
             assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
             tick(1)
         evidence = _collect_evidence(reader, results, evidence_sources)
