@@ -36,6 +36,7 @@ from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.limits import give_back_freed_memory
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
 _CREATES = "pthread_create"
 _KERNELS = (COMPUTE, COMMUNICATION, WHOLE_GRAPH)
 _OPERATION_COLUMNS = ("begin", "end", "stream", "device", "process", "thread", "launched", "producer")
+_NUMBERS = {"stream", "device", "process", "thread", "launch", "producer", "row", "kind", "name", "sync", "target"}
 _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 
 
@@ -192,7 +194,7 @@ def _join_reports(loaded: Sequence[_Loaded]) -> tuple[RecordArray, RecordArray, 
 
 def _join(parts: Sequence[dict[str, IntArray]], name: str) -> IntArray:
     """Return a column of all reports, and remove it from the columns of each."""
-    return np.concatenate([columns.pop(name) for columns in parts])
+    return np.concatenate([columns.pop(name) for columns in parts], dtype=np.int64)
 
 
 def _move(parts: Sequence[dict[str, IntArray]], names: Sequence[str], records: RecordArray) -> None:
@@ -203,6 +205,7 @@ def _move(parts: Sequence[dict[str, IntArray]], names: Sequence[str], records: R
         for name in names:
             records[name][low:high] = columns.pop(name)
         low = high
+        give_back_freed_memory()
 
 
 def _join_events(loaded: Sequence[_Loaded]) -> PathEvents:
@@ -305,6 +308,10 @@ def _load_report(
     shortest_wait = _find_shortest_wait(report, calls)
     if span is not None:
         steps, call_of_step = cut_to_span(operations, calls, steps, call_of_step, span)
+    for columns in (operations, calls):
+        for name in columns.keys() & _NUMBERS:
+            columns[name] = columns[name].astype(np.int32)
+    give_back_freed_memory()
     return _Loaded(operations, calls, steps, call_of_step, shortest_wait, names.texts)
 
 
