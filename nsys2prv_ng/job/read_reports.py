@@ -38,6 +38,9 @@ from nsys2prv_ng.text.formatting import count_noun
 
 T = TypeVar("T")
 
+_MANY = 100_000
+"""Events of a source that need so much memory to be read that it is given back before the next source is read."""
+
 
 @dataclass(frozen=True)
 class _Report:
@@ -169,9 +172,9 @@ def read_report(
             if result.side_columns:
                 result.stored_side_columns = store_columns(result.side_columns, store)
                 result.side_columns = []
-            if result.read > 100000:
-                give_back_freed_memory()
             assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
+            if result.read >= _MANY:
+                give_back_freed_memory()
             tick(1)
         evidence = _collect_evidence(reader, results, evidence_sources)
         if reader.places.only_observed or reader.places.has_idle_threads():

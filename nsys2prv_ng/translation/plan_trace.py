@@ -82,7 +82,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     lanes = load_path_lanes(job, waits) if needs_path else None
     path = find_critical_path(job, lanes, name_ranges=plan.summary)
     if not plan.summary:
-        lanes = None
+        lanes = None  # makes room
     derived_path = derive_path(job, path, labels)
     give_back_freed_memory()
     derived_steps = derive_steps(job, labels)
