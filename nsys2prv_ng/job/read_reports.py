@@ -38,8 +38,8 @@ from nsys2prv_ng.text.formatting import count_noun
 
 T = TypeVar("T")
 
-_MANY = 100_000
-"""Events of a source that need so much memory to be read that it is given back before the next source is read."""
+_LARGE = 16 << 20
+"""Bytes of records of a source that took so much memory that it is given back before the next source is read."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def read_report(
                 result.stored_side_columns = store_columns(result.side_columns, store)
                 result.side_columns = []
             assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
-            if result.read >= _MANY:
+            if sum(run.size for run in result.runs) >= _LARGE:
                 give_back_freed_memory()
             tick(1)
         evidence = _collect_evidence(reader, results, evidence_sources)
@@ -185,6 +185,7 @@ def read_report(
     states = spill_states([states for result in results.values() for states in result.states], store)
     for result in results.values():
         result.states = []
+    give_back_freed_memory()  # the next report may be a small one
     return ReadReport(
         path=path,
         metadata=metadata,

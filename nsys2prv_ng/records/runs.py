@@ -79,6 +79,11 @@ class Run:
     def __len__(self) -> int:
         return self.records
 
+    @property
+    def size(self) -> int:
+        """Bytes in the store."""
+        return count_bytes(self.records, self.words, self.width)
+
     def is_sound(self, places: int) -> bool:
         """Return whether compiled loops can trust the numbers of a run from a file. `places`: places of its report."""
         sizes = self.facts.place_first.size, self.facts.place_last.size

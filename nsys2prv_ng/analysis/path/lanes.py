@@ -98,6 +98,7 @@ def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     reports = list(zip(job.reports, job.whole.rows, numbers, strict=True))
     store = job.store  # otherwise the whole job would be sent with each report
     loaded = list(job.engine.map(lambda report: _load_report(*report, store, span), reports))
+    give_back_freed_memory()  # what loading took
     names = _unite_names(loaded)
     events = _join_events(loaded)
     operations, calls, beside = _join_reports(loaded)
@@ -311,7 +312,6 @@ def _load_report(
     for columns in (operations, calls):
         for name in columns.keys() & _NUMBERS:
             columns[name] = columns[name].astype(np.int32)
-    give_back_freed_memory()
     return _Loaded(operations, calls, steps, call_of_step, shortest_wait, names.texts)
 
 
