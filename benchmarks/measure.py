@@ -3,7 +3,7 @@
 Shared pages count once: memory is the sum of PSS of the command and its descendants, from /proc/PID/smaps_rollup (Linux
 only), sampled ten times a second, or less often where that would take more than a tenth of the time. The `anonymous`
 part of it is the processes' own memory, without the pages of files that they have mapped, which the kernel takes back
-when it needs them. Files in memory (memfd) that are open but not mapped count in both.
+when it needs them. Files in memory (memfd) count in both, and whole, whether they are mapped or only open.
 """
 
 from __future__ import annotations
@@ -113,13 +113,20 @@ def _list_tree(root: int) -> list[int]:
 
 
 def _read_memory(pid: int) -> tuple[int, int]:
-    """Return the PSS of a process and its anonymous part, in bytes; 0 once it has ended."""
+    """Return the PSS of a process and its anonymous part, in bytes; 0 once it has ended.
+
+    Both are without shared memory: `_measure_memory_files` counts all pages of files in memory, also those that are
+    mapped.
+    """
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
         return 0, 0
-    kilobytes = {name: int(size) for name, size in re.findall(r"^(Pss|Pss_Anon):\s+(\d+) kB", text, re.MULTILINE)}
-    return kilobytes.get("Pss", 0) * 1024, kilobytes.get("Pss_Anon", 0) * 1024
+    kilobytes = {
+        name: int(size) for name, size in re.findall(r"^(Pss|Pss_Anon|Pss_Shmem):\s+(\d+) kB", text, re.MULTILINE)
+    }
+    pss = kilobytes.get("Pss", 0) - kilobytes.get("Pss_Shmem", 0)
+    return pss * 1024, kilobytes.get("Pss_Anon", 0) * 1024
 
 
 def _measure_memory_files(tree: Sequence[int]) -> int:

@@ -25,6 +25,7 @@ from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.runtime.jit import load_numba
+from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import SOURCES
@@ -36,6 +37,9 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 
 T = TypeVar("T")
+
+_LARGE = 16 << 20
+"""Bytes of records of a source that took so much memory that it is given back before the next source is read."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,8 @@ def read_report(
                 result.stored_side_columns = store_columns(result.side_columns, store)
                 result.side_columns = []
             assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
+            if sum(run.size for run in result.runs) >= _LARGE:
+                give_back_freed_memory()
             tick(1)
         evidence = _collect_evidence(reader, results, evidence_sources)
         if reader.places.only_observed or reader.places.has_idle_threads():
@@ -179,6 +185,7 @@ def read_report(
     states = spill_states([states for result in results.values() for states in result.states], store)
     for result in results.values():
         result.states = []
+    give_back_freed_memory()  # the next report may be a small one
     return ReadReport(
         path=path,
         metadata=metadata,

@@ -69,6 +69,8 @@ class RunGroup(NamedTuple):
     records: IntArray
     words: IntArray
     """Numbers of records and words of each run (r)."""
+    width: IntArray
+    """Bytes of the values and offsets of each run (r): 4 or 8."""
     offset: IntArray
     """ns to add to the times of each run (r)."""
     sampled: IntArray
@@ -80,14 +82,15 @@ class RunGroup(NamedTuple):
     @property
     def ends(self) -> IntArray:
         """The byte after each run (r)."""
-        return self.at + count_bytes(self.records, self.words)
+        return self.at + count_bytes(self.records, self.words, self.width)
 
     def is_sound(self, rows: int) -> bool:
         """Return whether compiled loops can trust the numbers of a group from a file. `rows`: rows of the trace."""
-        columns = self.at, self.records, self.words, self.offset, self.samples[1:]
+        columns = self.at, self.records, self.words, self.width, self.offset, self.samples[1:]
         if {column.shape for column in columns} != {(self.at.size,)} or self.sampled.shape != (self.samples[-1],):
             return False
-        if self.samples[0] or not has_sound_layout(self.at, self.records, self.words, np.diff(self.samples)):
+        layout = self.at, self.records, self.words, self.width, np.diff(self.samples)
+        if self.samples[0] or not has_sound_layout(*layout):
             return False
         if self.resolved_by is None:
             return True
@@ -108,6 +111,7 @@ def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
             np.array([placed.run.slot.at for placed in group], np.int64),
             np.array([len(placed.run) for placed in group], np.int64),
             np.array([placed.run.words for placed in group], np.int64),
+            np.array([placed.run.width for placed in group], np.int64),
             np.array([placed.offset for placed in group], np.int64),
             np.concatenate([placed.run.sampled for placed in group]),
             np.cumsum([0, *(placed.run.sampled.size for placed in group)]),
@@ -129,8 +133,10 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
         if group.at.min() < 0 or group.ends.max() > file.size:
             raise TranslationError(f"events of shelf {group.shelf.shelf} are missing; read its report again")
         found = np.empty((group.at.size, 4), np.int64)
-        runs = group.at, group.records, group.words, group.offset
-        _find(_view_as(np.int64, file), runs, (group.sampled, group.samples), low, high, found)
+        runs = group.at, group.records, group.words, group.width, group.offset
+        _find(
+            (_view_as(np.int32, file), _view_as(np.int64, file)), runs, (group.sampled, group.samples), low, high, found
+        )
         store.release(group.shelf, _TO_FIND * group.at.size)
         # The compiled loops trust these numbers, which come from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
@@ -150,7 +156,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
             limits_of_ids = (rows, MOST_TYPES) if maps is None else (maps[0].size, maps[1].size)
         record, word = _copy(
             (file, _view_as(np.int32, file), _view_as(np.int64, file)),
-            (group.at, group.records, group.words, group.offset),
+            (group.at, group.records, group.words, group.width, group.offset),
             found,
             fixed,
             (gathered.handle, gathered.value),
@@ -160,7 +166,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
         )
         if record < 0:
             raise make_damage_error(group.shelf.shelf)
-        store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word))
+        store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word, 8))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
             resolve_maps(gathered.columns, begin, record, *group.resolved_by)
@@ -176,16 +182,17 @@ def _view_as(kind: type[np.generic], file: ByteArray) -> npt.NDArray[Any]:
 
 @compiled
 def _find(
-    file: ReadOnlyInts,
-    runs: tuple[IntArray, IntArray, IntArray, IntArray],
+    file: tuple[ReadOnlyInts32, ReadOnlyInts],
+    runs: tuple[IntArray, IntArray, IntArray, IntArray, IntArray],
     samples: tuple[IntArray, IntArray],
     low: int,
     high: int,
     found: IntTable,
 ) -> None:
     """Fill `found` (r x 4): first record, last record + 1, first word, last word + 1 of each run in a time window."""
-    at, records, words, offset = runs
+    at, records, words, width, offset = runs
     sampled, limits = samples
+    bytes_4, bytes_8 = file
     for run in range(at.size):
         time = at[run] // 8
         n = records[run]
@@ -194,17 +201,21 @@ def _find(
             # The first record that is not before the limit is in the block before the first such sample.
             before = search(sampled, limits[run], limits[run + 1], limit) - limits[run]
             block = time + max(0, before - 1) * SAMPLED
-            begin, end = end, search(file, block, min(block + SAMPLED, time + n), limit) - time
-        first = time + 2 * n + words[run]
+            begin, end = end, search(bytes_8, block, min(block + SAMPLED, time + n), limit) - time
         end = max(begin, end)
         found[run, 0], found[run, 1] = begin, end
-        found[run, 2], found[run, 3] = file[first + begin], file[first + end]
+        if width[run] == 4:
+            first = 2 * (time + 2 * n) + words[run]
+            found[run, 2], found[run, 3] = bytes_4[first + begin], bytes_4[first + end]
+        else:
+            first = time + 2 * n + words[run]
+            found[run, 2], found[run, 3] = bytes_8[first + begin], bytes_8[first + end]
 
 
 @compiled
 def _copy(
     file: tuple[ReadOnlyBytes, ReadOnlyInts32, ReadOnlyInts],
-    runs: tuple[IntArray, IntArray, IntArray, IntArray],
+    runs: tuple[IntArray, IntArray, IntArray, IntArray, IntArray],
     found: IntTable,
     fixed: tuple[IntArray, IntArray, Int32Array, Int8Array, IntArray],
     pairs: tuple[Int32Array, IntArray],
@@ -217,7 +228,7 @@ def _copy(
     `limits_of_ids`: numbers of places and of types, or _TRUSTED. Returns (-1, -1) if the records exceed them.
     """
     bytes_1, bytes_4, bytes_8 = file
-    at, records, words, offsets = runs
+    at, records, words, widths, offsets = runs
     to_time, to_tie, to_place, to_kind, to_first = fixed
     to_handle, to_value = pairs
     for run in range(at.size):
@@ -225,9 +236,11 @@ def _copy(
         n, m, offset = records[run], words[run], offsets[run]
         time = at[run] // 8
         tie = time + n
-        value = tie + n
+        # The columns of values and offsets are at these multiples of their own size, the others of 4 bytes or of 1.
+        is_narrow = widths[run] == 4
+        value = 2 * (tie + n) if is_narrow else tie + n
         first = value + m
-        place = 2 * (first + n + 1)
+        place = first + n + 1 if is_narrow else 2 * (first + n + 1)
         handle = place + n
         kind = 4 * (handle + m)
         for i in range(low, high):
@@ -235,10 +248,19 @@ def _copy(
             to_tie[record + i - low] = bytes_8[tie + i]
             to_place[record + i - low] = bytes_4[place + i]
             to_kind[record + i - low] = bytes_1[kind + i]
-            to_first[record + i - low] = bytes_8[first + i] - low_word + word
-        for j in range(low_word, high_word):
-            to_value[word + j - low_word] = bytes_8[value + j]
-            to_handle[word + j - low_word] = bytes_4[handle + j]
+        shift = word - low_word
+        if is_narrow:
+            for i in range(low, high):
+                to_first[record + i - low] = bytes_4[first + i] + shift
+            for j in range(low_word, high_word):
+                to_value[shift + j] = bytes_4[value + j]
+                to_handle[shift + j] = bytes_4[handle + j]
+        else:
+            for i in range(low, high):
+                to_first[record + i - low] = bytes_8[first + i] + shift
+            for j in range(low_word, high_word):
+                to_value[shift + j] = bytes_8[value + j]
+                to_handle[shift + j] = bytes_4[handle + j]
         if limits_of_ids[0] >= 0:
             to_first[record + high - low] = word + high_word - low_word
             if not are_sound(to_kind, to_place, to_first, to_handle, record, record + high - low, *limits_of_ids):

@@ -30,6 +30,10 @@ _MOST = 1 << 48
 _MOST_HANDLES = 1 << 16
 """More handles than a report can have, which count from 0. In records of all reports, handles are type numbers."""
 
+_NARROW = np.iinfo(np.int32)
+
+_TYPE_OF_WIDTH = {4: np.int32, 8: np.int64}
+
 _NEVER = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
 
 
@@ -64,6 +68,8 @@ class Run:
     slot: Slot
     records: int
     words: int
+    width: int
+    """Bytes of each value and each offset: 4 if that is enough for all of them, else 8."""
     sampled: IntArray
     """Times (ns, as stored) of the records 0, SAMPLED, 2 * SAMPLED, ..."""
     facts: RunFacts
@@ -73,15 +79,22 @@ class Run:
     def __len__(self) -> int:
         return self.records
 
+    @property
+    def size(self) -> int:
+        """Bytes in the store."""
+        return count_bytes(self.records, self.words, self.width)
+
     def is_sound(self, places: int) -> bool:
         """Return whether compiled loops can trust the numbers of a run from a file. `places`: places of its report."""
         sizes = self.facts.place_first.size, self.facts.place_last.size
-        return has_sound_layout(self.slot.at, self.records, self.words, self.sampled.size) and max(sizes) <= places
+        layout = self.slot.at, self.records, self.words, self.width, self.sampled.size
+        return has_sound_layout(*layout) and max(sizes) <= places
 
 
-def has_sound_layout(at: Count, records: Count, words: Count, samples: Count) -> bool:
+def has_sound_layout(at: Count, records: Count, words: Count, width: Count, samples: Count) -> bool:
     """Return whether runs at these bytes of a file may have these numbers of records, words and sampled times."""
     is_sound = (at >= 0) & (at % 8 == 0) & (records > 0) & (words >= 0) & (samples == -(-records // SAMPLED))
+    is_sound &= (width == 4) | (width == 8)
     return bool(np.all(is_sound & (np.maximum(np.maximum(at, records), words) < _MOST)))
 
 
@@ -91,17 +104,25 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
         return []
     facts = _collect_facts(records)
     order = sort_by_time(records.time, records.tie)
-    if changes_nothing(order):
-        slot = store.put(_list_columns(records))
-    else:
-        slot = store.put_pieces(_gather_pieces(records, order), count_bytes(len(records), records.value.size))
-    return [Run(slot, len(records), records.value.size, records.time[order[::SAMPLED]], facts, on_common_clock)]
+    words = records.value.size
+    width = 4 if words < _NARROW.max and _are_narrow(records.value) else 8
+    pieces = _cut_into_pieces(records, width) if changes_nothing(order) else _gather_pieces(records, order, width)
+    slot = store.put_pieces(pieces, count_bytes(len(records), words, width))
+    return [Run(slot, len(records), words, width, records.time[order[::SAMPLED]], facts, on_common_clock)]
+
+
+def _are_narrow(values: IntArray) -> bool:
+    """Return whether 4 bytes are enough for each value. Durations, sizes, ids and samples mostly are, times are not."""
+    return bool(values.min(initial=0) >= _NARROW.min and values.max(initial=0) <= _NARROW.max)
 
 
 def load_records(run: Run, store: Store) -> Records:
     """Return a copy of the records of a run."""
     records = Records.make_empty(len(run), run.words)
-    store.get(run.slot, _list_columns(records))
+    columns = _list_columns(records, run.width)
+    store.get(run.slot, columns)
+    if run.width == 4:
+        records.value[:], records.first[:] = columns[2:4]
     if run.slot.is_named:
         refuse_damaged(records, run.facts.place_first.size, run.slot.shelf)
     return records
@@ -114,17 +135,27 @@ def load_times(run: Run, store: Store) -> IntArray:
     return times
 
 
-def _list_columns(records: Records) -> list[Array]:
+def _list_columns(records: Records, width: int) -> list[Array]:
     """Return the columns in the order in which they are stored: by the size of their values, largest first."""
-    return [records.time, records.tie, records.value, records.first, records.place, records.handle, records.kind]
+    words = [column.astype(_TYPE_OF_WIDTH[width], copy=False) for column in (records.value, records.first)]
+    return [records.time, records.tie, *words, records.place, records.handle, records.kind]
 
 
-def count_bytes(records: Count, words: Count) -> Count:
+def count_bytes(records: Count, words: Count, width: Count) -> Count:
     """Return the bytes of the columns of a run, as `_list_columns` lists them, given its records and words."""
-    return 29 * records + 8 + 12 * words
+    return (21 + width) * records + width + (4 + width) * words
 
 
-def _gather_pieces(records: Records, order: IntArray) -> Iterator[Array]:
+def _cut_into_pieces(records: Records, width: int) -> Iterator[Array]:
+    """Yield the columns of records, as `_list_columns` lists them: narrow ones in pieces, others whole."""
+    for column in _list_columns(records, 8):
+        if width == 4 and (column is records.value or column is records.first):
+            yield from (column[low : low + _PIECE].astype(np.int32) for low in range(0, column.size, _PIECE))
+        else:
+            yield column
+
+
+def _gather_pieces(records: Records, order: IntArray, width: int) -> Iterator[Array]:
     """Yield pieces of the columns of records in an order, as `_list_columns` lists them. Each lasts until the next.
 
     Pieces fit the CPU cache, and memory has no second copy of all records.
@@ -133,15 +164,17 @@ def _gather_pieces(records: Records, order: IntArray) -> Iterator[Array]:
     gather_offsets(order, records.first, first)
     pieces = [order[low : low + _PIECE] for low in range(0, len(records), _PIECE)]
     words = np.diff(first[[*range(0, len(records), _PIECE), len(records)]])
-    for column in _list_columns(records):
+    narrow = _TYPE_OF_WIDTH[width]
+    for column in _list_columns(records, 8):
         out = np.empty(_PIECE, column.dtype)
         if column is records.first:
-            yield first
+            yield first.astype(narrow, copy=False)
         elif column is records.handle or column is records.value:
             gathered = np.empty(int(words.max()), column.dtype)
             for piece, count in zip(pieces, words, strict=True):
                 gather_words(piece, records.first, column, gathered)
-                yield gathered[:count]
+                found = gathered[:count]
+                yield found if column is records.handle else found.astype(narrow, copy=False)
         else:
             for piece in pieces:
                 # By default numpy would check all indices first, and fill a copy of `out`.

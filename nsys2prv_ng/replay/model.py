@@ -9,9 +9,9 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.path import columns as path
+from nsys2prv_ng.analysis.path.columns import PathLanes
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.span import Span
-from nsys2prv_ng.analysis.path.walk import join_lanes
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -119,8 +119,10 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | 
 
     `lanes`: its operations, calls and threads, if the caller already has them.
     """
-    lanes = load_lanes(job, waits, span) if lanes is None else lanes
-    joined = join_lanes(lanes.operations, lanes.calls, lanes.threads)
+    packed = load_lanes(job, waits, span) if lanes is None else lanes
+    lanes = packed.unpack()
+    assert packed.records is not None  # `load_lanes` makes them
+    joined = PathLanes(lanes.operations, lanes.calls, lanes.threads, packed.records)
     operations, calls = lanes.operations, lanes.calls
     numbers = Numbers(operations.begin.size, calls.begin.size)
     device_edges, marker_time = list_device_edges(joined, lanes.events, numbers)

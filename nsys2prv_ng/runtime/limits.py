@@ -35,6 +35,12 @@ def keep_freed_memory() -> None:
         set_option(_M_ARENA_MAX, 1)  # glibc returns the heaps of threads as soon as they are empty
 
 
+def give_back_freed_memory() -> None:
+    """Let glibc return the memory that it kept: where much was freed, and what follows needs less."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def count_usable_cores() -> int:
     """Return the number of cores that this process may use: in a Slurm step, the cores of the step."""
     affinity = getattr(os, "sched_getaffinity", None)

@@ -24,6 +24,7 @@ from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_ro
 from nsys2prv_ng.paraver.pcf_writer import format_pcf
 from nsys2prv_ng.records.gather import PlacedRun
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
+from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
@@ -80,7 +81,10 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     needs_path = job.finds_waits and (plan.summary or not plan.overview_trace)
     lanes = load_path_lanes(job, waits) if needs_path else None
     path = find_critical_path(job, lanes, name_ranges=plan.summary)
+    if not plan.summary:
+        lanes = None  # makes room
     derived_path = derive_path(job, path, labels)
+    give_back_freed_memory()
     derived_steps = derive_steps(job, labels)
     job = replace(job, joined=[*job.joined, derived_waits, derived_path, derived_steps])
     if plan.overview_trace:

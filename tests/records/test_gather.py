@@ -42,14 +42,16 @@ def check_stretches(runs, store):
 
 @pytest.mark.parametrize("sizes", [(1,), (300,), (40, 1, 2, 3, 700), (2, 2, 2)])
 def test_runs_of_shelves_offsets_and_maps(tmp_path, sizes):
-    """Some are in memory, some on disk, some in a folder."""
+    """Some are in memory, some on disk, some in a folder; some have values of 4 bytes, some of 8."""
     shared = FolderStore(tmp_path)
     with LocalStore(tmp_path, 20_000, read_from=shared) as local:
         runs = []
         for seed, size in enumerate(sizes):
             for store, offset, maps in ((local, 0, None), (local, 77, MAPS), (local, -5, MAPS), (shared, 400, OTHER)):
-                (run,) = store_records(some(seed, size), store, on_common_clock=True)
+                most = 8 if (seed + offset) % 2 else 2**40
+                (run,) = store_records(some(seed, size, most), store, on_common_clock=True)
                 runs.append(PlacedRun(run, offset, maps))
+        assert {placed.run.width for placed in runs} == {4, 8}
         check_stretches(runs, local)
     shared.close()
 
@@ -77,17 +79,18 @@ def replace_maps(placed, maps):
     return PlacedRun(replace(placed.run), placed.offset, maps)
 
 
-def test_a_file_that_was_damaged(tmp_path):
+@pytest.mark.parametrize(("most", "type_of_offsets", "far"), [(8, np.int32, 2**30), (2**40, np.int64, 2**40)])
+def test_a_file_that_was_damaged(tmp_path, most, type_of_offsets, far):
     """Compiled loops would read and write anywhere otherwise."""
     store = FolderStore(tmp_path)
-    (run,) = store_records(some(1, 100), store, on_common_clock=True)
+    (run,) = store_records(some(1, 100, most), store, on_common_clock=True)
     groups = group_runs([PlacedRun(run)])
     path = next(tmp_path.iterdir())
-    first = 8 * (2 * len(run) + run.words)  # after the times, ties and values
+    first = 16 * len(run) + run.width * run.words  # after the times, ties and values
     with path.open("r+b") as file:
-        for number in (-(2**40), 2**40):
+        for number in (-far, far):
             file.seek(first)
-            file.write(np.full(len(run) + 1, number).tobytes())
+            file.write(np.full(len(run) + 1, number, type_of_offsets).tobytes())
             file.flush()
             with pytest.raises(TranslationError, match="are damaged; read its report again"):
                 gather_records(groups, store, 1 << 31, -(2**62), 2**62)

@@ -16,8 +16,8 @@ from nsys2prv_ng.records.store import LocalStore
 COLUMNS = ("time", "tie", "place", "kind", "first", "handle", "value")
 
 
-def some(seed, n):
-    """Events with one or two pairs, intervals, states and communications on five places."""
+def some(seed, n, most=8):
+    """Events with one or two pairs, intervals, states and communications on five places. `most`: of the values."""
     random = np.random.default_rng(seed)
 
     def times():
@@ -30,7 +30,7 @@ def some(seed, n):
     two = Pair(8, random.integers(0, 9, n), random.random(n) < 0.5)
     return rec.concatenate(
         [
-            rec.make_events(places(), times(), [Pair(random.integers(0, 7, n), random.integers(0, 9, n)), two]),
+            rec.make_events(places(), times(), [Pair(random.integers(0, 7, n), random.integers(0, most + 1, n)), two]),
             rec.make_intervals(places(), begin, begin + random.integers(0, 99, n), [Pair(9, 1)], [9]),
             rec.make_states(places(), state, state + random.integers(0, 99, n), np.full(n, 3)),
             rec.make_communications(places(), send, places(), send + random.integers(-9, 99, n), 7, 1),
@@ -43,9 +43,30 @@ def check_equal(back, expected):
         np.testing.assert_array_equal(getattr(back, column), getattr(expected, column), err_msg=column)
 
 
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize(("value", "width"), [(2**31 - 1, 4), (2**31, 8), (-(2**31), 4), (-(2**31) - 1, 8), (5, 4)])
+def test_values_that_fit_take_half_the_bytes(tmp_path, monkeypatch, in_order, value, width):
+    """One value decides for its run, wherever it is."""
+    monkeypatch.setattr(runs, "_PIECE", 8)
+    for at in (0, 57, 99):
+        values = np.arange(100)
+        values[at] = value
+        records = rec.make_events(np.arange(100) % 3, np.arange(100) // 4, [Pair(1, values), Pair(2, 10)])
+        if not in_order:
+            records = records.take(np.random.default_rng(at).permutation(100))
+        with LocalStore(tmp_path, 10**6) as store:
+            (run,) = store_records(records, store, on_common_clock=False)
+            (after,) = store_records(some(1, 1), store, on_common_clock=False)
+            check_equal(load_records(run, store), records.sorted())
+        # Time, tie, place and kind of 100 records, handles of 200 words, and 200 values and 101 offsets.
+        size = 100 * (8 + 8 + 4 + 1) + 200 * 4 + (200 + 101) * width
+        assert (run.width, after.slot.at) == (width, -(-size // 8) * 8)
+
+
+@pytest.mark.parametrize("most", [8, 2**40])
 @pytest.mark.parametrize("memory", [0, 10**6])
-def test_sorted_records_come_back(tmp_path, memory):
-    records = some(1, 200)
+def test_sorted_records_come_back(tmp_path, memory, most):
+    records = some(1, 200, most)
     with LocalStore(tmp_path, memory) as store:
         (run,) = store_records(records, store, on_common_clock=False)
         check_equal(load_records(run, store), records.sorted())

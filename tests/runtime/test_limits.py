@@ -97,3 +97,28 @@ def test_freed_memory_is_used_again():
         done = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
         faults[how] = int(done.stdout)
     assert faults["return"] - faults["keep"] > 8 * (4 * 24 << 20) / os.sysconf("SC_PAGE_SIZE")
+
+
+GIVEN_BACK = """
+import re
+from pathlib import Path
+from nsys2prv_ng.runtime.limits import give_back_freed_memory, keep_freed_memory
+def measure():
+    return int(re.search(r"RssAnon:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+keep_freed_memory()
+blocks = [b"x" * (24 << 20) for _ in range(4)]
+del blocks[:-1]  # the last block is above the freed ones
+kept = measure()
+give_back_freed_memory()
+print(kept - measure(), len(blocks[0]), set(blocks[0]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")
+def test_freed_memory_is_given_back():
+    """The system gets freed blocks in the middle of the heap as well; a block in use stays."""
+    done = subprocess.run([sys.executable, "-c", GIVEN_BACK], capture_output=True, text=True, check=True)
+    freed, rest = done.stdout.split(maxsplit=1)
+    assert int(freed) > 0.9 * (3 * 24 << 10)
+    assert rest.strip() == f"{24 << 20} {{120}}"

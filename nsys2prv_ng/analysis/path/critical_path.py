@@ -11,7 +11,7 @@ from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL, load_threa
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import NONE, Segments, Start
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
-from nsys2prv_ng.analysis.path.walk import join_lanes, walk
+from nsys2prv_ng.analysis.path.walk import walk
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -80,8 +80,8 @@ def find_critical_path(job: Job, lanes: Lanes | None, *, name_ranges: bool = Tru
     steps = None if job.windows or not job.measured else list_counted_steps(job)
     windows = [(low, min(high, job.last)) for low, high in job.measured] or [_measure_span(lanes)]
     starts = [_find_start(job, lanes, window, steps) for window in windows]
-    records = join_lanes(lanes.operations, lanes.calls, lanes.threads).records
-    walks = [walk(records, start, window) for start, window in zip(starts, windows, strict=True)]
+    assert lanes.records is not None  # `load_lanes` makes them
+    walks = [walk(lanes.records, start, window) for start, window in zip(starts, windows, strict=True)]
     segments = Segments(*(np.concatenate([column[::-1] for column in columns]) for columns in zip(*walks, strict=True)))
     return _describe_segments(job, lanes, segments, windows, steps, name_ranges)
 

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL, map_main_threads
+from nsys2prv_ng.analysis.host_activity import SYSTEM_CALL, map_main_threads
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.calls import add_syncs, load_calls
 from nsys2prv_ng.analysis.path.columns import (
-    LOST,
     NONE,
     PathCalls,
     PathEvents,
     PathOperations,
+    PathRecords,
     PathThreads,
     PlaceNumbers,
 )
+from nsys2prv_ng.analysis.path.lane_waits import BesideRecords, add_call_waits, add_operation_waits
 from nsys2prv_ng.analysis.path.span import Span, cut_to_span
 from nsys2prv_ng.analysis.path.streams import EventSteps, Streams, find_copies, load_operations
-from nsys2prv_ng.analysis.waits.placed_parts import place_parts
+from nsys2prv_ng.analysis.path.walk import list_records
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, RecordArray, make_records
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.job.device_operations import number_streams
@@ -35,14 +35,19 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream, Thread
-from nsys2prv_ng.operations.parts import OTHER, TO_ROOT
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.limits import give_back_freed_memory
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """Operations, calls and threads of a job, with their rows (of the whole tree) and names."""
+    """Operations, calls and threads of a job, with their rows (of the whole tree) and names.
 
+    The columns of operations and calls are fields of the records that the walk reads, so that memory has them once.
+    """
+
+    records: PathRecords | None
+    """What the walk reads; None if operations and calls have columns of their own."""
     operations: PathOperations
     is_unsure: BoolArray
     """Whether the culprit of an operation only seems to be last: clocks are too uncertain to be sure."""
@@ -68,6 +73,13 @@ class Lanes:
     """Whether a thread is the main thread of a process with GPU, MPI or NCCL events; if no process has any, of any."""
     names: list[str]
 
+    def unpack(self) -> Lanes:
+        """Return the lanes without records: contiguous columns are faster where many of them are read as a whole."""
+        operations = PathOperations(*map(np.ascontiguousarray, self.operations))
+        return replace(
+            self, records=None, operations=operations, calls=PathCalls(*map(np.ascontiguousarray, self.calls))
+        )
+
 
 class _Loaded(NamedTuple):
     """The contents of one report. Indices of operations and names are valid within the report."""
@@ -86,31 +98,32 @@ def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     reports = list(zip(job.reports, job.whole.rows, numbers, strict=True))
     store = job.store  # otherwise the whole job would be sent with each report
     loaded = list(job.engine.map(lambda report: _load_report(*report, store, span), reports))
+    give_back_freed_memory()  # what loading took
     names = _unite_names(loaded)
-    operations, calls = _join_reports(loaded)
+    events = _join_events(loaded)
+    operations, calls, beside = _join_reports(loaded)
     places = [np.flatnonzero(number.thread != NONE) for number in numbers]
     row = np.concatenate([rows[place] for rows, place in zip(job.whole.rows, places, strict=True)])
     first, last = (
         np.concatenate([limit[place] for limit, place in zip(limits, places, strict=True)])
         for limits in zip(*job.spans, strict=True)
     )
-    until, culprit, kind, is_unsure = _find_operation_waits(job, waits, operations)
-    call_waits = _find_call_waits(job, waits, calls, row)
-    computes = (operations["kind"] == WHOLE_GRAPH) & (not job.hides_nccl)  # a graph that cannot contain NCCL
-    threads, is_main = _join_threads(job, loaded, numbers, operations, calls, names, first)
+    is_unsure = add_operation_waits(job, waits, operations, beside)
+    add_call_waits(job, waits, calls, beside.call_kind, row)
+    computes = (beside.kind == WHOLE_GRAPH) & (not job.hides_nccl)  # a graph that cannot contain NCCL
+    threads, is_main = _join_threads(job, loaded, numbers, operations, calls, beside, names, first)
     return Lanes(
-        operations=PathOperations(
-            **{name: operations[name] for name in _OPERATION_COLUMNS}, until=until, culprit=culprit, kind=kind
-        ),
+        records=list_records(operations, calls, threads),
+        operations=PathOperations(*(operations[name] for name in PathOperations._fields)),
         is_unsure=is_unsure,
-        operation_row=operations["row"],
-        operation_name=operations["name"],
-        operation_kind=np.where(computes, COMPUTE, operations["kind"]),
-        launch=operations["launch"],
-        calls=PathCalls(**{name: calls[name] for name in _CALL_COLUMNS}, **call_waits),
-        call_name=calls["name"],
-        call_kind=calls["kind"],
-        events=_join_events(loaded),
+        operation_row=beside.row,
+        operation_name=beside.name,
+        operation_kind=np.where(computes, COMPUTE, beside.kind),
+        launch=beside.launch,
+        calls=PathCalls(*(calls[name] for name in PathCalls._fields)),
+        call_name=beside.call_name,
+        call_kind=beside.call_kind,
+        events=events,
         threads=threads,
         thread_row=row,
         thread_place=np.concatenate(places),
@@ -153,21 +166,47 @@ def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
 _CREATES = "pthread_create"
 _KERNELS = (COMPUTE, COMMUNICATION, WHOLE_GRAPH)
 _OPERATION_COLUMNS = ("begin", "end", "stream", "device", "process", "thread", "launched", "producer")
+_NUMBERS = {"stream", "device", "process", "thread", "launch", "producer", "row", "kind", "name", "sync", "target"}
 _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 
 
-def _join_reports(loaded: Sequence[_Loaded]) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
-    """Return (operations, calls) of all reports, ordered by stream or thread, then start."""
-    operations = {name: np.concatenate([part.operations[name] for part in loaded]) for name in loaded[0].operations}
-    calls = {name: np.concatenate([part.calls[name] for part in loaded]) for name in loaded[0].calls}
-    counts = [part.operations["begin"].size for part in loaded]
-    call_counts = [part.calls["begin"].size for part in loaded]
-    first = np.cumsum(counts) - counts
-    for name in ("producer", "launch"):
-        column = operations[name]
-        operations[name] = np.where(column == NONE, NONE, column + np.repeat(first, counts))
-    calls["target"] += np.where(calls["sync"] == path.SYNC_OPERATION, np.repeat(first, call_counts), 0)
-    return operations, calls
+def _join_reports(loaded: Sequence[_Loaded]) -> tuple[RecordArray, RecordArray, BesideRecords]:
+    """Return (operations, calls, their other columns) of all reports, ordered by stream or thread, then start.
+
+    The columns of the reports are moved, so that memory does not have all of them twice.
+    """
+    operations, calls = [part.operations for part in loaded], [part.calls for part in loaded]
+    counts, call_counts = ([columns["begin"].size for columns in parts] for parts in (operations, calls))
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    first_of_call = np.repeat(np.cumsum(counts) - counts, call_counts)
+    row, name, kind, launch = (_join(operations, column) for column in ("row", "name", "kind", "launch"))
+    beside = BesideRecords(
+        row, name, kind, np.where(launch == NONE, NONE, launch + first), _join(calls, "name"), _join(calls, "kind")
+    )
+    operation_records = make_records(sum(counts), PathOperations._fields)
+    _move(operations, _OPERATION_COLUMNS, operation_records)
+    producer = operation_records["producer"]
+    producer += np.where(producer == NONE, 0, first)
+    call_records = make_records(sum(call_counts), PathCalls._fields)
+    _move(calls, _CALL_COLUMNS, call_records)
+    call_records["target"] += np.where(call_records["sync"] == path.SYNC_OPERATION, first_of_call, 0)
+    return operation_records, call_records, beside
+
+
+def _join(parts: Sequence[dict[str, IntArray]], name: str) -> IntArray:
+    """Return a column of all reports, and remove it from the columns of each."""
+    return np.concatenate([columns.pop(name) for columns in parts], dtype=np.int64)
+
+
+def _move(parts: Sequence[dict[str, IntArray]], names: Sequence[str], records: RecordArray) -> None:
+    """Move columns of each report to the fields of records."""
+    low = 0
+    for columns in parts:
+        high = low + columns["begin"].size
+        for name in names:
+            records[name][low:high] = columns.pop(name)
+        low = high
+        give_back_freed_memory()
 
 
 def _join_events(loaded: Sequence[_Loaded]) -> PathEvents:
@@ -191,8 +230,9 @@ def _join_threads(
     job: Job,
     loaded: Sequence[_Loaded],
     numbers: Sequence[PlaceNumbers],
-    operations: dict[str, IntArray],
-    calls: dict[str, IntArray],
+    operations: RecordArray,
+    calls: RecordArray,
+    beside: BesideRecords,
     names: Sequence[str],
     first: IntArray,
 ) -> tuple[PathThreads, BoolArray]:
@@ -209,8 +249,8 @@ def _join_threads(
         shortest_wait = np.full(place.size, part.shortest_wait)
         columns.append((number.process[place], is_main, is_application, shortest_wait))
     process, is_main, is_application, shortest_wait = (np.concatenate(c) for c in zip(*columns, strict=True))
-    kernels = operations["thread"][np.isin(operations["kind"], _KERNELS)]
-    creator, created = _find_creators(calls, names, process, is_main, first)
+    kernels = operations["thread"][np.isin(beside.kind, _KERNELS)]
+    creator, created = _find_creators(calls, beside.call_name, names, process, is_main, first)
     threads = PathThreads(
         process=process,
         first=np.searchsorted(calls["thread"], np.arange(process.size + 1)).astype(np.int64),
@@ -223,14 +263,19 @@ def _join_threads(
 
 
 def _find_creators(
-    calls: dict[str, IntArray], names: Sequence[str], process: IntArray, is_main: BoolArray, first: IntArray
+    calls: RecordArray,
+    name: IntArray,
+    names: Sequence[str],
+    process: IntArray,
+    is_main: BoolArray,
+    first: IntArray,
 ) -> tuple[IntArray, IntArray]:
     """Return (thread that created each thread, when): the last creation in its process before its first event (ns).
 
     Without such a call, it is the main thread, at the time of the first event. NONE for main threads, and in processes
-    without one. `first`: time of the first event of each thread.
+    without one. `name`: of each call, an index of `names`; `first`: time of the first event of each thread.
     """
-    creations = np.flatnonzero(np.isin(calls["name"], [n for n, name in enumerate(names) if name == _CREATES]))
+    creations = np.flatnonzero(np.isin(name, [n for n, text in enumerate(names) if text == _CREATES]))
     creator_process = process[calls["thread"][creations]]
     call = find_latest(creator_process, calls["begin"][creations], process, first - 1)
     call = np.append(creations, NONE)[call]
@@ -239,84 +284,6 @@ def _find_creators(
     creator = np.where(call >= 0, np.append(calls["thread"], NONE)[call], main[process])
     created = np.where(call >= 0, np.minimum(np.append(calls["end"], 0)[call], first), first)
     return np.where(is_main, NONE, creator), created
-
-
-# ---- waits -----------------------------------------------------------------------------------------------------------
-
-
-def _find_operation_waits(
-    job: Job, waits: Waits, operations: dict[str, IntArray]
-) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
-    """Return (until, culprit, kind, whether the culprit is unsure) of all operations.
-
-    If clocks are too uncertain to tell which rank was last, the one that seems to be last is the culprit.
-    """
-    begin, row = operations["begin"], operations["row"]
-    until, culprit = begin.copy(), np.full(begin.size, NONE, np.int64)
-    kind = np.where(operations["kind"] == COMMUNICATION, path.NOT_SPLIT, path.OPERATION).astype(np.int64)
-    operation = np.flatnonzero(operations["kind"] == COMMUNICATION)
-    operation, known = _match_waits(waits, np.flatnonzero(~waits.is_mpi), operation, row, begin)
-    kind[operation[waits.has_parts[known]]] = path.MOVING
-    late = waits.is_split[known] & (waits.until[known] > begin[operation])
-    known, operation = known[late], operation[late]
-    last_row, last_begin = _find_last_parts(job, waits, known)
-    once = np.flatnonzero(~mark_duplicates(row, begin))
-    last = find_rows([row[once], begin[once]], [last_row, last_begin])
-    until[operation] = waits.until[known]
-    culprit[operation] = np.where(last >= 0, np.append(once, LOST)[last], LOST)
-    is_unsure = np.zeros(begin.size, np.bool_)
-    is_unsure[operation] = waits.culprit[known] < 0
-    return until, culprit, kind, is_unsure
-
-
-def _find_call_waits(job: Job, waits: Waits, calls: dict[str, IntArray], thread_row: IntArray) -> dict[str, IntArray]:
-    """Return until, culprit and culprit_begin of all calls."""
-    n = calls["begin"].size
-    until, culprit, culprit_begin = calls["begin"].copy(), np.full(n, NONE, np.int64), calls["begin"].copy()
-    known = np.flatnonzero(waits.is_mpi & waits.is_split & (waits.wait > 0))
-    if known.size:
-        call = np.flatnonzero(calls["kind"] == MPI_CALL)
-        call, known = _match_waits(waits, known, call, thread_row[calls["thread"]], calls["begin"])
-        late = waits.until[known] > calls["begin"][call]
-        known, call = known[late], call[late]
-        last_row, last_begin = _find_last_parts(job, waits, known)
-        thread_of_row = np.full(job.whole.model.row_count + 1, LOST, np.int64)
-        chosen = np.flatnonzero((thread_row >= 0) & (job.new_row[thread_row] >= 0))
-        thread_of_row[thread_row[chosen]] = chosen
-        until[call], culprit[call], culprit_begin[call] = waits.until[known], thread_of_row[last_row], last_begin
-    return {"until": until, "culprit": culprit, "culprit_begin": culprit_begin}
-
-
-def _find_last_parts(job: Job, waits: Waits, which: IntArray) -> tuple[IntArray, IntArray]:
-    """Return row and start (ns) of the part of an operation that ended each wait, even if that is not sure.
-
-    A root waits for the first of the others to send, but cannot continue before the last one has: the path goes there.
-    """
-    row, begin = waits.culprit[which].copy(), waits.culprit_begin[which].copy()
-    operations, table = job.operations, job.operations.table
-    kind = np.append(table.kind[operations.leader], OTHER)[waits.operation[which]]
-    looked_up = np.flatnonzero((waits.operation[which] >= 0) & ((row < 0) | (kind == TO_ROOT)))
-    if looked_up.size:
-        parts = place_parts(job, job.operations.part)
-        number = np.repeat(np.arange(len(operations)), np.diff(operations.first))
-        waits_itself = table.is_root[operations.part] & (table.kind[operations.part] == TO_ROOT)
-        last = np.lexsort((parts.begin, ~waits_itself, number))[operations.first[1:] - 1]
-        part = last[waits.operation[which][looked_up]]
-        row[looked_up], begin[looked_up] = parts.row[part], parts.begin[part]
-    return row, begin
-
-
-def _match_waits(
-    waits: Waits, known: IntArray, items: IntArray, row: IntArray, begin: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Return (operations or calls, their waits): an operation or call may be a piece of a wait that a window has cut.
-
-    `known` and `items`: which waits, and which operations or calls. `row` and `begin` (ns): of all operations or calls.
-    """
-    latest = find_latest(waits.row[known], waits.begin[known], row[items], begin[items])
-    items, wait = items[latest >= 0], known[latest[latest >= 0]]
-    same = (waits.end[wait] > begin[items]) | (waits.begin[wait] == begin[items])
-    return items[same], wait[same]
 
 
 # ---- one report ------------------------------------------------------------------------------------------------------
@@ -342,6 +309,9 @@ def _load_report(
     shortest_wait = _find_shortest_wait(report, calls)
     if span is not None:
         steps, call_of_step = cut_to_span(operations, calls, steps, call_of_step, span)
+    for columns in (operations, calls):
+        for name in columns.keys() & _NUMBERS:
+            columns[name] = columns[name].astype(np.int32)
     return _Loaded(operations, calls, steps, call_of_step, shortest_wait, names.texts)
 
 

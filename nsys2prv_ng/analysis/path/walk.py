@@ -82,28 +82,31 @@ def walk(records: PathRecords, start: Start, window: tuple[int, int]) -> Segment
 
 def join_lanes(operations: PathOperations, calls: PathCalls, threads: PathThreads) -> PathLanes:
     """Return operations, calls and threads with their records, and their lists by stream and process."""
+    records = (
+        _pack(operations.begin.size, operations._asdict()),
+        _pack(calls.begin.size, calls._asdict()),
+    )
+    return PathLanes(operations, calls, threads, list_records(*records, threads))
+
+
+def list_records(operations: RecordArray, calls: RecordArray, threads: PathThreads) -> PathRecords:
+    """Return all that the walk reads, given the records of operations and calls."""
     # Calls may wait for a stream without any operation.
-    awaited = calls.target[calls.sync == SYNC_STREAM]
-    streams = np.arange(max(column.max(initial=NONE) for column in (operations.stream, awaited)) + 2)
-    processes = np.arange(max(part.process.max(initial=NONE) for part in (operations, threads)) + 2)
-    by_end = np.lexsort((operations.end, operations.process))
+    awaited = calls["target"][calls["sync"] == SYNC_STREAM]
+    streams = np.arange(max(column.max(initial=NONE) for column in (operations["stream"], awaited)) + 2)
+    processes = np.arange(max(column.max(initial=NONE) for column in (operations["process"], threads.process)) + 2)
+    by_end = np.lexsort((operations["end"], operations["process"]))
     launching = np.flatnonzero(threads.launches)
     launching = launching[np.argsort(threads.process[launching], kind="stable")]
     lists = PathLists(
-        stream_first=np.searchsorted(operations.stream, streams),
+        stream_first=np.searchsorted(operations["stream"], streams),
         by_end=by_end,
-        process_first=np.searchsorted(operations.process[by_end], processes),
+        process_first=np.searchsorted(operations["process"][by_end], processes),
         launching=launching,
         launching_first=np.searchsorted(threads.process[launching], processes),
     )
     limits = {"first": threads.first[:-1], "after": threads.first[1:]}
-    records = PathRecords(
-        _pack(operations.begin.size, operations._asdict()),
-        _pack(calls.begin.size, calls._asdict()),
-        _pack(threads.process.size, threads._asdict() | limits),
-        lists,
-    )
-    return PathLanes(operations, calls, threads, records)
+    return PathRecords(operations, calls, _pack(threads.process.size, threads._asdict() | limits), lists)
 
 
 def _pack(size: int, columns: dict[str, IntArray]) -> RecordArray:

@@ -8,9 +8,10 @@ sample.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray
@@ -56,16 +57,17 @@ class Block(NamedTuple):
     """Rows of a table as runs of equal time and device.
 
     Each run has a time (ns), a device and the index of its first row; each row has a metric and a value. Devices and
-    metrics are indices into their keys.
+    metrics are indices into their keys. Metrics and values have as few bytes as are enough: a report's blocks are in
+    memory together.
     """
 
     time: IntArray
     device: IntArray
     first: IntArray
     devices: list[Key]
-    metric: Int32Array
+    metric: npt.NDArray[np.integer[Any]]
     metrics: list[Key]
-    value: IntArray
+    value: npt.NDArray[np.integer[Any]]
 
 
 def make_block(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntArray], value: IntArray) -> Block:
@@ -74,7 +76,13 @@ def make_block(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntA
     run_device, devices = keys.find_distinct_rows(*(column[first] for column in device))
     code, row_of_code = _encode_metrics(metric, int(first[2] - first[1]) if first.size > 2 else 0)
     metrics = list(zip(*(column[row_of_code].tolist() for column in metric), strict=True))
-    return Block(time[first], run_device, first, devices, code.astype(np.int32), metrics, value.copy())
+    code = code.astype(np.min_scalar_type(len(metrics)))
+    return Block(time[first], run_device, first, devices, code, metrics, _copy_narrow(value))
+
+
+def _copy_narrow(values: IntArray) -> npt.NDArray[np.integer[Any]]:
+    """Return a copy of values in the fewest bytes that are enough for each of them: most metrics are percentages."""
+    return values.astype(np.min_scalar_type(min(int(values.min(initial=0)), -1 - int(values.max(initial=0)))))
 
 
 def read_blocks(

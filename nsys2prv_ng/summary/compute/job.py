@@ -94,6 +94,7 @@ def compute_summary(
     if too_large:
         lanes = None  # makes room: the experiment loads an excerpt
     experiment = load_experiment(job, waits, lanes) if can_replay else None
+    lanes = None  # the experiment has its own columns
     unplayed = [describe_size(job)] if can_replay and experiment is None else []
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)

@@ -299,6 +299,9 @@ def test_values_of_a_sample_that_are_apart(tmp_path: Path) -> None:
 
 
 FEW = st.integers(0, 2)
+INT64 = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.integers(0, 100), *(st.integers(-(2**n) - 1, 2**n) for n in (7, 15, 31))
+)
 
 
 @given(
@@ -337,6 +340,21 @@ def test_samples_do_not_depend_on_the_blocks_that_they_are_read_in(
     assert found == [
         (gpu, time, [10 * gpu + rows[i][2] for i in values], values) for (gpu, time), values in expected.items()
     ]
+
+
+@given(st.lists(st.lists(INT64, min_size=1, max_size=6), max_size=5), st.integers(1, 300))
+def test_blocks_keep_values_of_any_size(blocks: list[list[int]], metrics: int) -> None:
+    """A block has values and metrics in as few bytes as they need."""
+    made, every = [], []
+    for number, values in enumerate(blocks):
+        metric = np.arange(len(values) * metrics) % metrics
+        every += values * metrics
+        time = np.full(metric.size, number)
+        made.append(make_block(time, [time * 0], [metric], np.array(values * metrics, np.int64)))
+    samples = join_blocks(made, {(0,): 0}, {(metric,): metric for metric in range(metrics)})
+    assert samples.value.tolist() == every
+    assert samples.value.dtype == np.int64
+    assert samples.metric.tolist() == [metric % metrics for b in blocks for metric in range(len(b) * metrics)]
 
 
 def test_changes_are_in_time_whatever_the_order_of_the_table(tmp_path: Path) -> None:
