@@ -80,10 +80,14 @@ def write_first_part(reports: Sequence[Path], folder: Path, share: float, every:
 
 
 def _shorten(database: sqlite3.Connection, end: int, every: int) -> None:
-    """Delete the events that start after a time (ns), and GPU metrics but those of each `every`th time."""
+    """Delete the events that start after a time (ns), and GPU metrics but those of each `every`th time.
+
+    NVTX ranges that are open then have no end, as where a capture stops.
+    """
     for table in filter(_has_events, _list_tables(database)):
         for column in {"start", "timestamp"} & set(_list_columns(database, table)):
             database.execute(f'DELETE FROM "{table}" WHERE "{column}" > ?', (end,))
+    database.execute("UPDATE NVTX_EVENTS SET end = NULL WHERE end > ?", (end,))
     if "GPU_METRICS" in _list_tables(database):
         times = "SELECT timestamp, dense_rank() OVER (ORDER BY timestamp) AS number FROM GPU_METRICS"
         kept = f"SELECT timestamp FROM ({times}) WHERE number % {every} = 0"
