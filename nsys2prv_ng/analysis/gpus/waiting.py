@@ -12,6 +12,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_activity
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE
 from nsys2prv_ng.intervals.device_sweep import WHOLE_GRAPH as IN_WHOLE_GRAPH
@@ -50,9 +51,11 @@ def sweep_gpu_waits(job: Job, waits: Waits) -> Iterator[GpuWaits]:
     """Yield the changes of each group of GPUs. `waits`: all waits of the job."""
     gpu_of_row = map_rows_to_gpus(job)
     gpu = np.where(waits.is_mpi, -1, np.append(gpu_of_row, -1)[waits.row])
+    by_gpu = np.argsort(gpu, kind="stable")
+    gpus = gpu[by_gpu]
     for run in list_activity_runs(job):
         row, time, activity = load_activity(job, run)
-        here = np.flatnonzero(np.isin(gpu, np.unique(row)))
+        here = np.sort(by_gpu[list_rows(gpus, np.unique(row))])
         yield _sweep_changes(row, time, activity, gpu[here], waits.take(here))
 
 
