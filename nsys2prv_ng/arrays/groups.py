@@ -49,6 +49,15 @@ def reduce_groups(column: npt.NDArray[Any], order: IntArray, starts: IntArray, h
     return values[order] if starts.size == order.size else _REDUCTIONS[how].reduceat(values[order], starts)
 
 
+def count_earlier(codes: IntArray) -> IntArray:
+    """Return for each row the number of earlier rows with the same code."""
+    order = np.argsort(codes, kind="stable")
+    starts = find_starts(codes[order])
+    count = np.empty(codes.size, np.int64)
+    count[order] = np.arange(codes.size) - np.repeat(starts, np.diff(np.append(starts, codes.size)))
+    return count
+
+
 def _encode(key: npt.NDArray[Any]) -> IntArray:
     codes: IntArray = pd.factorize(key, sort=True)[0].astype(np.int64, copy=False)
     return codes

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.groups import count_earlier
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
@@ -203,9 +204,12 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
         is_message=is_message,
         direction=np.where(has_peer, np.where(names == RECEIVE, RECEIVING, SENDING), COLLECTIVE),
     )
-    numbered = table[(is_collective | is_message) & (table["communicator"] >= 0)].sort_values("begin", kind="stable")
-    key = ["process", "communicator", "direction", "peer"]
-    table["sequence"] = numbered.groupby(key).cumcount().reindex(table.index, fill_value=-1).astype(np.int64) + 1
+    numbered = np.flatnonzero((is_collective | is_message) & (table["communicator"].to_numpy() >= 0))
+    numbered = numbered[np.argsort(ranges.begin[numbered], kind="stable")]
+    sequence = np.zeros(is_message.size, np.int64)
+    key = (table[name].to_numpy(np.int64)[numbered] for name in ("process", "communicator", "direction", "peer"))
+    sequence[numbered] = count_earlier(encode_rows(*key)[0]) + 1
+    table["sequence"] = sequence
     return table
 
 
@@ -221,6 +225,7 @@ def find_sizes(table: pd.DataFrame, communicators: int) -> list[int]:
     """Return the number of ranks of each communicator, if any call records it, else 0."""
     sizes = np.zeros(communicators, np.int64)
     for column in ("ranks", "devices"):
-        known = table[(table["communicator"] >= 0) & (table[column] != NULL)]
-        np.maximum.at(sizes, known["communicator"].to_numpy(np.int64), known[column].to_numpy(np.int64))
+        communicator, size = table["communicator"].to_numpy(np.int64), table[column].to_numpy(np.int64)
+        known = np.flatnonzero((communicator >= 0) & (size != NULL))
+        np.maximum.at(sizes, communicator[known], size[known])
     return [int(size) for size in sizes]

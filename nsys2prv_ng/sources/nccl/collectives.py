@@ -7,10 +7,12 @@ kernel has been launched.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
@@ -39,6 +41,9 @@ _SYNCHRONISING_FUNCTIONS = [parse_function(name) for name in ("ncclAllReduce", "
 """Not ncclAlltoAll, which runs in kernels of sends and receives."""
 
 
+_OF_COLLECTIVES = ("name", "communicator", "process", "bytes", "root", "id")
+
+
 def collect_evidence(
     names: list[str],
     communicators: list[str],
@@ -59,14 +64,15 @@ def collect_evidence(
     in_graph = (kernel.graph_node != NULL) & (kernel.range < 0)
     only = pairs[~pairs["call"].duplicated(keep=False)]
     is_collective = np.array([name in COLLECTIVES for name in names], np.bool_)
-    call = table.iloc[only["call"]]
-    usable = is_collective[call["name"].to_numpy(np.int64)] & (call["communicator"].to_numpy() >= 0)
+    at, only_call = only["kernel"].to_numpy(np.int64), only["call"].to_numpy(np.int64)
+    call = {name: table[name].to_numpy(np.int64)[only_call] for name in _OF_COLLECTIVES}
+    usable = is_collective[call["name"]] & (call["communicator"] >= 0)
     counted = np.zeros(kernel.begin.size, np.bool_)
     tables = []
     if usable.any():
-        at, call = only["kernel"].to_numpy(np.int64)[usable], call[usable]
-        operation, size, root = (call[name].to_numpy(np.int64) for name in ("name", "bytes", "root"))
-        rank, communicator = _find_callers_ranks(table, call), call["communicator"].to_numpy(np.int64)
+        at, call = at[usable], {name: column[usable] for name, column in call.items()}
+        operation, size, root = (call[name] for name in ("name", "bytes", "root"))
+        rank, communicator = _find_callers_ranks(table, call), call["communicator"]
         known_size, keys = np.where(size == NULL, ANY_SIZE, size), [f"nccl {name}" for name in communicators]
         by_call = _make_table(kernel, member, at, keys, communicator, known_size, OTHER)._replace(
             operations=names,
@@ -75,7 +81,7 @@ def collect_evidence(
             is_root=root == rank,
             has_communicator=np.ones(at.size, np.bool_),
             sizes=find_sizes(table, len(communicators)),
-            ids=_choose_ids(member[at], communicator, call["id"].to_numpy(np.int64)),
+            ids=_choose_ids(member[at], communicator, call["id"]),
         )
         tables.append(by_call)
         counted[at] = True
@@ -100,18 +106,28 @@ def _choose_ids(member: IntArray, communicator: IntArray, ids: IntArray) -> IntA
 
     Only an id that stands for one operation can match it.
     """
+    if (ids == NULL).all():  # only the advanced trace has ids
+        return ids
     table = pd.DataFrame({"communicator": communicator, "member": member, "id": ids})
     table["unfit"] = table.duplicated() | (table["id"] == NULL)
     unfit = table.groupby("communicator")["unfit"].transform("any").to_numpy(np.bool_)
     return np.where(unfit, NULL, ids)
 
 
-def _find_callers_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
+def _find_callers_ranks(table: pd.DataFrame, call: Mapping[str, IntArray]) -> IntArray:
     """Return the caller's rank in the communicator of each call, if any call of the process records it, else NULL."""
-    known = table.loc[table["rank"] != NULL, ["process", "communicator", "rank"]].drop_duplicates()
-    known = known[~known.duplicated(["process", "communicator"], keep=False)]
-    ranks = call[["process", "communicator"]].merge(known, on=["process", "communicator"], how="left")["rank"]
-    return np.where(ranks.isna(), NULL, ranks.fillna(0).astype(np.int64))
+    rank = table["rank"].to_numpy(np.int64)
+    known = np.flatnonzero(rank != NULL)
+    by_member = ((table[name].to_numpy(np.int64)[known], call[name]) for name in ("process", "communicator"))
+    code, _ = encode_rows(*map(np.concatenate, by_member))
+    of_known, of_call = code[: known.size], code[known.size :]
+    lowest, highest = np.full(code.size, _NO_LOWEST), np.full(code.size, NULL)
+    np.minimum.at(lowest, of_known, rank[known])
+    np.maximum.at(highest, of_known, rank[known])
+    return np.where(lowest == highest, lowest, NULL)[of_call]
+
+
+_NO_LOWEST = np.iinfo(np.int64).max
 
 
 def _find_call_sizes(kernel: NcclKernels, table: pd.DataFrame, pairs: pd.DataFrame) -> IntArray:
@@ -169,6 +185,9 @@ def _make_table(
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
+_OF_MESSAGES = ("communicator", "process", "peer", "direction", "begin", "bytes")
+
+
 def collect_messages(
     metadata: Metadata, communicators: list[str], table: pd.DataFrame, kernel: NcclKernels, pairs: pd.DataFrame
 ) -> RankMessages:
@@ -177,27 +196,31 @@ def collect_messages(
     `table` contains the calls, `pairs` the indices of kernels and of the calls that they carry out. A kernel that
     carries out several messages ends with the last, so it does not show when each message handed over its data.
     """
-    used = table.loc[table["communicator"] >= 0, ["communicator", "process", "rank"]].drop_duplicates()
-    processes = [int(process) for process in used["process"].unique()]
+    has_communicator = np.flatnonzero(table["communicator"].to_numpy() >= 0)
+    columns = (table[name].to_numpy(np.int64)[has_communicator] for name in ("communicator", "process", "rank"))
+    _, used = find_distinct_rows(*columns)
+    processes = list(dict.fromkeys(process for _, process, _ in used))
     ranks = {process: metadata.find_rank(process, alone=len(processes) == 1) for process in processes}
-    is_message = (table["is_message"] & (table["peer"] != NULL) & (table["communicator"] >= 0)).to_numpy(np.bool_)
-    shares = pairs["kernel"].duplicated(keep=False).to_numpy(np.bool_)
-    has_one_kernel = ~pairs["call"].duplicated(keep=False).to_numpy(np.bool_)
-    rows = np.flatnonzero(has_one_kernel & is_message[pairs["call"].to_numpy(np.int64)])
-    call, at = table.iloc[pairs["call"].to_numpy(np.int64)[rows]], pairs["kernel"].to_numpy(np.int64)[rows]
-    is_send = call["direction"].to_numpy() != RECEIVING
+    is_message = np.zeros(len(table), np.bool_)
+    is_message[has_communicator] = (table["is_message"] & (table["peer"] != NULL)).to_numpy()[has_communicator]
+    kernel_of_pair, call_of_pair = (pairs[name].to_numpy(np.int64) for name in ("kernel", "call"))
+    shares = np.bincount(kernel_of_pair)[kernel_of_pair] > 1
+    has_one_kernel = np.bincount(call_of_pair)[call_of_pair] == 1
+    rows = np.flatnonzero(has_one_kernel & is_message[call_of_pair])
+    at, call = kernel_of_pair[rows], {name: table[name].to_numpy(np.int64)[call_of_pair[rows]] for name in _OF_MESSAGES}
+    is_send = call["direction"] != RECEIVING
     return RankMessages(
         communicators=communicators,
         sizes=find_sizes(table, len(communicators)),
-        uses=[(int(c), int(p), int(rank)) for c, p, rank in used.to_numpy().tolist()],
+        uses=[(c, p, rank) for c, p, rank in used],
         job_ranks={process: rank for process, rank in ranks.items() if rank is not None},
         job_size=metadata.job_size,
-        communicator=call["communicator"].to_numpy(np.int64),
-        process=call["process"].to_numpy(np.int64),
-        peer=call["peer"].to_numpy(np.int64),
+        communicator=call["communicator"],
+        process=call["process"],
+        peer=call["peer"],
         is_send=is_send,
-        order=call["begin"].to_numpy(np.int64),
+        order=call["begin"],
         time=np.where(is_send, kernel.begin[at], kernel.end[at]),
         handed=np.where(shares[rows], NULL, kernel.end[at]),
-        bytes=call["bytes"].to_numpy(np.int64),
+        bytes=call["bytes"],
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.groups import sum_groups
+from nsys2prv_ng.arrays.groups import sum_columns
+from nsys2prv_ng.arrays.row_keys import mark_duplicates
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.calls import RECEIVING, NcclCalls, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import NcclKernels
@@ -56,39 +59,54 @@ def make_join_data(
     `pairs`: indices of kernels and of their calls.
     """
     payload = calls.payload
-    uses = table.loc[table["communicator"] >= 0, ["communicator", "place", "rank", "devices", "begin"]]
-    uses = sum_groups(uses, ["communicator", "place", "rank", "devices"], {"begin": "min"})
-
-    # A message is drawn from and to its kernel, if it is known; if it has several, the first.
-    order = np.argsort(kernels.begin[pairs["kernel"]], kind="stable")
-    first = pairs.iloc[order].drop_duplicates("call")
-    kernel_of_call = np.full(len(table), -1, np.int64)
-    kernel_of_call[first["call"]] = first["kernel"]
-    has_route = (table["peer"] != NULL) | (table["id"] != NULL)
-    rows = np.flatnonzero(table["is_message"] & has_route & (table["communicator"] >= 0))
-    messages = table.iloc[rows][["communicator", "place", "peer", "id", "bytes", "begin", "end"]].copy()
-    messages["receives"] = table["direction"].to_numpy()[rows] == RECEIVING
-    messages["order"] = messages["begin"]
-    messages["caller"] = messages["place"]
-    messages.loc[messages["end"] == NO_END, "end"] = messages["begin"]
-    has_kernel = kernel_of_call[rows] >= 0
-    messages["has_kernel"] = has_kernel
-    kernel = kernel_of_call[rows][has_kernel]
-    for name, values in (("place", kernels.place), ("begin", kernels.begin), ("end", kernels.end)):
-        messages.loc[has_kernel, name] = values[kernel]
+    column = {name: table[name].to_numpy() for name in table.columns}
+    has_communicator = np.flatnonzero(column["communicator"] >= 0)
+    key = ["communicator", "place", "rank", "devices"]
+    uses = sum_columns({name: column[name][has_communicator] for name in (*key, "begin")}, key, {"begin": "min"})
     rank_names = list(reader.labels.names.get(RANK_NAMES, {}))
     sizes = find_sizes(table, len(payload.communicators))
-    known = table.loc[(table["communicator"] >= 0) & (table["bytes"] != NULL), ["communicator", "name", "bytes"]]
-    used = known.drop_duplicates().astype(np.int64)
-    used["name"], names = pd.factorize(np.array(calls.names, object)[used["name"]], sort=True)
+    known = has_communicator[column["bytes"][has_communicator] != NULL]
+    distinct = [column[name][known] for name in ("communicator", "name", "bytes")]
+    once = np.flatnonzero(~mark_duplicates(*distinct))
+    communicator, name, size = (values[once] for values in distinct)
+    number, names = pd.factorize(np.array(calls.names, object)[name], sort=True)
+    used = pd.DataFrame({"communicator": communicator, "name": number, "bytes": size}, index=known[once])
     return NcclJoinData(
         payload.communicators,
         sizes,
         payload.operations,
         rank_names,
         uses,
-        messages,
+        _list_messages(column, kernels, pairs),
         list(names),
         find_purposes(reader, calls, table),
         used,
+    )
+
+
+def _list_messages(column: Mapping[str, IntArray], kernels: NcclKernels, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the messages among the calls, by the columns of their table, as in NcclJoinData.
+
+    A message is drawn from and to its kernel, if it is known; if it has several, the first.
+    """
+    kernel, call = (pairs[name].to_numpy(np.int64) for name in ("kernel", "call"))
+    kernel_of_call = np.full(column["communicator"].size, -1, np.int64)
+    latest_first = np.argsort(kernels.begin[kernel], kind="stable")[::-1]
+    kernel_of_call[call[latest_first]] = kernel[latest_first]
+    has_route = (column["peer"] != NULL) | (column["id"] != NULL)
+    rows = np.flatnonzero(column["is_message"] & has_route & (column["communicator"] >= 0))
+    own = {name: column[name][rows] for name in ("communicator", "place", "peer", "id", "bytes", "begin", "end")}
+    at = kernel_of_call[rows]
+    own["end"] = np.where(own["end"] == NO_END, own["begin"], own["end"])
+    drawn = {"place": kernels.place, "begin": kernels.begin, "end": kernels.end}
+    return pd.DataFrame(
+        {
+            **own,
+            **{name: np.where(at >= 0, np.append(values, 0)[at], own[name]) for name, values in drawn.items()},
+            "receives": column["direction"][rows] == RECEIVING,
+            "order": own["begin"],
+            "caller": own["place"],
+            "has_kernel": at >= 0,
+        },
+        index=rows,
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
@@ -59,6 +60,10 @@ def read(reader: ReportReader) -> Result:
     return result
 
 
+_KIND = ("name", "communicator", "bytes", "operation", "root", "peer")
+"""What calls of one kind have in common."""
+
+
 def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table: pd.DataFrame) -> pd.DataFrame:
     """Return pairs of `kernel` (index) and `call` (row of the table) that it carries out.
 
@@ -73,12 +78,13 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
     result.drop(KERNEL_WITHOUT_LAUNCH, int(no_call.sum()))
     result.drop(NO_NCCL_CALL, int(outside.sum()))
 
-    kind = table.groupby(["name", "communicator", "bytes", "operation", "root", "peer"], sort=False).ngroup()
-    function = np.array([parse_function(name) for name in calls.names], np.int64)[table["name"].to_numpy(np.int64)]
+    call = {name: table[name].to_numpy(np.int64) for name in (*_KIND, "group")}
+    kind, _ = encode_rows(*(call[name] for name in _KIND))
+    function = np.array([parse_function(name) for name in calls.names], np.int64)[call["name"]]
     launched = {"group": calls.group[kernels.range[within]], "function": kernels.function[within]}
     launched |= {"device": kernels.device[within], "begin": kernels.begin[within]}
-    shared = table[["group", "communicator"]].assign(function=function, kind=kind.to_numpy(np.int64))
-    pairs = assign_calls(shared, pd.DataFrame(launched))
+    shared = {"group": call["group"], "communicator": call["communicator"], "function": function, "kind": kind}
+    pairs = assign_calls(pd.DataFrame(shared), pd.DataFrame(launched))
     result.drop(KERNEL_WITHOUT_PAYLOAD, within.size - pairs["kernel"].nunique())
     return pairs.assign(kernel=within[pairs["kernel"]])
 

@@ -80,11 +80,9 @@ class Payloads(NamedTuple):
 
     def mark_understood(self) -> BoolArray:
         """Mark the payloads that contain a field of a communication."""
-        is_index, is_number = (
-            self.columns[["communicator", "operation"]] >= 0,
-            self.columns[["bytes", "root", "peer"]] != NULL,
-        )
-        return np.asarray(is_index.any(axis=1) | is_number.any(axis=1), np.bool_)
+        is_index = [self.columns[name].to_numpy() >= 0 for name in ("communicator", "operation")]
+        is_number = [self.columns[name].to_numpy() != NULL for name in ("bytes", "root", "peer")]
+        return np.asarray(np.logical_or.reduce([*is_index, *is_number]), np.bool_)
 
 
 def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:

@@ -6,11 +6,13 @@ all reports, so `messages.join` assigns them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.groups import sum_groups
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, list_indices, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
@@ -94,22 +96,33 @@ def make_kernel_events(call_events: pd.DataFrame, kernel: IntArray, call: IntArr
 
     A kernel shows the sum of the bytes, the lowest sequence number, and every other value of its calls once.
     """
-    events = pd.DataFrame({"kernel": kernel, "owner": call}).merge(call_events, on="owner")
-    events = events.drop(columns="owner").rename(columns={"kernel": "owner"})
-    key = ["owner", "type"]
-    is_summed = events["type"].isin(_SUMMED)
-    is_sequence = events["type"] == _POSITION[types.NCCL_SEQUENCE]
-    count = pd.DataFrame(
-        {"owner": np.unique(kernel), "type": _POSITION[types.NCCL_CALLS], "value": np.bincount(kernel)}
-    )
+    caller, kind, value = (call_events[name].to_numpy(np.int64) for name in _COLUMNS)
+    by_caller = np.argsort(caller, kind="stable")
+    first, after = (np.searchsorted(caller[by_caller], call, side) for side in ("left", "right"))
+    rows = by_caller[list_indices(first, after - first)]
+    events = np.repeat(kernel, after - first), kind[rows], value[rows]
+    is_summed = np.isin(events[1], _SUMMED)
+    is_sequence = events[1] == _POSITION[types.NCCL_SEQUENCE]
+    once = np.flatnonzero(~is_summed & ~is_sequence)
+    once = once[~mark_duplicates(*(column[once] for column in events))]
+    owners, calls = np.unique(kernel), np.bincount(kernel)
     parts = [
-        sum_groups(events[is_summed], key),
-        sum_groups(events[is_sequence], key, {"value": "min"}),
-        events[~is_summed & ~is_sequence].drop_duplicates(),
-        count,
+        _reduce([column[is_summed] for column in events], "sum"),
+        _reduce([column[is_sequence] for column in events], "min"),
+        [column[once] for column in events],
+        [owners, np.full(owners.size, _POSITION[types.NCCL_CALLS]), calls],
     ]
-    kernel_events: pd.DataFrame = pd.concat(parts, ignore_index=True).astype(np.int64)
-    return kernel_events
+    columns = (np.concatenate(column).astype(np.int64, copy=False) for column in zip(*parts, strict=True))
+    return pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True)))
+
+
+_COLUMNS = ("owner", "type", "value")
+
+
+def _reduce(events: Sequence[IntArray], how: str) -> list[IntArray]:
+    """Return owner, type, and the sum or "min" of the values of events with the same owner and type."""
+    order, starts = sort_groups(events[:2])
+    return [*(column[order[starts]] for column in events[:2]), reduce_groups(events[2], order, starts, how)]
 
 
 def write_events(
