@@ -53,10 +53,46 @@ def write_shortened(report: Path, path: Path, rows: int = 100) -> Path:
     shutil.copyfile(report, path)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         for table in _list_tables(database):
-            if table.isupper() and not table.startswith(("TARGET_", "META_", "ENUM_", "NVTX_PAYLOAD", "PROCESSES")):
+            if _has_events(table):
                 database.execute(f'DELETE FROM "{table}" WHERE rowid > {rows}')
         database.execute("VACUUM")
     return path
+
+
+def write_first_part(reports: Sequence[Path], folder: Path, share: float, every: int) -> list[Path]:
+    """Write copies of reports that end early, with each `every`th sample of GPU metrics; return their paths.
+
+    `share`: of the time in which all reports have kernels. Metrics of one time are kept together.
+    """
+    written, spans, epochs = [], [], []
+    for report in reports:
+        written.append(Path(shutil.copyfile(report, folder / report.name)))
+        with closing(sqlite3.connect(written[-1])) as database:
+            (epoch,) = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()
+            span = database.execute("SELECT min(start), max(start) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+        epochs.append(epoch)
+        spans.append([epoch + time for time in span])
+    first, last = max(begin for begin, _ in spans), min(end for _, end in spans)
+    for path, epoch in zip(written, epochs, strict=True):
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            _shorten(database, first + int(share * (last - first)) - epoch, every)
+    return written
+
+
+def _shorten(database: sqlite3.Connection, end: int, every: int) -> None:
+    """Delete the events that start after a time (ns), and GPU metrics but those of each `every`th time.
+
+    NVTX ranges that are open then have no end, as where a capture stops.
+    """
+    for table in filter(_has_events, _list_tables(database)):
+        for column in {"start", "timestamp"} & set(_list_columns(database, table)):
+            database.execute(f'DELETE FROM "{table}" WHERE "{column}" > ?', (end,))
+    database.execute("UPDATE NVTX_EVENTS SET end = NULL WHERE end > ?", (end,))
+    if "GPU_METRICS" in _list_tables(database):
+        times = "SELECT timestamp, dense_rank() OVER (ORDER BY timestamp) AS number FROM GPU_METRICS"
+        kept = f"SELECT timestamp FROM ({times}) WHERE number % {every} = 0"
+        database.execute(f"DELETE FROM GPU_METRICS WHERE timestamp NOT IN ({kept})")
+    database.execute("VACUUM")
 
 
 class _Part:
@@ -143,6 +179,10 @@ def _read_host(report: Path) -> str:
     with closing(sqlite3.connect(f"file:{report}?mode=ro", uri=True)) as database:
         (host,) = database.execute("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'").fetchone()
     return str(host)
+
+
+def _has_events(table: str) -> bool:
+    return table.isupper() and not table.startswith(("TARGET_", "META_", "ENUM_", "NVTX_PAYLOAD", "PROCESSES"))
 
 
 def _list_tables(database: sqlite3.Connection) -> list[str]:

@@ -17,6 +17,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.step_spans import HostSpans
 from nsys2prv_ng.job.steps import Steps
 
 
@@ -52,14 +53,22 @@ def _place(job: Job, steps: Steps) -> Steps:
     return steps._replace(task=job.new_task[steps.task], row=np.append(job.new_row, -1)[steps.row])
 
 
+def _find_tasks(job: Job, row: IntArray) -> IntArray:
+    """Return the task of each row (n) of the trace; -1 for -1."""
+    task = np.full(row.size, -1, np.int64)
+    known = np.flatnonzero(row >= 0)
+    task[known] = job.tree.task_of_row[row[known]]
+    return task
+
+
 def mark_counted(job: Job, row: IntArray, time: IntArray) -> BoolArray:
     """Mark the times (n, ns) on hosts that belong to steps that count. `row`: of the trace, or -1."""
     steps = job.steps
     if steps is None or job.counted is None:
         return np.ones(row.size, np.bool_)
     marks = find_counted_step(job, row, time) >= 0
-    task = np.append(job.tree.task_of_row, -1)[row].astype(np.int64)
-    others = ~np.isin(task, job.new_task[steps.task])
+    tasks, index = np.unique(_find_tasks(job, row), return_inverse=True)  # few, of the many that a job has
+    others = ~np.isin(tasks, job.new_task[steps.task])[index]
     marks[others] = mark_inside(time[others], time[others], job.measured)
     return np.asarray(marks, np.bool_)
 
@@ -68,10 +77,13 @@ def find_counted_step(job: Job, row: IntArray, time: IntArray) -> IntArray:
     """Return the index of the step that counts to which each time (n, ns) on hosts belongs; -1 if it is in none."""
     if job.steps is None or job.counted is None:
         return np.full(row.size, -1, np.int64)
-    steps = _place(job, job.steps)
-    counts = np.isin(steps.step, job.counted)
-    task = np.append(job.tree.task_of_row, -1)[row].astype(np.int64)
-    return np.append(np.where(counts, steps.step, -1), -1)[steps.host.find(task, time)]
+    task = _find_tasks(job, row)
+    steps, of_task = job.steps, job.new_task[job.steps.task]
+    # Events of one report are those of few tasks: steps of all others need not be sorted for each report.
+    here = np.flatnonzero(np.isin(of_task, np.unique(task)))
+    spans = HostSpans(of_task[here], steps.host_begin[here], steps.host_end[here])
+    step = np.where(np.isin(steps.step[here], job.counted), steps.step[here], -1)
+    return np.append(step, -1)[spans.find(task, time)]
 
 
 def count_steps(job: Job) -> int:

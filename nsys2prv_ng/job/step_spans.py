@@ -79,7 +79,7 @@ def find_gpu_ends(
         return used, last
 
     latest = np.full(spans.end.size, _NEVER)
-    for used, last in engine.map(find, zip(reports, tree.rows, strict=True)):
+    for used, last in engine.sum_up(find, list(zip(reports, tree.rows, strict=True))):
         np.maximum.at(latest, used, last)
     has_work = latest > _NEVER
     if not has_work.any():

@@ -227,8 +227,8 @@ def _list_numbered(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, engine: Engine
 ) -> Iterator[_NumberedRanges]:
     """Yield the numbered ranges of each report."""
-    own = zip(range(len(reports)), reports, tree.rows, strict=True)
-    return engine.map(lambda each: _load_numbered(*each, tree, store), own)
+    own = list(zip(range(len(reports)), reports, tree.rows, strict=True))
+    return engine.sum_up(lambda each: _load_numbered(*each, tree, store), own)
 
 
 def _load_numbered(
@@ -311,8 +311,8 @@ def _is_in_order(table: pd.DataFrame) -> bool:
 
 def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str, engine: Engine) -> _Marks:
     """Return the marks made of push/pop ranges of a name, in any domain. Raises UsageError if they are not steps."""
-    own = zip(range(len(reports)), reports, tree.rows, strict=True)
-    tables = list(engine.map(lambda each: _load_named(*each, tree, store, name), own))
+    own = list(zip(range(len(reports)), reports, tree.rows, strict=True))
+    tables = list(engine.sum_up(lambda each: _load_named(*each, tree, store, name), own))
     if not any(map(len, tables)):
         known = sorted({other for own in _list_numbered(reports, tree, store, engine) for other in own.names})
         hint = f"; ranges with numbers are {join_first(known, _MOST_LISTED)}" if known else ""

@@ -11,7 +11,7 @@ import logging
 import pickle
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -159,6 +159,9 @@ class DaskEngine:
             with suppress(Exception):  # a scheduler that is gone has forgotten them
                 self._client.cancel([future for future in futures if future is not None])
             piece.unlink(missing_ok=True)
+
+    def sum_up(self, do: Callable[[Item], T], items: Sequence[Item]) -> Iterator[T]:
+        return self.map(do, items)
 
     def _wait_for(self, future: Any) -> Any:
         """Return the result of a future. Raises TranslationError if there is no worker for too long."""

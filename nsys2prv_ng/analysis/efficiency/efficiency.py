@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.gpus import list_groups, measure_gpus
+from nsys2prv_ng.analysis.efficiency.gpus import measure_all_gpus
 from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, measure_hosts
 from nsys2prv_ng.analysis.efficiency.times import (
     CLASSES,
@@ -103,15 +103,14 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     counted: list[tuple[IntArray, IntArray, IntArray]] = []
     main = list_main_threads(job)
     by_task = group_reports_by_task([report.places for report in job.reports], job.tree)
-    for host_part in job.engine.map(lambda group: measure_hosts(job, group, main, plan), by_task):
+    for host_part in job.engine.sum_up(lambda group: measure_hosts(job, group, main, plan), by_task):
         index = plan.number_sets(host_part.keys, keys)
         if host_part.node is not None:
             nodes[host_part.node].merge(host_part.totals, index)
         counted.append((index[plan.first_range :] - plan.first_range, host_part.occurrences, host_part.tasks))
     idle_by_range: list[Counter[str]] = [Counter(), Counter()]
     devices = list_devices(job)
-    groups = list_groups(job, waits, devices)
-    for gpu_part in job.engine.map(lambda group: measure_gpus(job, devices, group, plan), groups):
+    for gpu_part in measure_all_gpus(job, waits, devices, plan):
         gpus.merge(gpu_part.totals, plan.number_sets(gpu_part.keys, keys))
         for sums, more in zip(idle_by_range, gpu_part.idle_by_range, strict=True):
             sums.update(more)

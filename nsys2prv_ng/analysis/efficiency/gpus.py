@@ -17,7 +17,7 @@ from nsys2prv_ng.analysis.efficiency.windows import (
 from nsys2prv_ng.analysis.gpus import waiting as gpu
 from nsys2prv_ng.analysis.gpus.activity import NO_GAPS, Devices, Gaps, list_activity_runs, load_gaps
 from nsys2prv_ng.analysis.gpus.idle_causes import IdlePieces, split_gaps
-from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, sweep_gpu_waits
+from nsys2prv_ng.analysis.gpus.waiting import GpuSweep, GpuWaits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
@@ -27,6 +27,7 @@ from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 
 _CLASS_OF_VALUE = np.full(gpu.WHOLE_GRAPH + 1, times.COMPUTE, np.int64)
@@ -57,18 +58,27 @@ class GpuPart(NamedTuple):
     """In the whole time, and in the work in it."""
 
 
-def list_groups(job: Job, waits: Waits, devices: Devices) -> Iterator[GpuGroup]:
-    """Yield the groups of GPUs; each GPU that does nothing in the chosen time is a group at the end."""
+def measure_all_gpus(job: Job, waits: Waits, devices: Devices, plan: WindowPlan) -> Iterator[GpuPart]:
+    """Measure the groups of GPUs; each GPU that does nothing in the chosen time is a group at the end.
+
+    Each worker has the records of one group in memory.
+    """
     if source_names.DEVICE_ACTIVITY not in job.reports[0].results:
         return
+    sweep = GpuSweep(job, waits)
+
+    def measure(run: Run) -> tuple[list[int], GpuPart]:
+        changes = sweep.find_changes(run)
+        group = GpuGroup(np.unique(changes.row), changes, load_gaps(job, run))
+        return group.rows.tolist(), measure_gpus(job, devices, group, plan)
+
     others = {row for row, device in devices.rows.items() if device.tasks}
-    for run, changes in zip(list_activity_runs(job), sweep_gpu_waits(job, waits), strict=True):
-        rows = np.unique(changes.row)
-        others.difference_update(rows.tolist())
-        yield GpuGroup(rows, changes, load_gaps(job, run))
+    for rows, part in job.engine.sum_up(measure, list_activity_runs(job)):
+        others.difference_update(rows)
+        yield part
     for row in sorted(others):
         nothing = GpuWaits(*(np.zeros(0, np.int64) for _ in range(3)))
-        yield GpuGroup(np.array([row], np.int64), nothing, NO_GAPS)
+        yield measure_gpus(job, devices, GpuGroup(np.array([row], np.int64), nothing, NO_GAPS), plan)
 
 
 def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) -> GpuPart:

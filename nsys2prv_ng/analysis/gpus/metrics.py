@@ -112,7 +112,7 @@ def measure_gpu_metrics(job: Job, parts: Sequence[PartsOfTime] = ()) -> list[Met
     `parts`: with names that differ. Each worker has the records of one report in memory.
     """
     found: MetricsByRow = {}
-    for sums in job.engine.map(lambda group: _measure_group(job, group, parts), _group_sampled(job)):
+    for sums in job.engine.sum_up(lambda group: _measure_group(job, group, parts), _group_sampled(job)):
         found |= sums
     return [found[key] for key in sorted(found) if found[key].ns]
 

@@ -12,10 +12,12 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_activity
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE
 from nsys2prv_ng.intervals.device_sweep import WHOLE_GRAPH as IN_WHOLE_GRAPH
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.runtime.jit import compiled
 
 COMPUTE_ALONE, COMPUTE_OVER_MOVING, MOVING, WAITING, WAITING_HIDDEN, MEMORY_ALONE, NOTHING = range(1, 8)
@@ -46,14 +48,26 @@ def map_rows_to_gpus(job: Job) -> IntArray:
     return rows
 
 
+class GpuSweep:
+    """Finds the changes of groups of GPUs from all waits of a job."""
+
+    def __init__(self, job: Job, waits: Waits) -> None:
+        gpu = np.where(waits.is_mpi, -1, np.append(map_rows_to_gpus(job), -1)[waits.row])
+        self._job, self._waits, self._gpu = job, waits, gpu
+        self._by_gpu = np.argsort(gpu, kind="stable")
+        self._gpu_in_order = gpu[self._by_gpu]
+
+    def find_changes(self, run: Run) -> GpuWaits:
+        """Return the changes of the GPUs of a run from `list_activity_runs`."""
+        row, time, activity = load_activity(self._job, run)
+        here = np.sort(self._by_gpu[list_rows(self._gpu_in_order, np.unique(row))])
+        return _sweep_changes(row, time, activity, self._gpu[here], self._waits.take(here))
+
+
 def sweep_gpu_waits(job: Job, waits: Waits) -> Iterator[GpuWaits]:
     """Yield the changes of each group of GPUs. `waits`: all waits of the job."""
-    gpu_of_row = map_rows_to_gpus(job)
-    gpu = np.where(waits.is_mpi, -1, np.append(gpu_of_row, -1)[waits.row])
-    for run in list_activity_runs(job):
-        row, time, activity = load_activity(job, run)
-        here = np.flatnonzero(np.isin(gpu, np.unique(row)))
-        yield _sweep_changes(row, time, activity, gpu[here], waits.take(here))
+    sweep = GpuSweep(job, waits)
+    yield from map(sweep.find_changes, list_activity_runs(job))
 
 
 def _sweep_changes(row: IntArray, time: IntArray, activity: IntArray, gpu: IntArray, waits: Waits) -> GpuWaits:

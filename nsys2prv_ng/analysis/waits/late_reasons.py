@@ -42,7 +42,7 @@ from nsys2prv_ng.analysis.waits.late_hosts import (
 from nsys2prv_ng.analysis.waits.late_origins import Links, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import sum_groups
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, list_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.device_operations import load_device_operations, load_launches
 from nsys2prv_ng.job.names import Names
@@ -108,7 +108,8 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
     for index, report in enumerate(job.reports):
         if all(source in report.results for source in NEEDED):
             rows = job.whole.rows[index]
-            mine = np.flatnonzero((answers.reason == _OPEN) & np.isin(late.row, rows))
+            here = list_rows(late.row, np.unique(rows))
+            mine = here[answers.reason[here] == _OPEN]
             if mine.size:
                 answers.report[mine] = index
                 window_begins = np.array([low for low, _ in job.windows], np.int64)

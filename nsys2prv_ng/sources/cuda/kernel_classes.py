@@ -194,6 +194,23 @@ def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
     return classes
 
 
+_MOST_KNOWN = 1 << 14
+_known: dict[str, int] = {}
+"""Classes of names that reports of this process have had: ranks of a job run the same kernels."""
+
+
+def classify_once(names: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return the same as `classify`, which looks at each name in the first report only that has it."""
+    classes = {name: _known.get(name) for name in names}
+    new = [name for name, number in classes.items() if number is None]
+    if new:
+        classes.update(zip(new, classify(new).tolist(), strict=True))
+        if len(_known) > _MOST_KNOWN:
+            _known.clear()
+        _known.update((name, number) for name in new if (number := classes[name]) is not None)
+    return np.array([classes[name] for name in names], np.int64)
+
+
 NUMBER_TYPES = ("FP4", "FP8", "TF32", "BF16", "FP16", "FP64", "FP32")
 """The number types of matrix products, in the order in which names are tried."""
 _TYPES_OF_CONVOLUTIONS = {

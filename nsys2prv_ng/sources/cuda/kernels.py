@@ -10,7 +10,7 @@ from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, select_operations
-from nsys2prv_ng.sources.cuda.kernel_classes import classify
+from nsys2prv_ng.sources.cuda.kernel_classes import classify_once
 from nsys2prv_ng.sources.cuda.launch_calls import compute_queue_delays
 from nsys2prv_ng.sources.shared.pairs import make_number_pair, register_used
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -57,7 +57,7 @@ def read(reader: ReportReader) -> Result:
 
     opening = [
         Pair(handles, ids),
-        Pair(class_handle, classify(demangled)[demangled_index]),
+        Pair(class_handle, classify_once(demangled)[demangled_index]),
         *(make_number_pair(labels, event_type, columns[name][rows]) for name, event_type in _ATTRIBUTES.items()),
         *read_graph_ids(reader, columns, rows),
     ]

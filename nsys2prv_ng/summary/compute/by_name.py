@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays import row_keys
 from nsys2prv_ng.arrays.groups import Table, drop_columns, encode_key, list_rows, make_texts, sort_groups
-from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job
@@ -65,11 +65,11 @@ def sum_names(job: Job, index: int, counted: CountedEvents, waiting: WaitingInRa
         "gpu_waiting_ns": lambda place, begin, end: waiting.measure_all(rows[place], begin, end),
         "unsplit_ns": lambda place, begin, end: waiting.measure_unknown(rows[place], begin, end),
     }
-    here = np.isin(waits.row, job.whole.rows[index])  # only these are sorted, for each report
-    shown = waits.take(here & ~waits.is_mpi & (job.new_row[waits.row] >= 0))
+    here = row_keys.list_rows(waits.row, np.unique(job.whole.rows[index]))  # only these are sorted, for each report
+    shown = waits.take(here[~waits.is_mpi[here] & (job.new_row[waits.row[here]] >= 0)])
 
     def find_kernel_waits(place: IntArray, begin: IntArray) -> IntArray:
-        at = find_rows([job.new_row[shown.row], shown.begin], [rows[place], begin])
+        at = row_keys.find_rows([job.new_row[shown.row], shown.begin], [rows[place], begin])
         return np.append(shown.wait, 0)[at]
 
     task_of_place = find_tasks(job, index)

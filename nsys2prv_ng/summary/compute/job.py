@@ -98,7 +98,7 @@ def compute_summary(
     unplayed = [describe_size(job)] if can_replay and experiment is None else []
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
-    parts = list(job.engine.map(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports))))
+    parts = list(job.engine.sum_up(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports))))
     kernel_times = [part.kernel_times for part in parts]
     gpus = sum_gpus(job, devices)
     nccl_time = find_nccl_time(job, waits, devices) if with_metrics else None
@@ -221,7 +221,7 @@ def sum_gpus(job: Job, devices: Devices) -> list[GpuNumbers]:
     """Return the GPUs with any activity or memory in use, in the order of their rows."""
     memory = find_peak_memory(job, devices.rows)
     numbers = {row: _make_gpu(job, devices, row, peak=memory.get(row)) for row in memory}
-    for gpus in job.engine.map(lambda run: _sum_run(job, devices, run, memory), list_activity_runs(job)):
+    for gpus in job.engine.sum_up(lambda run: _sum_run(job, devices, run, memory), list_activity_runs(job)):
         numbers |= gpus
     return [numbers[row] for row in sorted(numbers)]
 

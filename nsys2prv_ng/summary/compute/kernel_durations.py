@@ -29,7 +29,7 @@ def count_durations(job: Job) -> list[KernelDurations]:
     def count(index: int) -> Table:
         return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=_find_bins)
 
-    parts = list(job.engine.map(count, range(len(job.reports))))
+    parts = list(job.engine.sum_up(count, range(len(job.reports))))
     table = pd.DataFrame(add_up(parts, [*_NAME, "bin"]))
     bins = {(str(name), str(kernel_class)): rows for (name, kernel_class), rows in table.groupby(_NAME)}
     most = sorted(bins, key=lambda names: (-int(bins[names]["total_ns"].sum()), names))[:MOST_NAMES]

@@ -272,7 +272,7 @@ def _sum_grouped(job: Job, messages: Messages) -> Sequence[AllToAll]:
 
 def _sum_mpi(job: Job) -> list[AllToAll]:
     """Return what each rank sends in each MPI function of all-to-all exchanges, if the reports record sizes."""
-    parts = list(job.engine.map(lambda index: _load_mpi(job, index), range(len(job.reports))))
+    parts = list(job.engine.sum_up(lambda index: _load_mpi(job, index), range(len(job.reports))))
     found: list[AllToAll] = []
     for name in sorted({name for part in parts for name in part}):
         here = [part[name] for part in parts if name in part]

@@ -50,7 +50,7 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
     if not levels:
         return None
     sums = _Sums({}, {}, {}, {})
-    for part in job.engine.map(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports))):
+    for part in job.engine.sum_up(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports))):
         sums.add(part)
     return MemoryNumbers(
         steps=0 if steps is None else steps.number.size,

@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.gpus.activity import list_devices
-from nsys2prv_ng.analysis.gpus.waiting import UNSPLIT, WAITING, WHOLE_GRAPH, sweep_gpu_waits
+from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices
+from nsys2prv_ng.analysis.gpus.waiting import UNSPLIT, WAITING, WHOLE_GRAPH, GpuSweep
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
@@ -30,6 +30,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.summary.compute.covered_time import (
     NO_INTERVALS,
     CoveredTime,
@@ -126,11 +127,16 @@ def _collect_gpus(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:
 
     They may wait in kernels that are not split and in graphs that were traced as a whole.
     """
-    waiting, unsplit = [NO_INTERVALS], [NO_INTERVALS]
-    for row, time, value in sweep_gpu_waits(job, waits):
-        waiting.append(find_intervals(row, time, value == WAITING))
-        unsplit.append(find_intervals(row, time, (value == UNSPLIT) | (value == WHOLE_GRAPH)))
-    return CoveredTime(join_intervals(waiting)).intervals, CoveredTime(join_intervals(unsplit)).intervals
+    sweep = GpuSweep(job, waits)
+
+    def find(run: Run) -> tuple[Intervals, Intervals]:
+        row, time, value = sweep.find_changes(run)
+        may_wait = (value == UNSPLIT) | (value == WHOLE_GRAPH)
+        return find_intervals(row, time, value == WAITING), find_intervals(row, time, may_wait)
+
+    parts = [(NO_INTERVALS, NO_INTERVALS), *job.engine.sum_up(find, list_activity_runs(job))]
+    waiting, unsplit = (CoveredTime(join_intervals(each)).intervals for each in zip(*parts, strict=True))
+    return waiting, unsplit
 
 
 def _collect_waiting_calls(job: Job, waits: Waits) -> Intervals:
@@ -151,7 +157,7 @@ def _collect_blocked(job: Job, waiting: CoveredTime, task_of_row: IntArray) -> I
         call, low, high = waiting.intersect(task_of_row[row], begin, end)
         return row[call], low, high
 
-    return join_intervals(job.engine.map(intersect, range(len(job.reports))))
+    return join_intervals(job.engine.sum_up(intersect, range(len(job.reports))))
 
 
 def _collect_unknown(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:

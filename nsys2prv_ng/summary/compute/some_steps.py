@@ -44,7 +44,7 @@ def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: Job
     def sum_report(index: int) -> NameSums:
         return sum_names(side, index, CountedEvents(side, index), waiting, waits)
 
-    named = collect_names(side, list(side.engine.map(sum_report, range(len(side.reports)))), {})
+    named = collect_names(side, list(side.engine.sum_up(sum_report, range(len(side.reports)))), {})
     numbers = set(side.steps.number[side.counted].tolist())
     steps = [step for step in summary.efficiency.steps if step.number in numbers]
     return replace(
@@ -66,7 +66,7 @@ def list_names_by_step(job: Job) -> pd.DataFrame:
 
     `count` and `ns` are over all ranks. OS runtime calls count on main threads: threads of libraries wait in them.
     """
-    parts = job.engine.map(lambda index: _list_names(job, index), range(len(job.reports)))
+    parts = job.engine.sum_up(lambda index: _list_names(job, index), range(len(job.reports)))
     return pd.DataFrame(totals.add_up(list(parts), ["kind", "name", "step"]))
 
 

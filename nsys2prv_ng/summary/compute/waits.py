@@ -203,7 +203,7 @@ class _Kernels(NamedTuple):
 
 def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
     """Find the NCCL kernels that the trace shows, and the pieces that are these kernels."""
-    parts = list(job.engine.map(lambda report: _load_kernels(job, report), range(len(job.reports))))
+    parts = list(job.engine.sum_up(lambda report: _load_kernels(job, report), range(len(job.reports))))
     row, begin, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     report = np.repeat(np.arange(len(parts)), [part[0].size for part in parts])
     ns = np.zeros(tasks, np.int64)

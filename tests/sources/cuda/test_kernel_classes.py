@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nsys2prv_ng.sources.cuda.kernel_classes import KERNEL_CLASSES, RULES, classify
+from nsys2prv_ng.sources.cuda import kernel_classes
+from nsys2prv_ng.sources.cuda.kernel_classes import KERNEL_CLASSES, RULES, classify, classify_once
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 
 # Names by library. Most are as profilers show them, with long argument lists cut.
@@ -431,3 +432,22 @@ def test_every_kernel_of_the_reports(folder: Path) -> None:
     classes = classify([demangled for _, demangled in pairs])
     for (short, demangled), number in zip(pairs, classes, strict=True):
         assert KERNEL_CLASSES[int(number)] == _read(short, demangled), (short, demangled)
+
+
+def test_each_name_is_classified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [name for listed in EXPECTED.values() for name in listed]
+    looked_at: list[str] = []
+
+    def note(new: list[str]) -> np.ndarray:
+        looked_at.extend(new)
+        return classify(new)
+
+    monkeypatch.setattr(kernel_classes, "_known", {})
+    monkeypatch.setattr(kernel_classes, "classify", note)
+    for order in (names, names[::-1], names[3:5] * 2):
+        assert classify_once(order).tolist() == classify(order).tolist()
+    assert looked_at == list(dict.fromkeys(names))
+    monkeypatch.setattr(kernel_classes, "_MOST_KNOWN", 5)
+    assert classify_once([*names, "a new name"]).tolist() == classify([*names, "a new name"]).tolist()
+    assert list(kernel_classes._known) == ["a new name"]
+    assert classify_once(names).tolist() == classify(names).tolist()

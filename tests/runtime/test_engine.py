@@ -1,0 +1,41 @@
+"""An engine of this machine sums up many small pieces in processes, and gives what threads give."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+
+import pytest
+
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.runtime.engine import LocalEngine
+
+
+def square(number: int) -> tuple[int, int]:
+    return number * number, os.getpid()
+
+
+def test_few_pieces_stay_in_this_process() -> None:
+    assert list(LocalEngine(2).sum_up(square, range(31))) == [(n * n, os.getpid()) for n in range(31)]
+
+
+def test_one_worker_stays_in_this_process() -> None:
+    assert list(LocalEngine(1).sum_up(square, range(100))) == [(n * n, os.getpid()) for n in range(100)]
+
+
+def test_many_pieces_go_to_processes_and_come_back_in_order() -> None:
+    found = list(LocalEngine(2).sum_up(square, range(200)))
+    assert [value for value, _ in found] == [n * n for n in range(200)]
+    assert os.getpid() not in {process for _, process in found}
+    assert not multiprocessing.active_children()
+
+
+def test_error_of_a_piece_is_raised_as_it_was() -> None:
+    def refuse(number: int) -> int:
+        if number >= 50:
+            raise UsageError(f"refused {number}")
+        return number
+
+    with pytest.raises(UsageError, match="refused 50"):
+        list(LocalEngine(2).sum_up(refuse, range(200)))
+    assert not multiprocessing.active_children()
