@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, Integers
 
 _SMALL = 1 << 13
 """Number of values below which pandas takes longer to begin with a hash table than numpy to sort them."""
 
 
-def sort_rows(*columns: IntArray) -> IntArray:
+def sort_rows(*columns: Integers) -> IntArray:
     """Return the order of rows by the first column, then by the next ones; equal rows stay in their order.
 
     The result is that of np.lexsort with the columns in reverse, but fast for rows that are nearly in order, and for
@@ -46,18 +44,18 @@ def combine_columns(*columns: IntArray) -> IntArray:
     return _pack(columns, low, width)
 
 
-def _measure(columns: Sequence[IntArray]) -> tuple[list[int], list[int]]:
+def _measure(columns: Sequence[Integers]) -> tuple[list[int], list[int]]:
     """Return the lowest value of each column, and how many values there are from it to the highest one."""
     low = [int(column.min()) for column in columns]
     return low, [int(column.max()) - lowest + 1 for column, lowest in zip(columns, low, strict=True)]
 
 
-def _pack(columns: Sequence[IntArray], low: Sequence[int], width: Sequence[int]) -> IntArray:
+def _pack(columns: Sequence[Integers], low: Sequence[int], width: Sequence[int]) -> IntArray:
     """Return an integer from 0 for each row. The product of the widths fits into 64 bits."""
-    key = columns[0] - low[0]
+    key = np.subtract(columns[0], low[0], dtype=np.int64)
     for i in range(1, len(columns)):
         key *= width[i]
-        key += columns[i] - low[i]
+        key += np.subtract(columns[i], low[i], dtype=np.int64)
     return key
 
 
@@ -110,7 +108,7 @@ def count_earlier(*columns: IntArray) -> IntArray:
     return count
 
 
-def find_starts(*columns: npt.NDArray[np.integer[Any]]) -> IntArray:
+def find_starts(*columns: Integers) -> IntArray:
     """Return the indices of the rows that differ from the row before in any column."""
     new = np.ones(columns[0].size, np.bool_)
     new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
@@ -128,7 +126,7 @@ def list_indices(first: IntArray, count: IntArray) -> IntArray:
     return np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
 
 
-def take_groups(first: IntArray, groups: IntArray) -> tuple[IntArray, IntArray]:
+def take_groups(first: IntArray, groups: Integers) -> tuple[IntArray, IntArray]:
     """Return (limits, rows) of some of the groups with the rows first[i] .. first[i + 1] - 1, one after the other."""
     count = np.diff(first)[groups]
     return np.append(0, np.cumsum(count)), list_indices(first[groups], count)

@@ -7,7 +7,7 @@ that matters for that: arrays are contiguous, and have one dimension unless thei
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.uint8]
 FloatArray = npt.NDArray[np.float64]
 RecordArray = npt.NDArray[np.void]
+
+Integers = npt.NDArray[np.integer[Any]]
+"""Integers of any width."""
 
 IntTable = Annotated[IntArray, 2]
 FloatTable = Annotated[FloatArray, 2]

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, Integers
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.replay import changes as what
@@ -216,7 +216,7 @@ def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
     _equalise_keys(model, on_host, model.edge_range, ranks, weight)
 
 
-def _equalise_keys(model: Model, edges: BoolArray, key: IntArray, ranks: BoolArray, weight: IntArray) -> None:
+def _equalise_keys(model: Model, edges: BoolArray, key: Integers, ranks: BoolArray, weight: IntArray) -> None:
     """Cut the time of some ranks by key to the median of the others (of all, without others).
 
     A rank loses at most what it takes longer than they do in sum: what one spends in one key, another may in another.

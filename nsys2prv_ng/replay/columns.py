@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, Integers
 
 CODE, CALL, WAKE, LAUNCH, GAP, KERNEL, COPY, NEAR, FAR, UNSPLIT, TOGETHER, FREE, HANDOVER, STAGE = range(14)
 """What passes along an edge:
@@ -51,7 +51,7 @@ REMOVED = np.iinfo(np.int64).min // 4
 """A weight so low that the edge no longer matters."""
 
 
-def mark_kinds(kind: IntArray, kinds: Iterable[int]) -> BoolArray:
+def mark_kinds(kind: Integers, kinds: Iterable[int]) -> BoolArray:
     """Mark the edges of some kinds."""
     table = np.zeros(len(NAMES), np.bool_)
     table[list(kinds)] = True
@@ -64,26 +64,27 @@ class Edges(NamedTuple):
     The dependency that was observed last has the observed time as its weight, whatever `least` is.
     """
 
-    since: IntArray
-    to: IntArray
-    kind: IntArray
+    since: Int32Array
+    to: Int32Array
+    kind: Int8Array
     least: IntArray
 
-    def take(self, which: IntArray) -> Edges:
+    def take(self, which: IntArray | BoolArray) -> Edges:
         """Return the edges that indices or a mask select."""
-        return Edges(*(column[which] for column in self))
+        return Edges._make(column[which] for column in self)
 
 
 def make_edges(since: IntArray, to: IntArray, kind: IntArray | int, least: IntArray | int = 0) -> Edges:
     """Return edges without those from or to no node (NONE)."""
-    known = (since >= 0) & (to >= 0)
-    kinds, shortest = (np.broadcast_to(np.asarray(column, np.int64), since.shape) for column in (kind, least))
-    return Edges(since[known], to[known], kinds[known], shortest[known])
+    known = np.flatnonzero((since >= 0) & (to >= 0))
+    kinds = np.broadcast_to(np.asarray(kind).astype(np.int8), since.shape)
+    shortest = np.broadcast_to(np.asarray(least, np.int64), since.shape)
+    return Edges(since[known].astype(np.int32), to[known].astype(np.int32), kinds[known], shortest[known])
 
 
 def join_edges(parts: list[Edges]) -> Edges:
     """Return all edges."""
-    return Edges(*(np.concatenate(columns, dtype=np.int64) for columns in zip(*parts, strict=True)))
+    return Edges._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
 class Numbers(NamedTuple):

@@ -87,7 +87,7 @@ def list_device_edges(lanes: PathLanes, events: PathEvents, numbers: Numbers) ->
     markers = numbers.others + np.arange(time.size)
     return [
         make_edges(sent, every, LAUNCH, usual_launch),
-        Edges(since, followed.to, followed.kind, least),
+        make_edges(since, followed.to, followed.kind, least),
         make_edges(np.where(cause >= 0, numbers.operation_end + cause, NONE), every, GAP, usual_gap),
         make_edges(followed.one, markers, GAP),
         make_edges(followed.other, markers, GAP),

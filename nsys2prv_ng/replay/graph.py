@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import sort_rows, take_groups
-from nsys2prv_ng.arrays.types import BoolArray, Int8Array, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
 from nsys2prv_ng.replay.columns import NONE, Edges
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -25,12 +25,12 @@ class Graph(NamedTuple):
     """
 
     time: IntArray
-    order: IntArray
-    position: IntArray
+    order: Int32Array
+    position: Int32Array
     first: IntArray
-    since: IntArray
-    to: IntArray
-    kind: IntArray
+    since: Int32Array
+    to: Int32Array
+    kind: Int8Array
     weight: IntArray
     is_last: BoolArray
     dropped: int
@@ -42,23 +42,22 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     passed = time[edges.to] - time[edges.since]
     possible = np.flatnonzero((passed >= 0) & (edges.since != edges.to))
     dropped = edges.to.size - possible.size
-    since, to, kind, least = (column[possible] for column in edges)
-    by_node = sort_rows(to, time[since], kind)
-    since, to, kind, least = since[by_node], to[by_node], kind[by_node], least[by_node]
-    first = _count_up(to, time.size)
+    edges = edges.take(possible)
+    edges = edges.take(sort_rows(edges.to, time[edges.since], edges.kind))
+    first = _count_up(edges.to, time.size)
     by_time = np.argsort(time, kind="stable")
-    order, stack = np.empty((2, time.size), np.int64)
-    kept = np.ones(since.size, np.bool_)
-    _sort(by_time, first, since, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
+    order, stack = np.empty((2, time.size), np.int32)
+    kept = np.ones(edges.to.size, np.bool_)
+    _sort(by_time, first, edges.since, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
     if not kept.all():
         dropped += int((~kept).sum())
-        since, to, kind, least = since[kept], to[kept], kind[kept], least[kept]
-        first = _count_up(to, time.size)
-    position = np.empty(order.size, np.int64)
+        edges = edges.take(kept)
+        first = _count_up(edges.to, time.size)
+    position = np.empty_like(order)
     position[order] = np.arange(order.size)
     # Edges follow each other in the order of their nodes, so that a replay reads them once, from start to end.
     limits, by_order = take_groups(first, order)
-    since, to, kind, least = since[by_order], to[by_order], kind[by_order], least[by_order]
+    since, to, kind, least = edges.take(by_order)
     passed = time[to] - time[since]
     is_last = np.zeros(to.size, np.bool_)
     is_last[limits[1:][np.diff(limits) > 0] - 1] = True
@@ -66,7 +65,7 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     return Graph(time, order, position, limits, since, to, kind, weight, is_last, dropped)
 
 
-def _count_up(to: IntArray, nodes: int) -> IntArray:
+def _count_up(to: Int32Array, nodes: int) -> IntArray:
     """Return the first edge of each node (nodes + 1), for edges in ascending order of the node that they lead to."""
     return np.append(0, np.cumsum(np.bincount(to, minlength=nodes)))
 
@@ -75,11 +74,11 @@ def _count_up(to: IntArray, nodes: int) -> IntArray:
 def _sort(
     by_time: IntArray,
     first: IntArray,
-    since: IntArray,
+    since: Int32Array,
     at: IntArray,
     state: Int8Array,
-    stack: IntArray,
-    order: IntArray,
+    stack: Int32Array,
+    order: Int32Array,
     kept: BoolArray,
 ) -> None:
     """Order nodes so that each follows all it depends on, and drop edges that close circles.
@@ -121,7 +120,9 @@ def play(graph: Graph, weight: IntArray) -> IntArray:
 
 
 @compiled
-def _play(time: IntArray, order: IntArray, first: IntArray, since: IntArray, weight: IntArray, new: IntArray) -> None:
+def _play(
+    time: IntArray, order: Int32Array, first: IntArray, since: Int32Array, weight: IntArray, new: IntArray
+) -> None:
     for p in range(order.size):
         node = order[p]
         low, high = first[p], first[p + 1]
@@ -142,9 +143,9 @@ def trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: in
 
 @compiled
 def _trace_back(
-    position: IntArray,
+    position: Int32Array,
     first: IntArray,
-    since: IntArray,
+    since: Int32Array,
     weight: IntArray,
     new: IntArray,
     node: int,

@@ -9,7 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, Integers
 from nsys2prv_ng.replay.columns import CODE, NETWORK, ON_HOST, STAGE, mark_kinds
 from nsys2prv_ng.replay.graph import Graph
 from nsys2prv_ng.replay.host_ranges import HostRanges, Limits, measure_inside
@@ -47,7 +47,7 @@ class RangeFinder:
     """Finds what lies in ranges, for each choice of names once."""
 
     def __init__(
-        self, graph: Graph, lanes: Lanes, edge_thread: IntArray, edge_call: IntArray, ranges: HostRanges
+        self, graph: Graph, lanes: Lanes, edge_thread: Integers, edge_call: Integers, ranges: HostRanges
     ) -> None:
         operations = lanes.operations
         end = graph.time[graph.to]
@@ -78,7 +78,7 @@ class RangeFinder:
         return InRanges(np.concatenate(edges), np.concatenate(shares), np.concatenate(operations))
 
 
-def _order(thread: IntArray, which: BoolArray, begin: IntArray, end: IntArray) -> dict[int, _Stretches]:
+def _order(thread: Integers, which: BoolArray, begin: IntArray, end: IntArray) -> dict[int, _Stretches]:
     """Return the marked stretches of time of each thread, ordered by their end."""
     found = {}
     for number, rows in group_by_thread(thread, which):
@@ -88,7 +88,7 @@ def _order(thread: IntArray, which: BoolArray, begin: IntArray, end: IntArray) -
     return found
 
 
-def group_by_thread(thread: IntArray, which: BoolArray) -> Iterator[tuple[int, IntArray]]:
+def group_by_thread(thread: Integers, which: BoolArray) -> Iterator[tuple[int, IntArray]]:
     """Yield each thread with the indices that have it among those that are marked."""
     chosen = np.flatnonzero(which)
     order = chosen[sort_rows(thread[chosen])]

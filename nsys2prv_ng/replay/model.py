@@ -14,7 +14,7 @@ from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.span import Span
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
@@ -55,35 +55,35 @@ class Model:
         return self.job.whole.task_of_row[self.lanes.thread_row].astype(np.int64)
 
     @cached_property
-    def edge_operation(self) -> IntArray:
+    def edge_operation(self) -> Int32Array:
         """The operation that starts or ends at each edge; NONE if none does."""
         return np.where(self.graph.to < self.numbers.call_begin, self.graph.to % max(self.numbers.operations, 1), NONE)
 
     @cached_property
-    def scaled_operation(self) -> IntArray:
+    def scaled_operation(self) -> Int32Array:
         """The operation whose length the time of each edge follows: what starts or ends, or what reads memory."""
         return np.where(self.graph.kind == columns.STAGE, self.graph.since, self.edge_operation)
 
     @cached_property
-    def edge_call(self) -> IntArray:
+    def edge_call(self) -> Int32Array:
         """The call that starts or ends at each edge; NONE if none does."""
         at = self.graph.to - self.numbers.call_begin
         is_call = (at >= 0) & (self.graph.to < self.numbers.others)
         return np.where(is_call, at % max(self.numbers.calls, 1), NONE)
 
     @cached_property
-    def edge_thread(self) -> IntArray:
+    def edge_thread(self) -> Int32Array:
         """The host thread that passes the time of each edge; NONE for edges of GPUs and between ranks."""
-        thread = np.append(self.lanes.calls.thread, NONE)[self.edge_call]
+        thread = _append_none(self.lanes.calls.thread)[self.edge_call]
         mark = self.graph.to - self.marks.first
         is_mark = (mark >= 0) & (mark < self.marks.thread.size)
-        return np.where(is_mark, np.append(self.marks.thread, NONE)[np.where(is_mark, mark, -1)], thread)
+        return np.where(is_mark, _append_none(self.marks.thread)[np.where(is_mark, mark, -1)], thread)
 
     @cached_property
-    def edge_rank(self) -> IntArray:
+    def edge_rank(self) -> Int32Array:
         """The task that passes the time of each edge; NONE for edges to nodes of several ranks."""
-        by_operation = np.append(self.operation_rank, NONE)[self.edge_operation]
-        return np.where(self.edge_thread >= 0, np.append(self.thread_rank, NONE)[self.edge_thread], by_operation)
+        by_operation = _append_none(self.operation_rank)[self.edge_operation]
+        return np.where(self.edge_thread >= 0, _append_none(self.thread_rank)[self.edge_thread], by_operation)
 
     @cached_property
     def kernel_class(self) -> tuple[IntArray, list[str]]:
@@ -96,9 +96,9 @@ class Model:
         return HostRanges(self.job, self.lanes, self.span)
 
     @cached_property
-    def edge_range(self) -> IntArray:
+    def edge_range(self) -> Int32Array:
         """The innermost range in which the time of each host edge ends, as a number of its name; NONE for others."""
-        found = np.full(self.graph.to.size, NONE, np.int64)
+        found = np.full(self.graph.to.size, NONE, np.int32)
         end = self.graph.time[self.graph.to]
         for thread, edges in group_by_thread(self.edge_thread, self.edge_thread >= 0):
             found[edges] = self.ranges.find_innermost(thread, end[edges] - 1)
@@ -112,6 +112,11 @@ class Model:
     @cached_property
     def is_memory(self) -> BoolArray:
         return np.asarray(self.lanes.operation_kind == MEMORY, np.bool_)
+
+
+def _append_none(column: IntArray) -> Int32Array:
+    """Return a column of numbers that fit 32 bits, and NONE at its end for the index NONE."""
+    return np.append(column, NONE).astype(np.int32)
 
 
 def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | None = None) -> Model:
