@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.arrays.groups import count_earlier, sum_groups
+from nsys2prv_ng.arrays.groups import sum_groups
 
 _LARGE = 2**62
 _ROWS = st.lists(
@@ -40,9 +40,3 @@ def test_large_integers_stay_exact() -> None:
     value = 2**53 + 1
     found = sum_groups(pd.DataFrame({"key": [1, 1], "ns": [value, value]}), ["key"])
     assert found["ns"].tolist() == [2 * value]
-
-
-@given(st.lists(st.integers(-3, 3)))
-def test_counts_of_earlier_rows(codes: list[int]) -> None:
-    wanted = [codes[:row].count(code) for row, code in enumerate(codes)]
-    assert count_earlier(np.array(codes, np.int64)).tolist() == wanted

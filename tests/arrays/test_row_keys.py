@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.arrays.row_keys import (
     combine_columns,
+    count_earlier,
     encode_rows,
     find_distinct,
     find_distinct_rows,
     find_rows,
     mark_duplicates,
+    mark_repeated,
     sort_rows,
 )
 
@@ -64,6 +66,14 @@ def test_narrow_columns_are_sorted_wherever_they_are(low, width):
         low = HIGHEST - width
     values = low + np.append(np.random.default_rng(1).integers(0, width, 500), [0, width])
     assert sort_rows(values).tolist() == np.argsort(values, kind="stable").tolist()
+
+
+@given(tables())
+def test_equal_rows_are_counted_and_marked_as_in_a_list(table):
+    (columns,) = table
+    rows = tuples(columns)
+    assert count_earlier(*columns).tolist() == [rows[:i].count(row) for i, row in enumerate(rows)]
+    assert mark_repeated(*columns).tolist() == [rows.count(row) > 1 for row in rows]
 
 
 @given(tables())

@@ -120,20 +120,23 @@ def _collect_messages(table: CallTable, kernels: NcclKernels, pairs: CallPairs) 
     kernel_of_call[pairs.call[by_begin]] = pairs.kernel[by_begin]
     has_route = (table.peer != NULL) | (table.id != NULL)
     rows = np.flatnonzero(table.is_message & has_route & (table.communicator >= 0))
-    kernel, begin = kernel_of_call[rows], table.begin[rows]
-    end = np.where(table.end[rows] == NO_END, begin, table.end[rows])
-    of_call = (table.place[rows], begin, end)
+    kernel, order = kernel_of_call[rows], table.begin[rows]
+    has_kernel = kernel >= 0
+    end = np.where(table.end[rows] == NO_END, order, table.end[rows])
     of_kernel = (np.append(column, -1)[kernel] for column in (kernels.place, kernels.begin, kernels.end))
+    place, begin, end = map(np.where, [has_kernel] * 3, of_kernel, (table.place[rows], order, end))
     return MessageEnds(
-        table.communicator[rows],
-        table.place[rows],
-        table.peer[rows],
-        table.id[rows],
-        table.direction[rows] == RECEIVING,
-        table.bytes[rows],
-        begin,
-        kernel >= 0,
-        *(np.where(kernel >= 0, known, other) for known, other in zip(of_kernel, of_call, strict=True)),
+        communicator=table.communicator[rows],
+        caller=table.place[rows],
+        peer=table.peer[rows],
+        id=table.id[rows],
+        receives=table.direction[rows] == RECEIVING,
+        bytes=table.bytes[rows],
+        order=order,
+        has_kernel=has_kernel,
+        place=place,
+        begin=begin,
+        end=end,
     )
 
 
