@@ -35,10 +35,7 @@ from nsys2prv_ng.analysis.path.columns import (
     SYNC_THREAD,
     UNKNOWN,
     OperationRecords,
-    PathCalls,
-    PathLanes,
     PathLists,
-    PathOperations,
     PathRecords,
     PathThreads,
     Segments,
@@ -80,15 +77,6 @@ def walk(records: PathRecords, start: Start, window: tuple[int, int]) -> Segment
     return Segments(*segments[:, :count])
 
 
-def join_lanes(operations: PathOperations, calls: PathCalls, threads: PathThreads) -> PathLanes:
-    """Return operations, calls and threads with their records, and their lists by stream and process."""
-    records = (
-        _pack(operations.begin.size, operations._asdict()),
-        _pack(calls.begin.size, calls._asdict()),
-    )
-    return PathLanes(operations, calls, threads, list_records(*records, threads))
-
-
 def list_records(operations: RecordArray, calls: RecordArray, threads: PathThreads) -> PathRecords:
     """Return all that the walk reads, given the records of operations and calls."""
     # Calls may wait for a stream without any operation.
@@ -106,10 +94,10 @@ def list_records(operations: RecordArray, calls: RecordArray, threads: PathThrea
         launching_first=np.searchsorted(threads.process[launching], processes),
     )
     limits = {"first": threads.first[:-1], "after": threads.first[1:]}
-    return PathRecords(operations, calls, _pack(threads.process.size, threads._asdict() | limits), lists)
+    return PathRecords(operations, calls, pack(threads.process.size, threads._asdict() | limits), lists)
 
 
-def _pack(size: int, columns: dict[str, IntArray]) -> RecordArray:
+def pack(size: int, columns: dict[str, IntArray]) -> RecordArray:
     """Return records with columns as their fields."""
     records = make_records(size, columns)
     for name, column in columns.items():

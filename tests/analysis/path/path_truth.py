@@ -132,7 +132,7 @@ def find_longest(job: SmallJob) -> Longest:
 
 
 class Arrays(NamedTuple):
-    """What `join_lanes` takes; numbers of operations and threads by object."""
+    """Columns of the walk; numbers of operations and threads by object."""
 
     operations: path.PathOperations
     calls: path.PathCalls
