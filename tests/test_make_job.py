@@ -108,6 +108,6 @@ def test_first_part_ends_at_one_time_in_all_reports(tmp_path: Path, samples: Pat
         wanted = [(b, e if e is None or e <= end - epoch else None, t) for b, e, t in read(report, ranges)]
         assert read(part, ranges) == [row for row in wanted if row[0] <= end - epoch]
         if read(report, "SELECT 1 FROM sqlite_master WHERE name = 'GPU_METRICS'"):
-            samples = "SELECT timestamp, metricId, typeId, value FROM GPU_METRICS ORDER BY rowid"
-            known = sorted({row[0] for row in read(report, samples) if row[0] <= end - epoch})
-            assert read(part, samples) == [row for row in read(report, samples) if row[0] in set(known[2::3])]
+            metrics = "SELECT timestamp, metricId, typeId, value FROM GPU_METRICS ORDER BY rowid"
+            known = sorted({row[0] for row in read(report, metrics) if row[0] <= end - epoch})
+            assert read(part, metrics) == [row for row in read(report, metrics) if row[0] in set(known[2::3])]
