@@ -6,6 +6,7 @@ import importlib.util
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -17,15 +18,19 @@ MAKE_JOB = Path(__file__).parents[1] / "benchmarks/make_job.py"
 COPIES = 3
 
 
-@pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> tuple[list[Path], list[Path]]:
-    """(the samples, a job of three copies of them)."""
+def load_make_job() -> ModuleType:
     spec = importlib.util.spec_from_file_location("make_job", MAKE_JOB)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> tuple[list[Path], list[Path]]:
+    """(the samples, a job of three copies of them)."""
     given = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
-    return given, module.make_job(given, COPIES * len(given), tmp_path_factory.mktemp("job"))
+    return given, load_make_job().make_job(given, COPIES * len(given), tmp_path_factory.mktemp("job"))
 
 
 def values(reports: list[Path], query: str) -> list[set[object]]:
@@ -82,3 +87,27 @@ def test_events_keep_their_times(jobs: tuple[list[Path], list[Path]]) -> None:
     given, made = jobs
     for query in ("SELECT start FROM CUPTI_ACTIVITY_KIND_KERNEL", 'SELECT "end" FROM OSRT_API'):
         assert values(made, query) == COPIES * values(given, query)
+
+
+def test_first_part_ends_at_one_time_in_all_reports(tmp_path: Path, samples: Path) -> None:
+    reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
+    parts = load_make_job().write_first_part(reports, tmp_path, 0.5, 3)
+
+    def read(path: Path, query: str) -> list[tuple[int, ...]]:
+        with closing(sqlite3.connect(path)) as database:
+            return database.execute(query).fetchall()
+
+    kernels = "SELECT utcEpochNs + start FROM CUPTI_ACTIVITY_KIND_KERNEL, TARGET_INFO_SESSION_START_TIME ORDER BY 1"
+    times = [read(report, kernels) for report in reports]
+    first, last = max(own[0][0] for own in times), min(own[-1][0] for own in times)
+    end = first + int(0.5 * (last - first))
+    for report, part, own in zip(reports, parts, times, strict=True):
+        assert read(part, kernels) == [row for row in own if row[0] <= end] != own
+        ((epoch,),) = read(report, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
+        ranges = "SELECT start, end, text FROM NVTX_EVENTS WHERE start IS NOT NULL ORDER BY rowid"
+        wanted = [(b, e if e is None or e <= end - epoch else None, t) for b, e, t in read(report, ranges)]
+        assert read(part, ranges) == [row for row in wanted if row[0] <= end - epoch]
+        if read(report, "SELECT 1 FROM sqlite_master WHERE name = 'GPU_METRICS'"):
+            metrics = "SELECT timestamp, metricId, typeId, value FROM GPU_METRICS ORDER BY rowid"
+            known = sorted({row[0] for row in read(report, metrics) if row[0] <= end - epoch})
+            assert read(part, metrics) == [row for row in read(report, metrics) if row[0] in set(known[2::3])]

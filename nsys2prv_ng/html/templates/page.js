@@ -95,15 +95,22 @@
       [canvas.width, canvas.height] = [width, rows];
       const context = canvas.getContext("2d");
       const drawn = context.createImageData(width, rows);
+      const cells = new Uint32Array(drawn.data.buffer); // with a thousand rows, each cell must cost nothing but its value
+      const palette = new Uint8ClampedArray(4 * (colours.length / 3));
+      for (let index = 0; 3 * index < colours.length; index += 1) {
+        palette.set([...colours.subarray(3 * index, 3 * index + 3), opacity[index]], 4 * index);
+      }
+      const colour = new Uint32Array(palette.buffer);
+      const first = Int32Array.from({ length: width }, (_, x) => Math.floor((x * columns) / width));
+      const last = Int32Array.from({ length: width }, (_, x) => Math.ceil(((x + 1) * columns) / width));
       for (let row = 0; row < rows; row += 1) {
+        const start = row * (columns + 1) + 1;
         for (let x = 0; x < width; x += 1) {
           let index = 0;
-          const last = Math.ceil(((x + 1) * columns) / width);
-          for (let column = Math.floor((x * columns) / width); column < last; column += 1) {
-            index = Math.max(index, pixels[row * (columns + 1) + 1 + column]);
+          for (let column = first[x]; column < last[x]; column += 1) {
+            if (pixels[start + column] > index) index = pixels[start + column];
           }
-          const colour = [...colours.subarray(3 * index, 3 * index + 3), opacity[index]];
-          drawn.data.set(colour, 4 * (row * width + x));
+          cells[row * width + x] = colour[index];
         }
       }
       context.putImageData(drawn, 0, 0);
