@@ -89,8 +89,7 @@ def mark_duplicates(*columns: IntArray) -> BoolArray:
 
 def mark_repeated(*columns: IntArray) -> BoolArray:
     """Mark rows that equal another one, earlier or later."""
-    codes = pd.factorize(combine_columns(*columns))[0]
-    return np.bincount(codes)[codes] > 1
+    return pd.Series(combine_columns(*columns)).duplicated(keep=False).to_numpy(np.bool_)
 
 
 def count_earlier(*columns: IntArray) -> IntArray:

@@ -179,7 +179,8 @@ def collect_messages(
     data.
     """
     has_communicator = table.communicator >= 0
-    _, uses = find_distinct_rows(*(c[has_communicator] for c in (table.communicator, table.process, table.rank)))
+    columns = (column[has_communicator] for column in (table.communicator, table.process, table.rank))
+    uses = [(communicator, process, rank) for communicator, process, rank in find_distinct_rows(*columns)[1]]
     processes = {process for _, process, _ in uses}
     ranks = {process: metadata.find_rank(process, alone=len(processes) == 1) for _, process, _ in uses}
     is_message = table.is_message & (table.peer != NULL) & has_communicator
@@ -189,7 +190,7 @@ def collect_messages(
     return RankMessages(
         communicators=communicators,
         sizes=find_sizes(table, len(communicators)),
-        uses=[(c, process, rank) for c, process, rank in uses],
+        uses=uses,
         job_ranks={process: rank for process, rank in ranks.items() if rank is not None},
         job_size=metadata.job_size,
         communicator=table.communicator[call],
