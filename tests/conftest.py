@@ -191,12 +191,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers of `-n auto`: two more than cores, as some tests wait for processes or clocks."""
-    return len(os.sched_getaffinity(0)) + 2
-
-
-@pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Give all workers of a run one folder for what they share."""
     if shared.FOLDER is None:
