@@ -13,6 +13,9 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray, Integers
 _SMALL = 1 << 13
 """Number of values below which pandas takes longer to begin with a hash table than numpy to sort them."""
 
+_LONG_RUN = 64
+"""Mean number of values in ascending runs from which on they count as nearly in order."""
+
 
 def sort_rows(*columns: Integers) -> IntArray:
     """Return the order of rows by the first column, then by the next ones; equal rows stay in their order.
@@ -86,7 +89,9 @@ def find_distinct_rows(*columns: IntArray) -> tuple[IntArray, list[tuple[int, ..
 def mark_duplicates(*columns: IntArray) -> BoolArray:
     """Mark rows that equal an earlier one."""
     values = combine_columns(*columns)
-    order = np.argsort(values, kind="stable")  # fast for values that are nearly in order, as most are
+    if not _sorts_fast(values):
+        return pd.Series(values).duplicated().to_numpy(np.bool_)
+    order = np.argsort(values, kind="stable")
     marks = np.ones(order.size, np.bool_)
     marks[order[find_starts(values[order])]] = False
     return marks
@@ -94,7 +99,20 @@ def mark_duplicates(*columns: IntArray) -> BoolArray:
 
 def mark_repeated(*columns: IntArray) -> BoolArray:
     """Mark rows that equal another one, earlier or later."""
-    return pd.Series(combine_columns(*columns)).duplicated(keep=False).to_numpy(np.bool_)
+    values = combine_columns(*columns)
+    if not _sorts_fast(values):
+        return pd.Series(values).duplicated(keep=False).to_numpy(np.bool_)
+    order = np.argsort(values, kind="stable")
+    count = np.diff(find_starts(values[order]), append=order.size)
+    marks = np.empty(order.size, np.bool_)
+    marks[order] = np.repeat(count > 1, count)
+    return marks
+
+
+def _sorts_fast(values: IntArray) -> bool:
+    """Return whether values sort faster than pandas hashes them: few do, and values that are nearly in order."""
+    falls = int(np.count_nonzero(values[1:] < values[:-1]))
+    return values.size < _SMALL or falls * _LONG_RUN < values.size
 
 
 def count_earlier(*columns: IntArray) -> IntArray:
@@ -132,13 +150,17 @@ def take_groups(first: IntArray, groups: Integers) -> tuple[IntArray, IntArray]:
 
 
 def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
-    """Return the index of each wanted row among distinct rows; -1 if it is not among them."""
+    """Return the index of each wanted row among rows, of equal ones the first; -1 if it is not among them."""
     if not wanted[0].size:
         return np.zeros(0, np.int64)
     both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
     known, values = both[: rows[0].size], both[rows[0].size :]
     if known.size > 0 and both.size < _SMALL:
-        order = np.argsort(known)
+        order = np.argsort(known, kind="stable")
         index = order[np.minimum(np.searchsorted(known, values, sorter=order), known.size - 1)]
         return np.where(known[index] == values, index, -1)
-    return pd.Index(known).get_indexer(pd.Index(values)).astype(np.int64, copy=False)
+    table = pd.Index(known)
+    if table.is_unique:
+        return table.get_indexer(pd.Index(values)).astype(np.int64, copy=False)
+    first = np.flatnonzero(~mark_duplicates(known))
+    return np.append(first, -1)[pd.Index(known[first]).get_indexer(pd.Index(values))]

@@ -84,7 +84,7 @@ def find_repetitions(
         }
 
     found: dict[int, list[_Found]] = {}
-    for part in engine.sum_up(find, group_reports_by_task([report.places for report in reports], tree)):
+    for part in engine.map(find, group_reports_by_task([report.places for report in reports], tree)):
         found |= part
         if not all(part.values()):
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -29,9 +30,9 @@ class Engine(Protocol):
         """Yield `do(item)` for each item, in the order of the items. Raises the error of the first piece that fails."""
 
     def sum_up(self, do: Callable[[Item], T], items: Sequence[Item]) -> Iterator[T]:
-        """Yield the same as `map`, for pieces that store nothing and whose results are small.
+        """Yield the same as `map`, for pieces that store nothing and return no more than their caller keeps anyway.
 
-        The results of all pieces may be in memory at once.
+        The results of all pieces may be in memory at once. After an error, all pieces may have been worked on.
         """
 
 
@@ -54,7 +55,8 @@ class LocalEngine:
         return run_in_threads(do, items, self.workers)
 
     def sum_up(self, do: Callable[[Item], T], items: Sequence[Item]) -> Iterator[T]:
-        if self.workers == 1 or len(items) < _FEWEST_FOR_PROCESSES * self.workers:
+        is_few = self.workers == 1 or len(items) < _FEWEST_FOR_PROCESSES * self.workers
+        if is_few or current_process().daemon:  # a daemon may start no process
             return self.map(do, items)
         from nsys2prv_ng.runtime.jit import load_numba  # without it, this module does not import numba
 

@@ -113,11 +113,26 @@ def test_distinct_is_numpy_unique(values):
 
 
 @pytest.mark.parametrize("count", [10, 4_000, 20_000])
-def test_rows_are_found_among_few_and_among_many(count):
+@pytest.mark.parametrize("highest", [60, 1_000])
+def test_rows_are_found_among_few_and_among_many(count, highest):
     rng = np.random.default_rng(count)
-    known = np.unique(rng.integers(0, 1_000, (count, 2)), axis=0)
-    known = known[rng.permutation(len(known))]
-    wanted = rng.integers(0, 1_000, (count, 2))
-    index = {tuple(row): i for i, row in enumerate(known.tolist())}
+    known, wanted = rng.integers(0, highest, (2, count, 2))
+    index = {}
+    for i, row in enumerate(known.tolist()):
+        index.setdefault(tuple(row), i)
     found = find_rows(list(known.T), list(wanted.T))
     assert found.tolist() == [index.get(tuple(row), -1) for row in wanted.tolist()]
+
+
+@pytest.mark.parametrize("count", [10, 20_000])
+@pytest.mark.parametrize("order", ["ascending", "shuffled"])
+def test_marks_of_equal_rows_among_few_and_among_many(count, order):
+    values = np.random.default_rng(count).integers(0, count, count)
+    values = np.sort(values) if order == "ascending" else values
+    seen, times = set(), {}
+    for value in values.tolist():
+        times[value] = times.get(value, 0) + 1
+    assert mark_repeated(values).tolist() == [times[value] > 1 for value in values.tolist()]
+    assert mark_duplicates(values).tolist() == [
+        value in seen or seen.add(value) is not None for value in values.tolist()
+    ]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import nsys2prv_ng
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.runtime import engine
 from nsys2prv_ng.runtime.engine import LocalEngine
 
 
@@ -39,3 +43,37 @@ def test_error_of_a_piece_is_raised_as_it_was() -> None:
     with pytest.raises(UsageError, match="refused 50"):
         list(LocalEngine(2).sum_up(refuse, range(200)))
     assert not multiprocessing.active_children()
+
+
+def test_a_daemon_starts_no_processes() -> None:
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+
+    def sum_up() -> None:
+        answers.put([value for value, _ in LocalEngine(2).sum_up(square, range(200))])
+
+    daemon = context.Process(target=sum_up, daemon=True)
+    daemon.start()
+    assert answers.get() == [n * n for n in range(200)]
+    daemon.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4"])
+def test_summaries_of_processes_are_those_of_threads(
+    name: str, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = sorted(samples.glob(f"{name}.rank*.sqlite"))
+    calls = []
+
+    def count_processes(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return run_in_processes(*arguments)
+
+    run_in_processes = engine.run_in_processes
+    monkeypatch.setattr(engine, "run_in_processes", count_processes)
+    for file in ("threads.json", "processes.json"):
+        nsys2prv_ng.summarize(reports, jobs=2, save=tmp_path / file)
+        assert bool(calls) == (file == "processes.json")
+        monkeypatch.setattr(engine, "_FEWEST_FOR_PROCESSES", 0)
+    assert (tmp_path / "processes.json").read_bytes() == (tmp_path / "threads.json").read_bytes()

@@ -166,6 +166,8 @@ def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
 _CREATES = "pthread_create"
 _KERNELS = (COMPUTE, COMMUNICATION, WHOLE_GRAPH)
 _OPERATION_COLUMNS = ("begin", "end", "stream", "device", "process", "thread", "launched", "producer")
+_WORTH_GIVING_BACK = 64 << 20
+"""Bytes to free before memory goes back to the system, for which glibc looks at all that it has."""
 _NUMBERS = {"stream", "device", "process", "thread", "launch", "producer", "row", "kind", "name", "sync", "target"}
 _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 
@@ -200,13 +202,17 @@ def _join(parts: Sequence[dict[str, IntArray]], name: str) -> IntArray:
 
 def _move(parts: Sequence[dict[str, IntArray]], names: Sequence[str], records: RecordArray) -> None:
     """Move columns of each report to the fields of records."""
-    low = 0
+    low = freed = 0
     for columns in parts:
         high = low + columns["begin"].size
         for name in names:
-            records[name][low:high] = columns.pop(name)
+            column = columns.pop(name)
+            records[name][low:high] = column
+            freed += column.nbytes
         low = high
-        give_back_freed_memory()
+        if freed >= _WORTH_GIVING_BACK:
+            give_back_freed_memory()
+            freed = 0
 
 
 def _join_events(loaded: Sequence[_Loaded]) -> PathEvents:

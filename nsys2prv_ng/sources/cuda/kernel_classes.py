@@ -205,9 +205,9 @@ def classify_once(names: Sequence[str]) -> npt.NDArray[np.int64]:
     new = [name for name, number in classes.items() if number is None]
     if new:
         classes.update(zip(new, classify(new).tolist(), strict=True))
-        if len(_known) > _MOST_KNOWN:
+        if len(_known) + len(new) > _MOST_KNOWN:
             _known.clear()
-        _known.update((name, number) for name in new if (number := classes[name]) is not None)
+        _known.update((name, number) for name in new[:_MOST_KNOWN] if (number := classes[name]) is not None)
     return np.array([classes[name] for name in names], np.int64)
 
 
