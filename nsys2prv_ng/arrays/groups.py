@@ -23,14 +23,7 @@ def sum_groups(table: pd.DataFrame, keys: Sequence[str], how: Mapping[str, str] 
 
     `how`: "min" or "max" for columns that are not to be summed. Keys are integers or texts, none of them missing.
     """
-    return sum_columns({str(name): table[name].to_numpy() for name in table.columns}, keys, how)
-
-
-def sum_columns(
-    columns: Mapping[str, npt.NDArray[Any]], keys: Sequence[str], how: Mapping[str, str] | None = None
-) -> pd.DataFrame:
-    """Return the same as `sum_groups` for the columns of a table."""
-    return pd.DataFrame(sum_table(columns, keys, how))
+    return pd.DataFrame(sum_table({str(name): table[name].to_numpy() for name in table.columns}, keys, how))
 
 
 def sum_table(
@@ -56,7 +49,7 @@ def drop_columns(table: Table, *names: str) -> Table:
     return {name: column for name, column in table.items() if name not in names}
 
 
-def list_rows(table: Table) -> list[dict[str, Any]]:
+def make_rows(table: Table) -> list[dict[str, Any]]:
     """Return each row of a table as a dict."""
     return [
         dict(zip(table, row, strict=True)) for row in zip(*(column.tolist() for column in table.values()), strict=True)

@@ -53,21 +53,13 @@ def _place(job: Job, steps: Steps) -> Steps:
     return steps._replace(task=job.new_task[steps.task], row=np.append(job.new_row, -1)[steps.row])
 
 
-def _find_tasks(job: Job, row: IntArray) -> IntArray:
-    """Return the task of each row (n) of the trace; -1 for -1."""
-    task = np.full(row.size, -1, np.int64)
-    known = np.flatnonzero(row >= 0)
-    task[known] = job.tree.task_of_row[row[known]]
-    return task
-
-
 def mark_counted(job: Job, row: IntArray, time: IntArray) -> BoolArray:
     """Mark the times (n, ns) on hosts that belong to steps that count. `row`: of the trace, or -1."""
     steps = job.steps
     if steps is None or job.counted is None:
         return np.ones(row.size, np.bool_)
     marks = find_counted_step(job, row, time) >= 0
-    tasks, index = np.unique(_find_tasks(job, row), return_inverse=True)  # few, of the many that a job has
+    tasks, index = np.unique(job.find_tasks(row), return_inverse=True)  # few, of the many that a job has
     others = ~np.isin(tasks, job.new_task[steps.task])[index]
     marks[others] = mark_inside(time[others], time[others], job.measured)
     return np.asarray(marks, np.bool_)
@@ -77,7 +69,7 @@ def find_counted_step(job: Job, row: IntArray, time: IntArray) -> IntArray:
     """Return the index of the step that counts to which each time (n, ns) on hosts belongs; -1 if it is in none."""
     if job.steps is None or job.counted is None:
         return np.full(row.size, -1, np.int64)
-    task = _find_tasks(job, row)
+    task = job.find_tasks(row)
     steps, of_task = job.steps, job.new_task[job.steps.task]
     # Events of one report are those of few tasks: steps of all others need not be sorted for each report.
     here = np.flatnonzero(np.isin(of_task, np.unique(task)))

@@ -109,6 +109,13 @@ class Job:
         """
         return self.first - 1 if self.windows else self.first
 
+    def find_tasks(self, row: IntArray) -> IntArray:
+        """Return the task of each row (n) of the trace; -1 for -1."""
+        task = np.full(row.size, -1, np.int64)
+        known = np.flatnonzero(row >= 0)
+        task[known] = self.tree.task_of_row[row[known]]
+        return task
+
     @cached_property
     def new_task(self) -> IntArray:
         """Task of the chosen tree by task of the whole tree; -1 for tasks without a chosen row."""

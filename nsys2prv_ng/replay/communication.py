@@ -140,9 +140,8 @@ def _list_collectives(job: Job, waits: Waits, items: Items, first_node: int) -> 
 
 def _mark_split(waits: Waits, parts: Parts) -> BoolArray:
     """Mark the parts of operations whose time is known to be waiting or moving."""
-    distinct = waits.take(~mark_duplicates(waits.row, waits.begin))
-    at = find_rows([distinct.row, distinct.begin], [parts.row, parts.begin])
-    return np.append(distinct.has_parts, False)[at]
+    at = find_rows([waits.row, waits.begin], [parts.row, parts.begin])
+    return np.append(waits.has_parts, False)[at]
 
 
 def _list_messages(job: Job, items: Items) -> list[_Releases]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.groups import sum_columns
+from nsys2prv_ng.arrays.groups import make_rows, sum_table
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates
@@ -147,18 +147,18 @@ def add_samples(
     weight = value.astype(np.float64) * (end - begin)
     columns = {"handle": handle, "weight": weight, "ns": end - begin, "samples": is_first}
     covered = _sum_covered(sampled.types, columns, numbers)
-    totals: Any = sum_columns({**columns, "low": value, "high": value}, ["handle"], {"low": "min", "high": "max"})
-    for total in totals.itertuples():
-        number, kind = total.handle, sampled.types[total.handle]
+    totals = sum_table({**columns, "low": value, "high": value}, ["handle"], {"low": "min", "high": "max"})
+    for total in make_rows(totals):
+        number, kind = total["handle"], sampled.types[total["handle"]]
         scale = 10**kind.precision
         sums = MetricSums(
             row=sampled.row,
             event_type=kind,
-            weighted=total.weight / scale,
-            ns=total.ns,
-            low=total.low / scale,
-            high=total.high / scale,
-            samples=total.samples,
+            weighted=total["weight"] / scale,
+            ns=total["ns"],
+            low=total["low"] / scale,
+            high=total["high"] / scale,
+            samples=total["samples"],
             covered=covered.get(number, {}),
         )
         add_sums(found, {(sampled.row, kind.label, kind.unit): sums})
@@ -197,10 +197,10 @@ def _sum_covered(
     for name, part in numbers.items():
         inside = np.flatnonzero((part >= 0) & (values["ns"] > 0))
         chosen = {key: column[inside] for key, column in values.items()}
-        sums = sum_columns({**chosen, "part": part[inside]}, ["handle", "part"])
-        for metric, number, weighted, length, count in sums.itertuples(index=False, name=None):
-            scaled = CoveredValues(weighted / 10 ** kinds[metric].precision, length, count)
-            covered.setdefault(metric, {})[name, number] = scaled
+        for sums in make_rows(sum_table({**chosen, "part": part[inside]}, ["handle", "part"])):
+            metric = sums["handle"]
+            scaled = CoveredValues(sums["weight"] / 10 ** kinds[metric].precision, sums["ns"], sums["samples"])
+            covered.setdefault(metric, {})[name, sums["part"]] = scaled
     return covered
 
 

@@ -11,7 +11,7 @@ from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import LOST, NONE
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, RecordArray
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION
@@ -44,10 +44,9 @@ def add_operation_waits(job: Job, waits: Waits, operations: RecordArray, beside:
     late = waits.is_split[known] & (waits.until[known] > begin[operation])
     known, operation = known[late], operation[late]
     last_row, last_begin = _find_last_parts(job, waits, known)
-    once = np.flatnonzero(~mark_duplicates(row, begin))
-    last = find_rows([row[once], begin[once]], [last_row, last_begin])
+    last = find_rows([row, begin], [last_row, last_begin])
     until[operation] = waits.until[known]
-    culprit[operation] = np.where(last >= 0, np.append(once, LOST)[last], LOST)
+    culprit[operation] = np.where(last >= 0, last, LOST)
     is_unsure = np.zeros(begin.size, np.bool_)
     is_unsure[operation] = waits.culprit[known] < 0
     return is_unsure

@@ -30,11 +30,14 @@ class CommunicatorUses(NamedTuple):
 
 
 class MessageEnds(NamedTuple):
-    """n sends and receives. Times in ns."""
+    """n sends and receives. Times in ns.
+
+    `communicator`, `caller` and `place` are a report's index and places; in the trace, they are its number and rows.
+    """
 
     communicator: IntArray
     caller: IntArray
-    """Place of the thread."""
+    """The thread."""
     peer: IntArray
     id: IntArray
     """The same on both sides."""
@@ -47,6 +50,10 @@ class MessageEnds(NamedTuple):
     place: IntArray
     begin: IntArray
     end: IntArray
+
+    def take(self, which: IntArray) -> MessageEnds:
+        """Return the ends at these indices."""
+        return MessageEnds._make(column[which] for column in self)
 
 
 class Sizes(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.communicators import Communicator, Reports, find_communicators
 from nsys2prv_ng.sources.nccl.inspector import read_inspector_logs
+from nsys2prv_ng.sources.nccl.join_data import MessageEnds
 from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES
 from nsys2prv_ng.sources.shared.pairs import parse_rank
 from nsys2prv_ng.sources.shared.reasons import PEER_UNKNOWN, RANK_UNKNOWN, RECEIVE_ALONE, SEND_ALONE
@@ -75,32 +75,6 @@ def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[st
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-class _Ends(NamedTuple):
-    """n sends and receives, on the common clock (ns)."""
-
-    communicator: IntArray
-    """Its number in the trace."""
-    peer: IntArray
-    id: IntArray
-    receives: BoolArray
-    bytes: IntArray
-    order: IntArray
-    """Start of the call."""
-    has_kernel: BoolArray
-    row: IntArray
-    """The row in the trace of the kernel that carries out the message, else of the caller."""
-    begin: IntArray
-    end: IntArray
-    rank: IntArray
-    """The caller's rank in the communicator, or -1."""
-    peer_known: BoolArray
-    """Whether the task of the peer is known."""
-
-    def take(self, which: BoolArray | IntArray) -> _Ends:
-        """Return the chosen ends."""
-        return _Ends(*(column[which] for column in self))  # type: ignore[arg-type]
-
-
 def _match_messages(
     reports: Reports, tree: ObjectTree, communicators: dict[str, Communicator]
 ) -> tuple[Result, MessagePairs]:
@@ -110,16 +84,16 @@ def _match_messages(
 
     Also return the messages with kernels at both ends, because a call on the host does not show when data arrives.
     """
-    calls = _gather_messages(reports, tree, communicators)
+    calls, rank, peer_known = _gather_messages(reports, tree, communicators)
     result = Result()
     has_id = (calls.id != NULL) & ~mark_repeated(calls.communicator, calls.id, calls.receives.astype(np.int64))
     no_route = ~has_id & (calls.peer == NULL)
-    unknown = ~has_id & ~no_route & (calls.rank < 0)
+    unknown = ~has_id & ~no_route & (rank < 0)
     rows = np.flatnonzero(~unknown & ~no_route)
     rows = rows[np.argsort(calls.order[rows], kind="stable")]
-    known, by_id = calls.take(rows), has_id[rows]
-    source = np.where(by_id, _BY_ID, np.where(known.receives, known.peer, known.rank))
-    target = np.where(by_id, known.id, np.where(known.receives, known.rank, known.peer))
+    known, by_id, rank, peer_known = calls.take(rows), has_id[rows], rank[rows], (peer_known | has_id)[rows]
+    source = np.where(by_id, _BY_ID, np.where(known.receives, known.peer, rank))
+    target = np.where(by_id, known.id, np.where(known.receives, rank, known.peer))
     number = count_earlier(known.communicator, source, target, known.receives.astype(np.int64))
     sends, receives = np.flatnonzero(~known.receives), np.flatnonzero(known.receives)
     key = (known.communicator, source, target, number)
@@ -131,39 +105,43 @@ def _match_messages(
     result.read = calls.order.size - matched.size
     result.drop(RANK_UNKNOWN, int(unknown.sum()))
     result.drop(PEER_UNKNOWN, int(no_route.sum()))
-    peer_known = known.peer_known | by_id
     for alone, reason in ((sends[match < 0], SEND_ALONE), (np.setdiff1d(receives, matched), RECEIVE_ALONE)):
         result.drop(PEER_UNKNOWN, int((~peer_known[alone]).sum()))
         result.drop(reason, int(peer_known[alone].sum()))
     size = np.where(sent.bytes == NULL, received.bytes, sent.bytes)
-    line = (sent.row, sent.begin, received.row, received.end)
+    line = (sent.place, sent.begin, received.place, received.end)
     result.records.append(make_communications(*line, np.maximum(size, 0), types.TAG_NCCL))
     ran = sent.has_kernel & received.has_kernel
-    send, receive = ((end.row[ran], end.begin[ran], end.begin[ran], end.end[ran]) for end in (sent, received))
+    send, receive = ((end.place[ran], end.begin[ran], end.begin[ran], end.end[ran]) for end in (sent, received))
     return result, MessagePairs(*send, *receive, size[ran], send[0], receive[0])
 
 
-def _gather_messages(reports: Reports, tree: ObjectTree, communicators: dict[str, Communicator]) -> _Ends:
-    """Return the sends and receives of all reports, on the common clock, with rows of the trace."""
-    parts = []
+def _gather_messages(
+    reports: Reports, tree: ObjectTree, communicators: dict[str, Communicator]
+) -> tuple[MessageEnds, IntArray, BoolArray]:
+    """Return (sends and receives of all reports, rank of each caller or -1, whether the task of each peer is known).
+
+    The ends are on the common clock, with numbers of communicators and rows of the trace.
+    """
+    placed, ranks, known = [], [], []
     for part, data in reports:
         ends, used = data.messages, [communicators[name] for name in data.communicators]
-        caller, callers = find_distinct_rows(ends.communicator, tree.task_of_row[part.rows[ends.caller]])
+        rows = part.rows[ends.caller]
+        caller, callers = find_distinct_rows(ends.communicator, tree.task_of_row[rows])
         peer, peers = find_distinct_rows(ends.communicator, ends.peer)
-        parts.append(
-            _Ends(
-                communicator=np.array([communicator.number for communicator in used], np.int64)[ends.communicator],
-                peer=ends.peer,
-                id=ends.id,
-                receives=ends.receives,
-                bytes=ends.bytes,
-                order=part.clock(ends.order),
-                has_kernel=ends.has_kernel,
-                row=part.rows[ends.place],
-                begin=part.clock(ends.begin),
-                end=part.clock(ends.end),
-                rank=np.array([used[c].find_rank(task) for c, task in callers], np.int64)[caller],
-                peer_known=np.array([rank in used[c].member_of_rank for c, rank in peers], np.bool_)[peer],
+        ranks.append(np.array([used[c].find_rank(task) for c, task in callers], np.int64)[caller])
+        known.append(np.array([rank in used[c].member_of_rank for c, rank in peers], np.bool_)[peer])
+        numbers = np.array([communicator.number for communicator in used], np.int64)
+        order, begin, end = map(part.clock, (ends.order, ends.begin, ends.end))
+        placed.append(
+            ends._replace(
+                communicator=numbers[ends.communicator],
+                caller=rows,
+                order=order,
+                place=part.rows[ends.place],
+                begin=begin,
+                end=end,
             )
         )
-    return _Ends(*map(np.concatenate, zip(*parts, strict=True)))
+    calls = MessageEnds._make(map(np.concatenate, zip(*placed, strict=True)))
+    return calls, np.concatenate(ranks), np.concatenate(known)

@@ -8,13 +8,12 @@ sample.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from nsys2prv_ng.arrays import row_keys as keys
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
@@ -65,9 +64,9 @@ class Block(NamedTuple):
     device: IntArray
     first: IntArray
     devices: list[Key]
-    metric: npt.NDArray[np.integer[Any]]
+    metric: Integers
     metrics: list[Key]
-    value: npt.NDArray[np.integer[Any]]
+    value: Integers
 
 
 def make_block(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntArray], value: IntArray) -> Block:
@@ -80,7 +79,7 @@ def make_block(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntA
     return Block(time[first], run_device, first, devices, code, metrics, _copy_narrow(value))
 
 
-def _copy_narrow(values: IntArray) -> npt.NDArray[np.integer[Any]]:
+def _copy_narrow(values: IntArray) -> Integers:
     """Return a copy of values in the fewest bytes that are enough for each of them: most metrics are percentages."""
     return values.astype(np.min_scalar_type(min(int(values.min(initial=0)), -1 - int(values.max(initial=0)))))
 

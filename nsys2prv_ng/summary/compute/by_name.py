@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays import row_keys
-from nsys2prv_ng.arrays.groups import Table, drop_columns, encode_key, list_rows, make_texts, sort_groups
+from nsys2prv_ng.arrays.groups import Table, drop_columns, encode_key, make_rows, make_texts, sort_groups
+from nsys2prv_ng.arrays.row_keys import find_rows, list_rows, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job
@@ -51,12 +52,6 @@ class ByName(NamedTuple):
     calls_by_task: Table
 
 
-def find_tasks(job: Job, index: int) -> IntArray:
-    """Return the task (of the trace) of each place of a report; -1 without a row."""
-    rows = job.tree.rows[index]
-    return np.where(rows >= 0, job.tree.task_of_row[rows], -1)
-
-
 def sum_names(job: Job, index: int, counted: CountedEvents, waiting: WaitingInRanges, waits: Waits) -> NameSums:
     """Return the sums over the events of a report that count."""
     report, rows = job.reports[index], job.tree.rows[index]
@@ -65,14 +60,14 @@ def sum_names(job: Job, index: int, counted: CountedEvents, waiting: WaitingInRa
         "gpu_waiting_ns": lambda place, begin, end: waiting.measure_all(rows[place], begin, end),
         "unsplit_ns": lambda place, begin, end: waiting.measure_unknown(rows[place], begin, end),
     }
-    here = row_keys.list_rows(waits.row, np.unique(job.whole.rows[index]))  # only these are sorted, for each report
+    here = list_rows(waits.row, np.unique(job.whole.rows[index]))  # only these are sorted, for each report
     shown = waits.take(here[~waits.is_mpi[here] & (job.new_row[waits.row[here]] >= 0)])
 
     def find_kernel_waits(place: IntArray, begin: IntArray) -> IntArray:
-        at = row_keys.find_rows([job.new_row[shown.row], shown.begin], [rows[place], begin])
+        at = find_rows([job.new_row[shown.row], shown.begin], [rows[place], begin])
         return np.append(shown.wait, 0)[at]
 
-    task_of_place = find_tasks(job, index)
+    task_of_place = job.find_tasks(rows)
     return NameSums(
         kernels=totals.sum_kernels(report, job.store, counted, task=lambda events: task_of_place[events.place]),
         memory_operations=totals.sum_memory_operations(report, job.store, counted, job.windows),
@@ -101,18 +96,17 @@ def collect_names(job: Job, parts: Sequence[NameSums], caused: Mapping[str, int]
 def sort_rows_by(table: Table, by: str) -> list[dict[str, Any]]:
     """Return each row of a table as a dict, the largest value in column `by` first, then by the first column."""
     order = np.lexsort((encode_key(next(iter(table.values()))), -table[by]))
-    return list_rows({name: column[order] for name, column in table.items()})
+    return make_rows({name: column[order] for name, column in table.items()})
 
 
 def _list_kernels(parts: Sequence[Table], task_names: Sequence[str]) -> list[KernelNumbers]:
     keys = ["name", "kernel_class"]
     by_task = totals.add_up(parts, [*keys, "task"])
     table = totals.add_up([drop_columns(by_task, "task")], keys)
-    # Both are sorted by the keys. Of each group, the last row is that of the busiest task.
-    order, starts = sort_groups([*(by_task[key] for key in keys), by_task["total_ns"], by_task["task"]])
-    order = order[starts]  # every row is a group
-    last = np.cumsum(np.diff(sort_groups([by_task[key] for key in keys])[1], append=order.size)) - 1
-    busiest = order[last]
+    # Both are sorted by the keys.
+    _, starts = sort_groups([by_task[key] for key in keys])
+    group = np.repeat(np.arange(starts.size), np.diff(starts, append=by_task["task"].size))
+    busiest = sort_rows(group, by_task["total_ns"], by_task["task"])[np.cumsum(np.bincount(group)) - 1]
     table["busiest_task"] = make_texts(task_names[task] for task in by_task["task"][busiest].tolist())
     table["busiest_ns"] = by_task["total_ns"][busiest]
     return [KernelNumbers(**row) for row in sort_rows_by(table, "total_ns")]
@@ -152,15 +146,18 @@ def _collect_ranges(job: Job, parts: Sequence[Table], caused: Mapping[str, int])
     """Return the repeated ranges of all tasks, the ranges with most time first."""
     table = totals.add_up(parts, ["domain", "name", "task"])
     ranges, steps = [], count_steps(job)
-    for (domain, name), rows in groupby(list_rows(table), lambda row: (row.pop("domain"), row.pop("name"))):
+    for (domain, name), rows in groupby(make_rows(table), itemgetter("domain", "name")):
         own = list(rows)
-        depth = min(row.pop("depth") for row in own)
-        for row in own:  # ranges of two reports of a task are not counted step by step
-            row["per_step"] = row["per_step"] if row["count"] == row["per_step"] * steps else 0
-        tasks = [
-            RangeOfTask(rank=job.tree.ranks[task := row.pop("task")], task=job.tree.model.tasks[task].name, **row)
-            for row in own
-        ]
+        tasks = [_make_range(job, row, steps) for row in own]
+        depth = min(row["depth"] for row in own)
         slowest = choose_slowest(tasks, caused) if len(tasks) > 1 else None
         ranges.append(RepeatedRange(domain=domain, name=name, depth=depth, tasks=tasks, slowest_task=slowest))
     return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))
+
+
+def _make_range(job: Job, row: dict[str, Any], steps: int) -> RangeOfTask:
+    """Return the times of a range on a task, given a row of a table by domain, name and task."""
+    times = {column: row[column] for column in row if column not in ("domain", "name", "task", "depth")}
+    if row["count"] != row["per_step"] * steps:  # ranges of two reports of a task are not counted step by step
+        times["per_step"] = 0
+    return RangeOfTask(rank=job.tree.ranks[row["task"]], task=job.tree.model.tasks[row["task"]].name, **times)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.groups import Table, drop_columns, list_rows, make_texts, sum_table
+from nsys2prv_ng.arrays.groups import Table, drop_columns, make_rows, make_texts, sum_table
 from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -150,7 +150,7 @@ def collect_flops(parts: Sequence[Table], kernels: Sequence[KernelNumbers], step
     table = add_up(parts, _KEYS)
     if not table["task"].size:
         return None
-    rows = list_rows(add_up([drop_columns(table, "task")], ["operator", "number_type"]))
+    rows = make_rows(add_up([drop_columns(table, "task")], ["operator", "number_type"]))
     operators = [
         OperatorFlops(
             operator=row["operator"],

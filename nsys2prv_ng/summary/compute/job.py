@@ -29,7 +29,7 @@ from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
-from nsys2prv_ng.arrays.groups import Table, encode_key, list_rows
+from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
@@ -38,7 +38,7 @@ from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
 from nsys2prv_ng.replay.excerpt import is_too_large
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute import totals
-from nsys2prv_ng.summary.compute.by_name import ByName, NameSums, collect_names, find_tasks, sort_rows_by, sum_names
+from nsys2prv_ng.summary.compute.by_name import ByName, NameSums, collect_names, sort_rows_by, sum_names
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
@@ -204,7 +204,7 @@ class _Sums(NamedTuple):
 
 def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> _Sums:
     report, counted = job.reports[index], CountedEvents(job, index)
-    task_of_place = find_tasks(job, index)
+    task_of_place = job.find_tasks(job.tree.rows[index])
     return _Sums(
         by_name=sum_names(job, index, counted, waiting, waits),
         launched=totals.sum_launched(report, job.store, counted),
@@ -291,7 +291,7 @@ def _list_causes(causes: Table, row: int) -> list[Cause]:
     own = np.flatnonzero(causes["row"] == row)
     table = {name: column[own] for name, column in causes.items() if name != "row"}
     order = np.lexsort([*(encode_key(table[key]) for key in ("call", "range", "cause")), -table["ns"]])
-    return [Cause(**each) for each in list_rows({name: column[order] for name, column in table.items()})]
+    return [Cause(**each) for each in make_rows({name: column[order] for name, column in table.items()})]
 
 
 def _find_excess(job: Job, waits: WaitNumbers, named: ByName) -> list[Excess]:

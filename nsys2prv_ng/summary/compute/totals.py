@@ -10,7 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_texts, sum_table
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING
 from nsys2prv_ng.job.counted import CountedEvents
@@ -148,7 +148,6 @@ def sum_nccl(
     def find_sizes(events: OpenedEvents, lines: IntArray, among: BoolArray) -> IntArray:
         """Return the bytes of the payload that starts at the same place and time as each event; -1 without one."""
         rows = np.flatnonzero(among)
-        rows = rows[~mark_duplicates(payload.place[rows], payload.begin[rows])]
         at = find_rows([payload.place[rows], payload.begin[rows]], [events.place[lines], events.begin[lines]])
         return np.where(at >= 0, np.append(size[rows], 0)[at], -1)
 
