@@ -110,7 +110,7 @@ def mark_repeated(*columns: IntArray) -> BoolArray:
 
 
 def _sorts_fast(values: IntArray) -> bool:
-    """Return whether values sort faster than pandas hashes them: few do, and values that are nearly in order."""
+    """Return whether sorting beats pandas' hash tables: it does for few values, and for values nearly in order."""
     falls = int(np.count_nonzero(values[1:] < values[:-1]))
     return values.size < _SMALL or falls * _LONG_RUN < values.size
 

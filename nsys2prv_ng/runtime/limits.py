@@ -36,7 +36,7 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Let glibc return the memory that it kept: where much was freed, and what follows needs less."""
+    """Let glibc return freed memory to the system. Call it where much was freed and what follows needs less."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 

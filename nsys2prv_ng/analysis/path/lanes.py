@@ -167,7 +167,7 @@ _CREATES = "pthread_create"
 _KERNELS = (COMPUTE, COMMUNICATION, WHOLE_GRAPH)
 _OPERATION_COLUMNS = ("begin", "end", "stream", "device", "process", "thread", "launched", "producer")
 _WORTH_GIVING_BACK = 64 << 20
-"""Bytes to free before memory goes back to the system, for which glibc looks at all that it has."""
+"""Bytes to free before memory goes back to the system: for that, glibc looks at its whole heap."""
 _NUMBERS = {"stream", "device", "process", "thread", "launch", "producer", "row", "kind", "name", "sync", "target"}
 _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 

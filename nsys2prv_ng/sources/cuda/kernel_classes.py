@@ -200,7 +200,7 @@ _known: dict[str, int] = {}
 
 
 def classify_once(names: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the same as `classify`, which looks at each name in the first report only that has it."""
+    """Return the same as `classify`, but classify each name only in the first report that has it."""
     classes = {name: _known.get(name) for name in names}
     new = [name for name, number in classes.items() if number is None]
     if new:

@@ -32,7 +32,7 @@ class CommunicatorUses(NamedTuple):
 class MessageEnds(NamedTuple):
     """n sends and receives. Times in ns.
 
-    `communicator`, `caller` and `place` are a report's index and places; in the trace, they are its number and rows.
+    In a report, `communicator` is an index, and `caller` and `place` are places; in the trace, a number and rows.
     """
 
     communicator: IntArray
