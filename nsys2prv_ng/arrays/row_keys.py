@@ -155,7 +155,7 @@ def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
         return np.zeros(0, np.int64)
     both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
     known, values = both[: rows[0].size], both[rows[0].size :]
-    if known.size > 0 and both.size < _SMALL:
+    if known.size > 0 and _sorts_fast(known):
         order = np.argsort(known, kind="stable")
         index = order[np.minimum(np.searchsorted(known, values, sorter=order), known.size - 1)]
         return np.where(known[index] == values, index, -1)

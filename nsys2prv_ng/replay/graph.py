@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import sort_rows, take_groups
+from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
 from nsys2prv_ng.replay.columns import NONE, Edges
 from nsys2prv_ng.runtime.jit import compiled
@@ -37,37 +37,84 @@ class Graph(NamedTuple):
     """Dependencies that contradict the observed times, or go in circles: they are not in the graph."""
 
 
+_FEW = 16
+"""Most edges to one node that are sorted by insertion."""
+
+
 def build_graph(time: IntArray, edges: Edges) -> Graph:
     """Return the graph of nodes that were observed at a time (n, ns)."""
-    passed = time[edges.to] - time[edges.since]
-    possible = np.flatnonzero((passed >= 0) & (edges.since != edges.to))
-    dropped = edges.to.size - possible.size
-    edges = edges.take(possible)
-    edges = edges.take(sort_rows(edges.to, time[edges.since], edges.kind))
-    first = _count_up(edges.to, time.size)
+    since, to, kind, least = edges
+    first = np.zeros(time.size + 1, np.int64)
+    _count_edges(time, since, to, first)
+    np.cumsum(first, out=first)
+    # Edges are moved once, at the end; until then their numbers stand for them.
+    grouped = np.empty(int(first[-1]), np.int32)
+    _group_edges(time, since, to, kind, first, first[:-1].copy(), grouped)
+    _sort_large_groups(time, edges, first, grouped)
     by_time = np.argsort(time, kind="stable")
     order, stack = np.empty((2, time.size), np.int32)
-    kept = np.ones(edges.to.size, np.bool_)
-    _sort(by_time, first, edges.since, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
-    if not kept.all():
-        dropped += int((~kept).sum())
-        edges = edges.take(kept)
-        first = _count_up(edges.to, time.size)
+    kept = np.ones(grouped.size, np.bool_)
+    _sort(by_time, first, since, grouped, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
+    del by_time, stack
+    count = int(np.count_nonzero(kept))
+    placed = Edges(*(np.empty(count, column.dtype) for column in edges))
+    limits, is_last = np.zeros(time.size + 1, np.int64), np.zeros(count, np.bool_)
+    _place_edges(time, edges, order, first, grouped, kept, placed, limits, is_last)
     position = np.empty_like(order)
-    position[order] = np.arange(order.size)
-    # Edges follow each other in the order of their nodes, so that a replay reads them once, from start to end.
-    limits, by_order = take_groups(first, order)
-    since, to, kind, least = edges.take(by_order)
-    passed = time[to] - time[since]
-    is_last = np.zeros(to.size, np.bool_)
-    is_last[limits[1:][np.diff(limits) > 0] - 1] = True
-    weight = np.where(is_last, passed, np.minimum(least, passed))
-    return Graph(time, order, position, limits, since, to, kind, weight, is_last, dropped)
+    position[order] = np.arange(order.size, dtype=np.int32)
+    dropped = to.size - count
+    return Graph(time, order, position, limits, placed.since, placed.to, placed.kind, placed.least, is_last, dropped)
 
 
-def _count_up(to: Int32Array, nodes: int) -> IntArray:
-    """Return the first edge of each node (nodes + 1), for edges in ascending order of the node that they lead to."""
-    return np.append(0, np.cumsum(np.bincount(to, minlength=nodes)))
+@compiled
+def _count_edges(time: IntArray, since: Int32Array, to: Int32Array, count: IntArray) -> None:
+    """Add 1 to count[node + 1] for each edge to a node that does not contradict the observed times."""
+    for e in range(to.size):
+        if time[to[e]] >= time[since[e]] and since[e] != to[e]:
+            count[to[e] + 1] += 1
+
+
+@compiled
+def _group_edges(
+    time: IntArray,
+    since: Int32Array,
+    to: Int32Array,
+    kind: Int8Array,
+    first: IntArray,
+    at: IntArray,
+    grouped: Int32Array,
+) -> None:
+    """Set the numbers of the edges that lead to each node, and order small groups by the time that edges come from.
+
+    Edges of one time are ordered by kind. `at`: a copy of `first`, without its end.
+    """
+    for e in range(to.size):
+        node = to[e]
+        if time[node] >= time[since[e]] and since[e] != node:
+            grouped[at[node]] = e
+            at[node] += 1
+    for node in range(at.size):
+        low, high = first[node], first[node + 1]
+        if high - low > _FEW:
+            continue
+        for i in range(low + 1, high):
+            e = grouped[i]
+            left = i
+            while left > low and (
+                time[since[grouped[left - 1]]] > time[since[e]]
+                or (time[since[grouped[left - 1]]] == time[since[e]] and kind[grouped[left - 1]] > kind[e])
+            ):
+                grouped[left] = grouped[left - 1]
+                left -= 1
+            grouped[left] = e
+
+
+def _sort_large_groups(time: IntArray, edges: Edges, first: IntArray, grouped: Int32Array) -> None:
+    """Order the edges of the groups that are not small, as `_group_edges` orders those of the others."""
+    large = np.flatnonzero(np.diff(first) > _FEW)
+    _, at = take_groups(first, large)
+    edge = grouped[at]
+    grouped[at] = edge[np.lexsort((edges.kind[edge], time[edges.since[edge]], edges.to[edge]))]
 
 
 @compiled
@@ -75,6 +122,7 @@ def _sort(
     by_time: IntArray,
     first: IntArray,
     since: Int32Array,
+    grouped: Int32Array,
     at: IntArray,
     state: Int8Array,
     stack: Int32Array,
@@ -103,13 +151,46 @@ def _sort(
                 continue
             edge = at[top]
             at[top] += 1
-            before = since[edge]
+            before = since[grouped[edge]]
             if state[before] == 0:
                 state[before] = 1
                 stack[depth] = before
                 depth += 1
             elif state[before] == 1:
                 kept[edge] = False
+
+
+@compiled
+def _place_edges(
+    time: IntArray,
+    edges: Edges,
+    order: Int32Array,
+    first: IntArray,
+    grouped: Int32Array,
+    kept: BoolArray,
+    placed: Edges,
+    limits: IntArray,
+    is_last: BoolArray,
+) -> None:
+    """Place the edges in the order of their nodes, so that a replay reads them once, and set their weights.
+
+    `least` of the placed edges becomes their weight: the observed time for the last one to each node.
+    """
+    count = 0
+    for p in range(order.size):
+        node = order[p]
+        for i in range(first[node], first[node + 1]):
+            if kept[i]:
+                e = grouped[i]
+                placed.since[count] = edges.since[e]
+                placed.to[count] = node
+                placed.kind[count] = edges.kind[e]
+                placed.least[count] = min(edges.least[e], time[node] - time[edges.since[e]])
+                count += 1
+        if count > limits[p]:
+            placed.least[count - 1] = time[node] - time[placed.since[count - 1]]
+            is_last[count - 1] = True
+        limits[p + 1] = count
 
 
 def play(graph: Graph, weight: IntArray) -> IntArray:

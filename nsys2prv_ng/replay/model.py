@@ -142,7 +142,8 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | 
     marks, mark_edges = list_marks(job, lanes, numbers, time.size)
     time = np.concatenate([time, marks.time])
     whole = join_edges([*edges, *device_edges, *communication.edges, mark_edges])
-    graph = build_graph(time, limit_returns(whole, time, numbers, lanes.call_name))
+    limit_returns(whole, time, numbers, lanes.call_name)
+    graph = build_graph(time, whole)
     return Model(job, lanes, numbers, graph, find_launching(operations, calls), marks, span)
 
 
@@ -157,17 +158,21 @@ def _get_kinds(lanes: Lanes) -> IntArray:
 def _load_classes(job: Job, lanes: Lanes) -> tuple[IntArray, list[str]]:
     """Return (index of the class of each kernel or NONE, names of the classes)."""
     names: dict[str, int] = {}
-    found = np.full(lanes.operation_row.size, NONE, np.int64)
-    once = np.flatnonzero(~mark_duplicates(lanes.operation_row, lanes.operations.begin))
-    own = [lanes.operation_row[once], lanes.operations.begin[once]]
+    begins = lanes.operations.begin
+    found = np.full(begins.size, NONE, np.int64)
+    low, high = begins.min(initial=0), begins.max(initial=0)
+    parts = [(np.zeros(0, np.int64),) * 3]
     for report, rows in zip(job.reports, job.whole.rows, strict=True):
         events = load_opened_events(report, source_names.KERNELS, job.store)
         value = events.get_values(types.KERNEL_CLASS)
-        line = np.flatnonzero(value != ABSENT)
+        line = np.flatnonzero((value != ABSENT) & (events.begin >= low) & (events.begin <= high))
         texts = events.get_names(types.KERNEL_CLASS)
         distinct, index = np.unique(value[line], return_inverse=True)
         numbered = np.array([names.setdefault(texts[key], len(names)) for key in distinct.tolist()], np.int64)
-        at = find_rows(own, [rows[events.place[line]], events.begin[line]])
-        known = at >= 0
-        found[once[at[known]]] = numbered[index[known]]
+        parts.append((rows[events.place[line]], events.begin[line], numbered[index]))
+    row, begin, number = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    once = np.flatnonzero(~mark_duplicates(lanes.operation_row, begins))
+    at = find_rows([lanes.operation_row[once], begins[once]], [row, begin])
+    known = at >= 0
+    found[once[at[known]]] = number[known]
     return found, list(names)

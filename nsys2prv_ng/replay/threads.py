@@ -20,12 +20,13 @@ from nsys2prv_ng.analysis.path.columns import (
     ThreadRecords,
 )
 from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.replay.columns import (
     ALWAYS,
     CALL,
     CODE,
     HANDOVER,
+    NAMES,
     NETWORK,
     NONE,
     STAGE,
@@ -55,31 +56,53 @@ def list_thread_edges(lanes: PathLanes, numbers: Numbers) -> list[Edges]:
     ]
 
 
-def limit_returns(edges: Edges, time: IntArray, numbers: Numbers, name: IntArray) -> Edges:
-    """Return edges of which those to the end of a call take at most what the shortest call of its name needs.
+def limit_returns(edges: Edges, time: IntArray, numbers: Numbers, name: IntArray) -> None:
+    """Let edges to the end of a call take at most what the shortest call of its name needs.
 
     That is the least time (ns) from the start of a call of this name, or from when it no longer had to wait, to its
     end; of a call that copies pageable memory, to the start of its copy. How long data move is known for each call and
-    stays. `time`: of each node (ns), `name`: number of the name of each call.
+    stays. `time`: of each node (ns), `name`: number of the name of each call. Changes `least` of the edges.
     """
-    every = np.flatnonzero((edges.to >= numbers.call_end) & (edges.to < numbers.others))
-    moves = mark_kinds(edges.kind[every], (*NETWORK, STAGE))
-    to_call, staged = every[~moves], every[edges.kind[every] == STAGE]
-    call = edges.to[to_call] - numbers.call_end
-    since, end = time[edges.since[to_call]], time[edges.to[to_call]]
-    latest = np.full(numbers.calls, np.iinfo(np.int64).min)
-    on_time = since <= end
-    np.maximum.at(latest, call[on_time], since[on_time])
-    known = np.flatnonzero(latest > np.iinfo(np.int64).min)
+    waited = np.full(numbers.calls, NEVER)
     needed = np.zeros(numbers.calls, np.int64)
-    needed[known] = time[numbers.call_end + known] - latest[known]
-    copies = edges.to[staged] - numbers.call_end
-    needed[copies] = time[edges.since[staged]] - time[numbers.call_begin + copies]
     shortest = np.full(int(name.max(initial=NONE)) + 1, ALWAYS)
-    np.minimum.at(shortest, name[known], needed[known])
-    least = edges.least.copy()
-    least[to_call] = np.minimum(least[to_call], shortest[name[call]])
-    return edges._replace(least=least)
+    moves = mark_kinds(np.arange(len(NAMES)), (*NETWORK, STAGE))
+    _limit_returns(edges, time, numbers, name, moves, waited, needed, shortest)
+
+
+@compiled
+def _limit_returns(
+    edges: Edges,
+    time: IntArray,
+    numbers: Numbers,
+    name: IntArray,
+    moves: BoolArray,
+    waited: IntArray,
+    needed: IntArray,
+    shortest: IntArray,
+) -> None:
+    """Do what `limit_returns` says. `moves`: whether data move along an edge of each kind.
+
+    Of each call: `waited`, until when it had to wait, NEVER at first; `needed`, the time (ns) that it took then.
+    `shortest`: the least time of each name, ALWAYS at first.
+    """
+    begin, end, others = 2 * numbers[0], 2 * numbers[0] + numbers[1], 2 * (numbers[0] + numbers[1])
+    since, to, kind, least = edges
+    for e in range(to.size):
+        if end <= to[e] < others and not moves[kind[e]] and time[since[e]] <= time[to[e]]:
+            waited[to[e] - end] = max(waited[to[e] - end], time[since[e]])
+    for call in range(needed.size):
+        if waited[call] > NEVER:
+            needed[call] = time[end + call] - waited[call]
+    for e in range(to.size):
+        if end <= to[e] < others and kind[e] == STAGE:
+            needed[to[e] - end] = time[since[e]] - time[begin + to[e] - end]
+    for call in range(needed.size):
+        if waited[call] > NEVER:
+            shortest[name[call]] = min(shortest[name[call]], needed[call])
+    for e in range(to.size):
+        if end <= to[e] < others and not moves[kind[e]]:
+            least[e] = min(least[e], shortest[name[to[e] - end]])
 
 
 def _name_nodes(numbers: Numbers, found: IntArray) -> IntArray:

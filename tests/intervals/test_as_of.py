@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from nsys2prv_ng.intervals.as_of import find_latest
 
 few = st.integers(0, 3)
+times = st.integers(-3, 9) | st.sampled_from([-(2**63), 2**63 - 1])
 
 
-@given(st.lists(st.tuples(few, st.integers(-3, 9))), st.lists(st.tuples(few, st.integers(-3, 9))))
+@given(st.lists(st.tuples(few, times)), st.lists(st.tuples(few, times)))
 def test_the_last_of_a_group_that_is_not_later(entries: list[tuple[int, int]], queries: list[tuple[int, int]]) -> None:
     columns = [np.array([row[i] for row in rows], np.int64) for rows in (entries, queries) for i in range(2)]
     expected = []

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from nsys2prv_ng.replay.columns import CODE, REMOVED, Edges
-from nsys2prv_ng.replay.graph import Graph, build_graph, play, trace_back
+from nsys2prv_ng.replay.columns import CODE, NAMES, REMOVED, Edges, make_edges
+from nsys2prv_ng.replay.graph import _FEW, Graph, build_graph, play, trace_back
 from tests.examples import examples
 
 SEEDS = range(10 * examples(100))
@@ -18,10 +18,10 @@ SEEDS = range(10 * examples(100))
 def make_graph(seed: int) -> tuple[Graph, Edges]:
     """Return a graph of up to 40 nodes, and its dependencies, of which some contradict the times or close circles."""
     rng = np.random.default_rng(seed)
-    nodes, edges = int(rng.integers(1, 40)), int(rng.integers(0, 120))
+    nodes, edges = int(rng.integers(1, rng.choice([4, 40]))), int(rng.integers(0, 120))
     time = rng.integers(0, rng.choice([3, 30, 10**9]), nodes)
     since, to = rng.integers(0, nodes, (2, edges))
-    given = Edges(since, to, np.full(edges, CODE), rng.integers(0, 20, edges))
+    given = make_edges(since, to, rng.integers(0, len(NAMES), edges), rng.integers(0, 20, edges))
     return build_graph(time, given), given
 
 
@@ -76,6 +76,19 @@ def test_the_last_dependency_has_what_was_observed_and_others_at_most_their_leas
         assert sorted(lasts) == sorted(latest)  # one of each node that has any
 
 
+def test_edges_to_a_node_are_ordered_by_time_and_kind() -> None:
+    most = 0
+    for seed in SEEDS:
+        graph, _ = make_graph(seed)
+        for at, node in enumerate(graph.order.tolist()):
+            edges = range(graph.first[at], graph.first[at + 1])
+            assert all(graph.to[edge] == node for edge in edges)
+            keys = [(int(graph.time[graph.since[edge]]), int(graph.kind[edge])) for edge in edges]
+            assert keys == sorted(keys), seed
+            most = max(most, len(keys))
+    assert most > _FEW  # groups of both sizes were seen
+
+
 def test_what_contradicts_the_times_or_closes_a_circle_is_counted() -> None:
     for seed in SEEDS:
         graph, given = make_graph(seed)
@@ -120,7 +133,6 @@ def test_the_path_back_explains_the_time_of_its_end() -> None:
 @pytest.mark.parametrize("edges", [[(0, 1), (1, 0)], [(0, 0)], [(0, 1), (1, 2), (2, 0)]])
 def test_circles_are_opened(edges: list[tuple[int, int]]) -> None:
     since, to = np.array(edges, np.int64).T
-    zeros = np.zeros(since.size, np.int64)
-    graph = build_graph(np.full(3, 7, np.int64), Edges(since.copy(), to.copy(), zeros, zeros))
+    graph = build_graph(np.full(3, 7, np.int64), make_edges(since, to, CODE))
     assert graph.dropped == 1
     assert play(graph, graph.weight).tolist() == [7, 7, 7]
