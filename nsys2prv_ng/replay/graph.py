@@ -43,7 +43,7 @@ _FEW = 16
 
 def build_graph(time: IntArray, edges: Edges) -> Graph:
     """Return the graph of nodes that were observed at a time (n, ns)."""
-    since, to, kind, least = edges
+    since, to, kind, _ = edges
     first = np.zeros(time.size + 1, np.int64)
     _count_edges(time, since, to, first)
     np.cumsum(first, out=first)

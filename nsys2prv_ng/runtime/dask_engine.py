@@ -12,7 +12,7 @@ import pickle
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -162,6 +162,9 @@ class DaskEngine:
 
     def sum_up(self, do: Callable[[Item], T], items: Sequence[Item]) -> Iterator[T]:
         return self.map(do, items)
+
+    def beside(self, do: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
+        return nullcontext(do)  # it also maps, which only this process can do
 
     def _wait_for(self, future: Any) -> Any:
         """Return the result of a future. Raises TranslationError if there is no worker for too long."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import current_process
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from nsys2prv_ng.runtime.parallel import Work, run_in_processes, run_in_threads
+from nsys2prv_ng.runtime.parallel import Work, run_beside, run_in_processes, run_in_threads
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -35,6 +36,12 @@ class Engine(Protocol):
         The results of all pieces may be in memory at once. After an error, all pieces may have been worked on.
         """
 
+    def beside(self, do: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
+        """Yield what returns `do()`, which may be done meanwhile: it stores nothing, and its result can be pickled.
+
+        Ask for the result once.
+        """
+
 
 _FEWEST_FOR_PROCESSES = 16
 """Fewest pieces for each process: a process starts within 0.1 s, and loads the compiled functions that it calls."""
@@ -42,7 +49,7 @@ _FEWEST_FOR_PROCESSES = 16
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Threads of this process, or processes to sum up many pieces.
+    """Threads of this process, or processes to sum up many pieces, and for a piece beside others.
 
     Much of what sums up a small report is Python, for whose lock threads wait.
     """
@@ -55,11 +62,19 @@ class LocalEngine:
         return run_in_threads(do, items, self.workers)
 
     def sum_up(self, do: Callable[[Item], T], items: Sequence[Item]) -> Iterator[T]:
-        is_few = self.workers == 1 or len(items) < _FEWEST_FOR_PROCESSES * self.workers
-        if is_few or current_process().daemon:  # a daemon may start no process
+        if len(items) < _FEWEST_FOR_PROCESSES * self.workers or not self._may_fork():
             return self.map(do, items)
+        work = Work(len(items), lambda index, _: do(items[index]))
+        return iter(run_in_processes(work, self.workers, lambda _: None, lambda _: gc.freeze()))
+
+    def beside(self, do: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
+        return run_beside(do) if self._may_fork() else nullcontext(do)
+
+    def _may_fork(self) -> bool:
+        """Return whether to start processes. If so, numba is ready for them."""
+        if self.workers == 1 or current_process().daemon:  # a daemon may start no process
+            return False
         from nsys2prv_ng.runtime.jit import load_numba  # without it, this module does not import numba
 
         load_numba()
-        work = Work(len(items), lambda index, _: do(items[index]))
-        return iter(run_in_processes(work, self.workers, lambda _: None, lambda _: gc.freeze()))
+        return True

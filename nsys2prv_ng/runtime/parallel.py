@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -87,7 +88,23 @@ def run_in_processes(
     try:
         for number in range(processes):
             pool.start(number)
+        pool.begin()
         return pool.collect_answers(tick)
+    finally:
+        _end(pool.running.values())
+
+
+@contextmanager
+def run_beside(function: Callable[[], T]) -> Iterator[Callable[[], T]]:
+    """Let a process call a function while this one goes on; yield what waits for the result. Errors are raised there.
+
+    The process sees what `run_in_processes` says, and ends with the context.
+    """
+    pool = _Pool(Work(1, lambda _, tick: function()), lambda _: gc.freeze())
+    try:
+        pool.start(0)
+        pool.begin()
+        yield lambda: pool.collect_answers(lambda _: None)[0]
     finally:
         _end(pool.running.values())
 
@@ -110,12 +127,15 @@ class _Pool(Generic[T]):
         self._numbers[pipe] = number
         return pipe
 
+    def begin(self) -> None:
+        """Give each process its first piece."""
+        for pipe in list(self.running):
+            self._give(pipe)
+
     def collect_answers(self, tick: Callable[[int], object]) -> list[T]:
         """Give each idle process the next piece until all are done; return the answers in the order of the pieces."""
         answers: dict[int, T] = {}
         failures: dict[int, Failure] = {}
-        for pipe in list(self.running):
-            self._give(pipe)
         while self._piece:
             for pipe in cast(list[Connection], wait(list(self._piece))):
                 try:

@@ -13,8 +13,7 @@ from nsys2prv_ng.analysis.efficiency.times import CLASSES, NOT_SPLIT, WHOLE_GRAP
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
-from nsys2prv_ng.replay.ideal_network import MOST_UNKNOWN, Saving, Savings, measure_savings
-from nsys2prv_ng.replay.what_if import Experiment
+from nsys2prv_ng.replay.ideal_network import MOST_UNKNOWN, Saving, Savings
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.numbers.efficiency import (
     DeviceEfficiency,
@@ -37,15 +36,14 @@ _MOST_RANGES = 100
 _UNKNOWN = Saving()
 
 
-def sum_efficiency(job: Job, efficiency: Efficiency, experiment: Experiment | None = None) -> EfficiencyNumbers | None:
+def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings) -> EfficiencyNumbers | None:
     """Return the efficiencies of a job; None if it has neither GPUs nor main threads.
 
-    `experiment`: plays the job again; without it, serialisation and transfer are not known.
+    `saved`: what an ideal network saves. If that is not known, serialisation and transfer are not either.
     """
     whole = efficiency.whole
     if whole.devices is None and whole.host is None:
         return None
-    saved = Savings() if experiment is None else measure_savings(experiment)
     steps, work = efficiency.steps, efficiency.at_work
     in_steps = None if efficiency.in_steps is None else WindowEfficiency(**_rate(efficiency.in_steps, saved.in_steps))
     by_step = [] if steps is None else list(zip(steps.number.tolist(), steps.host_length.tolist(), strict=True))

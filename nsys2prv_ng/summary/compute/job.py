@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
+from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, compute_efficiency
 from nsys2prv_ng.analysis.gpus import idle_causes
 from nsys2prv_ng.analysis.gpus.activity import (
     NO_ACTIVITY,
@@ -24,7 +24,7 @@ from nsys2prv_ng.analysis.gpus.activity import (
     measure_activity,
 )
 from nsys2prv_ng.analysis.gpus.metrics import MetricSums, keeps_samples, measure_gpu_metrics
-from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size, find_critical_path, load_path_lanes
+from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
@@ -34,8 +34,7 @@ from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
-from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
-from nsys2prv_ng.replay.excerpt import is_too_large
+from nsys2prv_ng.replay.analyse import describe_size
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.by_name import ByName, NameSums, collect_names, sort_rows_by, sum_names
@@ -47,7 +46,7 @@ from nsys2prv_ng.summary.compute.kernel_activity import KernelTime
 from nsys2prv_ng.summary.compute.kernel_cells import KernelTimes, measure_kernels
 from nsys2prv_ng.summary.compute.link_metrics import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.compute.memory import measure_memory
-from nsys2prv_ng.summary.compute.path import sum_critical_path
+from nsys2prv_ng.summary.compute.path_and_savings import compute_path_and_savings
 from nsys2prv_ng.summary.compute.range_tree import make_range_tree, sum_by_range
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.compute.slow_modes import find_slow_modes
@@ -77,25 +76,33 @@ def compute_summary(
     flops_per_step: float | None = None,
     peak_tflops: float | None = None,
 ) -> JobSummary:
-    """Return the numbers of a job. Each worker loads the records of one report at once.
+    """Return the numbers of a job. Each worker loads the records of one report at once; another replays the job.
 
     `waits`, `late`, `lanes` and `path`: the results for this job, if the caller already has them. `with_metrics`:
     measure the metrics of GPUs, on which no verdict depends. `flops_per_step` and `peak_tflops`: what the user knows
     for the MFU, as `add_mfu` takes it.
     """
     waits = find_waits(job) if waits is None else waits
-    late = find_reasons(job, waits) if late is None else late
-    if lanes is None and job.finds_waits:
-        lanes = load_path_lanes(job, waits)
-    if path is None:
-        path = find_critical_path(job, lanes)
-    too_large = is_too_large(job)
-    can_replay = job.finds_waits and (too_large or lanes is not None)
-    if too_large:
-        lanes = None  # makes room: the experiment loads an excerpt
-    experiment = load_experiment(job, waits, lanes) if can_replay else None
-    lanes = None  # the experiment has its own columns
-    unplayed = [describe_size(job)] if can_replay and experiment is None else []
+    with job.engine.beside(lambda: compute_path_and_savings(job, waits, lanes, path)) as wait_for_savings:
+        late = find_reasons(job, waits) if late is None else late
+        efficiency = compute_efficiency(job, waits)
+        summary = _sum_up(job, waits, late, efficiency, with_metrics=with_metrics)
+        with (progress or Progress()).step("replaying changes", 1, "job", logged=False) as step:
+            found = wait_for_savings()
+            step.update(1)
+    unplayed = [describe_size(job)] if found.is_too_large else []
+    summary = replace(
+        summary,
+        efficiency=sum_efficiency(job, efficiency, found.on_ideal_network),
+        critical_path=found.path,
+        what_if=found.what_if,
+        warnings=[*summary.warnings, *([*check_size(job), *unplayed][:1] if job.finds_waits else ())],
+    )
+    return add_mfu(summary, flops_per_step, peak_tflops)
+
+
+def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *, with_metrics: bool) -> JobSummary:
+    """Return the numbers of a job without its efficiencies, its critical path and what changes save."""
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = list(job.engine.sum_up(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports))))
@@ -105,7 +112,6 @@ def compute_summary(
     kernel_time = KernelTime(job, devices, make_range_tree([part.tree for part in parts]))
     times = [*([] if nccl_time is None else [nccl_time.part]), kernel_time.part]
     metrics = measure_gpu_metrics(job, times if keeps_samples(job) else []) if with_metrics else []
-    efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     caused = {} if wait_numbers is None else {rank.task: rank.all_caused_ns for rank in wait_numbers.ranks}
     named = collect_names(job, [part.by_name for part in parts], caused)
@@ -119,7 +125,7 @@ def compute_summary(
         "NCCL": not named.nccl,
         "MPI": not named.mpi,
     }
-    summary = JobSummary(
+    return JobSummary(
         reports=len(job.reports),
         nodes=len(job.tree.model.nodes),
         ranks=len({rank for rank in job.tree.ranks if rank is not None}),
@@ -136,16 +142,12 @@ def compute_summary(
         absent=[name for name, is_absent in absent.items() if is_absent],
         chosen=_list_chosen(job.selection),
         waits=wait_numbers,
-        efficiency=sum_efficiency(
-            job, efficiency, experiment if experiment is not None and experiment.is_whole else None
-        ),
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=_list_gpu_metrics(job, devices, metrics),
         range_tree=kernel_time.list_nodes(metrics),
         activity=kernel_time.list_classes(metrics),
         link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
-        critical_path=None if path is None else sum_critical_path(job, path),
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
         calls=named.calls,
@@ -154,17 +156,12 @@ def compute_summary(
         skipped=job.skipped,
         slow_modes=find_slow_modes(job, kernel_times),
         memory=measure_memory(job, devices, kernel_times),
-        what_if=None
-        if experiment is None or not experiment.has_steps
-        else analyse(experiment, with_slack=False, progress=progress),
         warnings=[
             *job.warnings,
             *check_clocks(job),
             *describe_missing_payload(wait_numbers, len(job.reports)),
-            *([*check_size(job), *unplayed][:1] if job.finds_waits else ()),
         ],
     )
-    return add_mfu(summary, flops_per_step, peak_tflops)
 
 
 def _measure_start_up(job: Job, waits: Waits) -> StartUp | None:
