@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 
 Table = dict[str, npt.NDArray[Any]]
-"""A small table: its columns by name, of equal length, with integers or texts (objects)."""
+"""A small table: its columns by name, of equal length, with integers or objects such as texts."""
 
 _REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
@@ -49,6 +49,11 @@ def drop_columns(table: Table, *names: str) -> Table:
     return {name: column for name, column in table.items() if name not in names}
 
 
+def take_rows(table: Table, which: IntArray | BoolArray) -> Table:
+    """Return the rows of a table that indices or a mask select."""
+    return {name: column[which] for name, column in table.items()}
+
+
 def make_rows(table: Table) -> list[dict[str, Any]]:
     """Return each row of a table as a dict."""
     return [
@@ -56,9 +61,9 @@ def make_rows(table: Table) -> list[dict[str, Any]]:
     ]
 
 
-def make_texts(texts: Iterable[str]) -> npt.NDArray[Any]:
-    """Return texts as a column."""
-    return np.array(list(texts), object)
+def make_objects(values: Iterable[object]) -> npt.NDArray[Any]:
+    """Return texts or tuples as a column."""
+    return np.fromiter(values, object)
 
 
 def sort_groups(keys: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:

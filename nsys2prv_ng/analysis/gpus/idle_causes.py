@@ -19,7 +19,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices, Gaps
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
-from nsys2prv_ng.arrays.groups import Table, drop_columns, make_texts, sum_table
+from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
@@ -76,7 +76,7 @@ def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) ->
     sums = sum_table({**drop_columns(in_gap, "gap"), "gaps": np.ones_like(in_gap["gap"])}, KEYS)
     names = [*pieces.names, ""]
     for column, texts in (("cause", CAUSES), ("range", names), ("call", names)):
-        sums[column] = make_texts(texts[i] for i in sums[column].tolist())
+        sums[column] = make_objects(texts[i] for i in sums[column].tolist())
     return sums
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.groups import Table, drop_columns, encode_key, make_rows, make_texts, sort_groups
+from nsys2prv_ng.arrays.groups import Table, drop_columns, encode_key, make_objects, make_rows, sort_groups
 from nsys2prv_ng.arrays.row_keys import find_rows, list_rows, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
@@ -107,7 +107,7 @@ def _list_kernels(parts: Sequence[Table], task_names: Sequence[str]) -> list[Ker
     _, starts = sort_groups([by_task[key] for key in keys])
     group = np.repeat(np.arange(starts.size), np.diff(starts, append=by_task["task"].size))
     busiest = sort_rows(group, by_task["total_ns"], by_task["task"])[np.cumsum(np.bincount(group)) - 1]
-    table["busiest_task"] = make_texts(task_names[task] for task in by_task["task"][busiest].tolist())
+    table["busiest_task"] = make_objects(task_names[task] for task in by_task["task"][busiest].tolist())
     table["busiest_ns"] = by_task["total_ns"][busiest]
     return [KernelNumbers(**row) for row in sort_rows_by(table, "total_ns")]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.groups import Table, drop_columns, make_rows, make_texts, sum_table
+from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, make_rows, sum_table
 from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -74,8 +74,8 @@ def sum_operators(
     }
     table = sum_table({name: column[is_shown] for name, column in columns.items()}, _KEYS)
     names = ranges.get_names(range_type)
-    table["operator"] = make_texts(names[value] for value in table["operator"].tolist())
-    table["number_type"] = make_texts(_TYPES[code] for code in table["number_type"].tolist())
+    table["operator"] = make_objects(names[value] for value in table["operator"].tolist())
+    table["number_type"] = make_objects(_TYPES[code] for code in table["number_type"].tolist())
     return table
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, compute_efficiency
 from nsys2prv_ng.analysis.gpus import idle_causes
@@ -195,7 +194,7 @@ class _Sums(NamedTuple):
     by_name: NameSums
     launched: Table
     flops: Table
-    tree: pd.DataFrame
+    tree: Table
     kernel_times: KernelTimes
 
 

@@ -16,10 +16,17 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.analysis.host_activity import find_main_threads
-from nsys2prv_ng.arrays.groups import sum_groups
+from nsys2prv_ng.arrays.groups import (
+    Table,
+    drop_columns,
+    join_tables,
+    make_objects,
+    make_rows,
+    sum_table,
+    take_rows,
+)
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -36,42 +43,31 @@ from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.names import BACKWARD
 
 _NUMBER = re.compile(r"[0-9]+$")
-_SUMS = ["count", "host_ns", "operations", "own_ns", "unlisted_ns"]
 Path = tuple[str, ...]
 """Names of a range and of the ranges around it, the outermost first; () for none."""
 
 
-def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, counted: CountedEvents) -> pd.DataFrame:
-    """Return the operations and the ranges of a report by `path` and `task`, in the columns of `_SUMS`."""
+def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, counted: CountedEvents) -> Table:
+    """Return the operations and the ranges of a report by `path` and `task`."""
     every = load_launched_operations(report, store)
     at = np.flatnonzero(counted.mark_operations(every.place, every.begin))
     operations = LaunchedOperations._make(column[at] for column in every)
     ranges, nested, nodes = _nest_report(report, store, counted, operations)
     opened = np.flatnonzero(counted.mark_host(ranges.place, ranges.begin) & (nested.level < DEEPEST))
-    parts = [
-        pd.DataFrame(
-            {
-                "node": np.append(nodes.of_range, -1)[nested.inside],
-                "task": task_of_place[operations.place],
-                "operations": 1,
-                "own_ns": operations.end - operations.begin,
-            }
-        ),
-        pd.DataFrame(
-            {
-                "node": nodes.of_range[opened],
-                "task": task_of_place[ranges.place[opened]],
-                "count": 1,
-                "host_ns": (ranges.end - ranges.begin)[opened],
-            }
-        ),
-    ]
-    joined = pd.concat(parts, ignore_index=True).assign(unlisted_ns=0).fillna(0).astype(np.int64)
-    table = sum_groups(joined, ["node", "task"])
-    table = _limit(table, nodes)
+    is_operation = np.arange(at.size + opened.size) < at.size
+    length = np.concatenate([operations.end - operations.begin, (ranges.end - ranges.begin)[opened]])
+    table = {
+        "node": np.concatenate([np.append(nodes.of_range, -1)[nested.inside], nodes.of_range[opened]]),
+        "task": task_of_place[np.concatenate([operations.place, ranges.place[opened]])],
+        "count": ~is_operation,
+        "host_ns": np.where(is_operation, 0, length),
+        "operations": is_operation,
+        "own_ns": np.where(is_operation, length, 0),
+        "unlisted_ns": np.zeros_like(length),
+    }
+    table = _limit(sum_table(table, ["node", "task"]), nodes)
     paths = _list_paths(nodes, ranges, table["node"].tolist())
-    column = pd.Series([paths[node] for node in table["node"].tolist()], table.index, dtype=object)
-    return table.assign(path=column).drop(columns="node")
+    return {**drop_columns(table, "node"), "path": make_objects(paths[node] for node in table["node"].tolist())}
 
 
 class OperationsInRanges(NamedTuple):
@@ -206,13 +202,13 @@ def _make_nodes(key: IntArray, nested: _Nested) -> _Nodes:
     return _Nodes(of_range, np.concatenate(parents), np.concatenate(keys))
 
 
-def _limit(table: pd.DataFrame, nodes: _Nodes) -> pd.DataFrame:
+def _limit(table: Table, nodes: _Nodes) -> Table:
     """Return a table without all but the nodes with most GPU time; the nodes around the others get their time."""
     size = nodes.parent.size
     if size <= MOST_NODES:
         return table
-    listed = table[table["node"] >= 0]
-    whole = np.bincount(listed["node"], listed["own_ns"], size)
+    listed = table["node"] >= 0
+    whole = np.bincount(table["node"][listed], table["own_ns"][listed], size)
     for node in range(size - 1, -1, -1):  # the nodes of one report, not its events
         if nodes.parent[node] >= 0:
             whole[nodes.parent[node]] += whole[node]
@@ -224,14 +220,14 @@ def _limit(table: pd.DataFrame, nodes: _Nodes) -> pd.DataFrame:
             parent = nodes.parent[node]
             target[node] = target[parent] if parent >= 0 else -1
     is_other = np.append(~kept, False)[table["node"]]
-    table = table.assign(
-        node=np.append(target, -1)[table["node"]],
-        unlisted_ns=np.where(is_other, table["own_ns"], 0),
-        own_ns=np.where(is_other, 0, table["own_ns"]),
-        count=np.where(is_other, 0, table["count"]),
-        host_ns=np.where(is_other, 0, table["host_ns"]),
-    )
-    return sum_groups(table, ["node", "task"])
+    limited = {name: np.where(is_other, 0, column) for name, column in table.items()}
+    limited |= {
+        "node": np.append(target, -1)[table["node"]],
+        "task": table["task"],
+        "operations": table["operations"],
+        "unlisted_ns": np.where(is_other, table["own_ns"], 0),
+    }
+    return sum_table(limited, ["node", "task"])
 
 
 def _list_paths(nodes: _Nodes, ranges: NvtxRanges, listed: Sequence[int]) -> dict[int, Path]:
@@ -261,7 +257,7 @@ class RangeTree(NamedTuple):
     number: dict[Path, int]
 
 
-def make_range_tree(parts: Sequence[pd.DataFrame]) -> RangeTree:
+def make_range_tree(parts: Sequence[Table]) -> RangeTree:
     """Return the tree of all reports, from the tables of `sum_by_range`."""
     if not any(part["operations"].any() for part in parts):
         return RangeTree([], [], {})
@@ -288,7 +284,7 @@ def _find_listed(path: Path, numbers: Mapping[Path, int]) -> int:
     return numbers.get(path, -1)
 
 
-def _sum_nodes(parts: Sequence[pd.DataFrame], merged: Mapping[Path, Path]) -> dict[Path, dict[str, Any]]:
+def _sum_nodes(parts: Sequence[Table], merged: Mapping[Path, Path]) -> dict[Path, dict[str, Any]]:
     """Return the numbers of each node by its path: what it has itself, and what it has with the nodes within it.
 
     A row is a node of a task, so the memory grows with the ranges that tasks have, and not with all that any has.
@@ -297,19 +293,21 @@ def _sum_nodes(parts: Sequence[pd.DataFrame], merged: Mapping[Path, Path]) -> di
     numbers = [known.setdefault(path, len(known)) for part in parts for path in part["path"]]
     nodes = {path: number for number, path in enumerate(_list_nodes({merged[path] for path in known}))}
     node = np.array([nodes[merged[path]] for path in known], np.int64)[numbers]
-    rows = pd.concat([part[["task", *_SUMS]] for part in parts], ignore_index=True).assign(node=node)
-    own = sum_groups(rows.drop(columns="task"), ["node"]).drop(columns="operations")
-    rows = _sum_around(rows.assign(gpu_ns=rows["own_ns"] + rows["unlisted_ns"]), nodes)
-    tasks = rows.loc[rows["operations"] > 0, "task"].unique()
-    of_task = rows.loc[rows["task"].isin(tasks), ["node", "gpu_ns"]].rename(columns={"gpu_ns": "least_ns"})
-    of_task = of_task.assign(most_ns=of_task["least_ns"], ranks=1)
-    all_ranks = sum_groups(of_task, ["node"], {"least_ns": "min", "most_ns": "max"})
-    tables = own, sum_groups(rows.drop(columns="task"), ["node"]), all_ranks
-    # Filled with 0, columns stay integers, which are exact.
-    indexed = [each.set_index("node").reindex(range(len(nodes)), fill_value=0) for each in tables]
-    table = pd.concat(indexed, axis=1)
-    table["least_ns"] = table["least_ns"].where(table.pop("ranks") == tasks.size, 0)
-    return dict(zip(nodes, table.to_dict("records"), strict=True))
+    rows = {"node": node, **join_tables([drop_columns(part, "path") for part in parts])}
+    own = sum_table(drop_columns(rows, "task", "operations"), ["node"])
+    rows = _sum_around({**rows, "gpu_ns": rows["own_ns"] + rows["unlisted_ns"]}, nodes)
+    tasks = np.unique(rows["task"][rows["operations"] > 0])
+    launches = np.isin(rows["task"], tasks)
+    of_task, ns = rows["node"][launches], rows["gpu_ns"][launches]
+    all_ranks = {"node": of_task, "least_ns": ns, "most_ns": ns, "ranks": np.ones_like(ns)}
+    all_ranks = sum_table(all_ranks, ["node"], {"least_ns": "min", "most_ns": "max"})
+    sums = {}
+    for table in own, sum_table(drop_columns(rows, "task"), ["node"]), all_ranks:
+        for name, column in drop_columns(table, "node").items():
+            sums[name] = np.zeros(len(nodes), np.int64)
+            sums[name][table["node"]] = column
+    sums["least_ns"] = np.where(sums.pop("ranks") == tasks.size, sums["least_ns"], 0)
+    return dict(zip(nodes, make_rows(sums), strict=True))
 
 
 def _list_nodes(paths: set[Path]) -> list[Path]:
@@ -317,19 +315,19 @@ def _list_nodes(paths: set[Path]) -> list[Path]:
     return sorted({path[:length] for path in paths for length in range(min(len(path), 1), len(path) + 1)})
 
 
-def _sum_around(rows: pd.DataFrame, nodes: Mapping[Path, int]) -> pd.DataFrame:
+def _sum_around(rows: Table, nodes: Mapping[Path, int]) -> Table:
     """Return `operations` and `gpu_ns` by node and task, with those of the nodes within each node."""
     parent = np.array([nodes[path[:-1]] if len(path) > 1 else -1 for path in nodes], np.int64)
     level = np.array([len(path) for path in nodes], np.int64)
-    rows = rows[["node", "task", "operations", "gpu_ns"]]
-    summed, within = [], rows[:0]
+    rows = {name: rows[name] for name in ("node", "task", "operations", "gpu_ns")}
+    summed, within = [], take_rows(rows, np.zeros(0, np.int64))
     for deep in range(int(level.max(initial=0)), -1, -1):
-        here = pd.concat([rows[level[rows["node"]] == deep], within], ignore_index=True)
-        here = sum_groups(here, ["node", "task"])
+        here = join_tables([take_rows(rows, level[rows["node"]] == deep), within])
+        here = sum_table(here, ["node", "task"])
         summed.append(here)
-        within = here.assign(node=parent[here["node"]])
-        within = within[within["node"] >= 0]
-    return pd.concat(summed, ignore_index=True)
+        within = {**here, "node": parent[here["node"]]}
+        within = take_rows(within, within["node"] >= 0)
+    return join_tables(summed)
 
 
 def _merge_numbered(paths: set[Path]) -> dict[Path, Path]:

@@ -12,7 +12,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, map_main_threads
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.groups import Table, join_tables, make_texts, sum_table
+from nsys2prv_ng.arrays.groups import Table, join_tables, make_objects, sum_table
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, restrict_to_steps
 from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
@@ -94,5 +94,5 @@ def _sum_by_step(kind: str, names: Sequence[str], name: IntArray, step: IntArray
     inside = step >= 0
     one = np.ones(np.count_nonzero(inside), np.int64)
     table = sum_table({"name": name[inside], "step": step[inside], "count": one, "ns": ns[inside]}, ["name", "step"])
-    table["name"] = make_texts(names[number] for number in table["name"].tolist())
-    return {**table, "kind": make_texts([kind] * table["name"].size)}
+    table["name"] = make_objects(names[number] for number in table["name"].tolist())
+    return {**table, "kind": make_objects([kind] * table["name"].size)}

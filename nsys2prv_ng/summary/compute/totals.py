@@ -9,7 +9,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, load_thread_ranges, map_main_threads
-from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_texts, sum_table
+from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, sum_table
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING
@@ -54,7 +54,7 @@ def _fill_absent(value: IntArray) -> IntArray:
 
 def _name_values(table: Table, column: str, names: dict[int, str]) -> Table:
     """Return a table with the names of a column's values in their place."""
-    return {**table, column: make_texts(names.get(value, f"value {value}") for value in table[column].tolist())}
+    return {**table, column: make_objects(names.get(value, f"value {value}") for value in table[column].tolist())}
 
 
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def sum_kernels(
         table = _group({name: column[lines] for name, column in values.items()}, events.length[lines])
         table = _name_values(table, "name", events.get_names(event_type))
         parts.append(_name_values(table, "kernel_class", events.get_names(types.KERNEL_CLASS)))
-    parts[-1]["kernel_class"] = make_texts([WHOLE_GRAPH] * parts[-1]["count"].size)
+    parts[-1]["kernel_class"] = make_objects([WHOLE_GRAPH] * parts[-1]["count"].size)
     return add_up(parts, ["name", "kernel_class", *more_keys])
 
 
@@ -227,7 +227,7 @@ def sum_calls(report: ReportRecords, task_of_place: IntArray, store: Store, coun
     on_main = np.isin(calls.place, list(map_main_threads(report).values()))
     keys = {"name": calls.name, "source": calls.source, "task": task_of_place[calls.place]}
     table = drop_columns(_group(keys, length, main_ns=np.where(on_main, length, 0)), "min_ns", "max_ns")
-    table["source"] = make_texts(calls.sources[number] for number in table["source"].tolist())
+    table["source"] = make_objects(calls.sources[number] for number in table["source"].tolist())
     return _name_values(table, "name", dict(enumerate(calls.names)))
 
 
@@ -264,7 +264,7 @@ def sum_repeated_ranges(
         ("domain", [domain for domain, _ in ranges.keys]),
         ("name", [name for _, name in ranges.keys]),
     ):
-        table[column] = make_texts(texts[key] for key in table["key"].tolist())
+        table[column] = make_objects(texts[key] for key in table["key"].tolist())
     return add_up([drop_columns(table, "key")], ["task", "domain", "name"])
 
 

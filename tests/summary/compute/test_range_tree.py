@@ -7,10 +7,11 @@ import random
 from collections import defaultdict
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from nsys2prv_ng.arrays.groups import Table, make_objects
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from nsys2prv_ng.summary.compute import range_tree
 from nsys2prv_ng.summary.compute.range_tree import make_range_tree
@@ -111,12 +112,18 @@ def test_what_a_program_does_more(shared_reports: Path, unpacked: Unpacked) -> N
 # ---- all reports -----------------------------------------------------------------------------------------------------
 
 
-def make_part(sums: dict[tuple[str, ...], int], task: int = 0) -> pd.DataFrame:
-    rows = [
-        {"task": task, "count": 1, "host_ns": 2 * ns, "operations": 1, "own_ns": ns, "unlisted_ns": 0}
-        for ns in sums.values()
-    ]
-    return pd.DataFrame(rows).assign(path=pd.Series(list(sums), dtype=object))
+def make_part(sums: dict[tuple[str, ...], int], task: int = 0) -> Table:
+    ns = np.array(list(sums.values()), np.int64)
+    ones = np.ones_like(ns)
+    return {
+        "task": ones * task,
+        "count": ones,
+        "host_ns": 2 * ns,
+        "operations": ones,
+        "own_ns": ns,
+        "unlisted_ns": 0 * ns,
+        "path": make_objects(sums),
+    }
 
 
 def test_ranges_that_differ_in_a_number_are_one() -> None:
@@ -171,8 +178,8 @@ def test_sums_of_many_ranks_are_those_of_loops(seed: int) -> None:
     for task in range(9):
         paths = {tuple(generator.choices("abc", k=generator.randrange(5))) for _ in range(generator.randrange(30))}
         sums = {path: generator.randrange(2**54) for path in sorted(paths)}  # floats would round them
-        part = make_part(sums, task).assign(operations=int(task > 0))  # the first one launches nothing
-        parts.append(part.assign(own_ns=part["own_ns"] * part["operations"]))
+        part, launches = make_part(sums, task), int(task > 0)  # the first one launches nothing
+        parts.append({**part, "operations": part["operations"] * launches, "own_ns": part["own_ns"] * launches})
         everything += [(path, task, ns if task else 0) for path, ns in sums.items()]
     tree = make_range_tree(parts).nodes
     launching = {task for _, task, _ in everything if task}
