@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.spill import load_on_clock
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, unpack_tie
+from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import Store
 
 ABSENT = np.iinfo(np.int64).min
@@ -23,11 +27,13 @@ ABSENT = np.iinfo(np.int64).min
 class OpenedEvents:
     """Intervals and points of one source of a report, in columns of n: place, begin, length (ns, on the common clock).
 
-    Each piece of an interval that windows of time cut is an interval, as in the trace.
+    Each piece of an interval that windows of time cut is an interval, as in the trace. Do not change the arrays: others
+    get them, too.
     """
 
     def __init__(self, records: Records, labels: Labels) -> None:
-        self._records, self._labels = records, labels
+        self._records, self.labels = records, labels
+        self._values: dict[tuple[EventType, ...], IntArray] = {}
         lines = np.flatnonzero((records.kind == rec.EVENT) & (records.tie_class != rec.END))
         self._position = np.full(len(records), -1, np.int64)
         self._position[lines] = np.arange(lines.size)
@@ -47,10 +53,15 @@ class OpenedEvents:
     def get_values(self, *event_types: EventType) -> IntArray:
         """Return the value (n) of each line for any of the types; ABSENT if it has none of them.
 
-        A line has at most one of the types.
+        A line has at most one of the types. Do not change the array: others get it, too.
         """
+        if event_types not in self._values:
+            self._values[event_types] = self._find_values(event_types)
+        return self._values[event_types]
+
+    def _find_values(self, event_types: Sequence[EventType]) -> IntArray:
         values = np.full(self.begin.size, ABSENT, np.int64)
-        known = [self._labels.types.index(wanted) for wanted in event_types if wanted in self._labels.types]
+        known = [self.labels.types.index(wanted) for wanted in event_types if wanted in self.labels.types]
         if not known:
             return values
         handle = self._records.handle
@@ -69,19 +80,75 @@ class OpenedEvents:
     def get_names(self, event_type: EventType) -> dict[int, str]:
         """Return the names of a type's values, by value."""
         if event_type.names:
-            return dict(enumerate(self._labels.names.get(event_type.names, {}), 1))
+            return dict(enumerate(self.labels.names.get(event_type.names, {}), 1))
         return dict(event_type.values or {})
 
     def list_types(self, family: str) -> list[EventType]:
         """Return the types of a family in the report."""
-        return [event_type for event_type in self._labels.types if event_type.family == family]
+        return [event_type for event_type in self.labels.types if event_type.family == family]
+
+
+_MOST_KEPT = 32 << 20
+"""Most bytes of records that a thread keeps; their events take about as much again."""
+
+
+class _Kept(threading.local):
+    """What a thread loaded last, by source, the latest at the end.
+
+    To sum up a report, a dozen functions load the same events.
+    """
+
+    def __init__(self) -> None:
+        self.sources: dict[str, _Loaded] = {}
+
+    def keep(self, source: str, loaded: _Loaded) -> None:
+        self.sources.pop(source, None)
+        self.sources[source] = loaded
+        size = sum(each.size for each in self.sources.values())
+        while size > _MOST_KEPT:
+            size -= self.sources.pop(next(iter(self.sources))).size
+
+
+@dataclass
+class _Loaded:
+    """The records of a source of a report, and its events if they were asked for."""
+
+    runs: list[Run]
+    clock: ClockMap
+    records: Records
+    size: int
+    events: OpenedEvents | None = None
+
+
+_kept = _Kept()
 
 
 def load_opened_events(report: ReportRecords, source: str, store: Store) -> OpenedEvents:
     """Return the events of a source of a report; no events if the source was not read."""
-    return OpenedEvents(load_source_records(report, source, store), report.labels)
+    loaded = _load(report, source, store)
+    if loaded.events is None or loaded.events.labels is not report.labels:
+        loaded.events = OpenedEvents(loaded.records, report.labels)
+    return loaded.events
 
 
 def load_source_records(report: ReportRecords, source: str, store: Store) -> Records:
-    """Return all records of a source of a report, on the common clock, with the report's own places and values."""
-    return rec.concatenate([load_on_clock(run, store, report.clock) for run in report.runs((source,))])
+    """Return all records of a source of a report, on the common clock, with the report's own places and values.
+
+    Do not change them: others get them, too.
+    """
+    return _load(report, source, store).records
+
+
+def _load(report: ReportRecords, source: str, store: Store) -> _Loaded:
+    runs = list(report.runs((source,)))
+    loaded = _kept.sources.get(source)
+    # Runs are replaced by others when records change, and belong to one report.
+    if loaded is None or not runs or loaded.clock is not report.clock or not _are_same(loaded.runs, runs):
+        records = rec.concatenate([load_on_clock(run, store, report.clock) for run in runs])
+        loaded = _Loaded(runs, report.clock, records, sum(column.nbytes for column in records.columns))
+    _kept.keep(source, loaded)
+    return loaded
+
+
+def _are_same(some: Sequence[Run], others: Sequence[Run]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))

@@ -17,7 +17,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.host_activity import load_thread_ranges
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, FloatTable, IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.step_functions import NOTHING
@@ -52,10 +52,11 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
     sums = _Sums({}, {}, {}, {})
     for part in job.engine.sum_up(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports))):
         sums.add(part)
+    kernel_ns = _sum_kernel_times(kernel_times)
     return MemoryNumbers(
         steps=0 if steps is None else steps.number.size,
         step_numbers=[] if steps is None else steps.number[choose_points(steps.number.size)].tolist(),
-        gpus=[_make_gpu(job, devices, row, levels[row], sums, steps, kernel_times) for row in sorted(levels)],
+        gpus=[_make_gpu(job, devices, row, levels[row], sums, steps, kernel_ns) for row in sorted(levels)],
         calls=_list_calls(sums.calls),
     )
 
@@ -112,7 +113,7 @@ def _make_gpu(
     level: MemoryLevel,
     sums: _Sums,
     steps: Steps | None,
-    kernel_times: Sequence[KernelTimes],
+    kernel_ns: FloatTable,
 ) -> GpuMemory:
     device = devices.rows[row]
     allocations, allocated, frees, freed = sums.changes.get(row, np.zeros(4, np.int64)).tolist()
@@ -144,7 +145,7 @@ def _make_gpu(
         allocator_ns=sum(own.total_ns for own in calls.values()),
         blocking_ns=sum(own.total_ns for name, own in calls.items() if is_blocking(name)),
         growth_per_step=measure_growth(level.least),
-        leak=is_leak(level.least, _sum_kernel_time(kernel_times, device.tasks, level.steps)),
+        leak=is_leak(level.least, _find_kernel_time(kernel_ns, device.tasks, level.steps)),
         least_by_step=level.least[choose_points(level.steps)].tolist() if level.steps else [],
         kept=places[:_MOST_KEPT],
         more_kept_bytes=sum(kept.bytes for kept in places[_MOST_KEPT:]),
@@ -160,16 +161,22 @@ def _list_calls(by_gpu: Mapping[int, Mapping[str, _Calls]]) -> list[AllocatorCal
     return sorted(listed, key=lambda calls: (-calls.total_ns, calls.name))
 
 
-def _sum_kernel_time(parts: Sequence[KernelTimes], tasks: set[int], steps: int) -> FloatArray:
-    """Return the mean kernel time (ns) of the steps in each block of steps (kernel_cells.py) on some tasks."""
-    block = find_blocks(np.arange(steps), steps)
-    size = np.bincount(block)
-    ns = np.zeros(size.size)
-    for cells in (part.cells for part in parts):
-        own = np.flatnonzero(np.isin(cells.task, list(tasks)))
-        if size.size:
-            ns += np.bincount(cells.block[own], cells.ns[own], size.size)
-    return ns / size
+def _sum_kernel_times(parts: Sequence[KernelTimes]) -> FloatTable:
+    """Return the kernel time (ns) of each task in each block of steps (kernel_cells.py)."""
+    task, block, ns = (
+        np.concatenate([np.zeros(0, np.int64), *(getattr(part.cells, name) for part in parts)])
+        for name in ("task", "block", "ns")
+    )
+    total = np.zeros((int(task.max(initial=-1)) + 1, int(block.max(initial=-1)) + 1))
+    np.add.at(total, (task, block), ns)
+    return total
+
+
+def _find_kernel_time(kernel_ns: FloatTable, tasks: set[int], steps: int) -> FloatArray:
+    """Return the mean kernel time (ns) of the steps in each block of steps on some tasks."""
+    size = np.bincount(find_blocks(np.arange(steps), steps))
+    ns = kernel_ns[[task for task in tasks if task < len(kernel_ns)], : size.size].sum(axis=0)
+    return np.append(ns, np.zeros(size.size - ns.size)) / size
 
 
 # ---- reports ---------------------------------------------------------------------------------------------------------
