@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.clock.alignment import parse_alignment
@@ -30,7 +31,9 @@ from nsys2prv_ng.sources.nccl.inspector import list_logs
 from nsys2prv_ng.sources.registry import DERIVED, select_sources
 from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from nsys2prv_ng.translation.plan_trace import TranslationPlan
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
 _NOT_SELECTED = "needs the source {}, which is not selected"
 
@@ -129,6 +132,8 @@ def _make_trace_plan(
     *,
     find_waits: bool,
 ) -> TranslationPlan:
+    from nsys2prv_ng.translation.plan_trace import TranslationPlan  # numbers need no trace
+
     shared = make_read_options(options)
     selection = replace(
         shared.selection,
