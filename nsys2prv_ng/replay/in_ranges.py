@@ -68,13 +68,16 @@ class RangeFinder:
 
     def _find(self, names: tuple[int, ...]) -> InRanges:
         edges, shares, operations = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0, np.int64)]
-        for thread, stretches in self._edges.items():
-            at, inside = stretches.find(self._ranges.find_limits(thread, names))
-            edges.append(stretches.number[at])
-            shares.append(inside / np.maximum(stretches.end[at] - stretches.begin[at], 1))
-        for thread, launches in self._launches.items():
-            at, _ = launches.find(self._ranges.find_limits(thread, names))
-            operations.append(launches.number[at])
+        for thread in dict.fromkeys((*self._edges, *self._launches)):
+            limits = self._ranges.find_limits(thread, names)
+            if not limits[0].size:
+                continue
+            if stretches := self._edges.get(thread):
+                at, inside = stretches.find(limits)
+                edges.append(stretches.number[at])
+                shares.append(inside / np.maximum(stretches.end[at] - stretches.begin[at], 1))
+            if launches := self._launches.get(thread):
+                operations.append(launches.number[launches.find(limits)[0]])
         return InRanges(np.concatenate(edges), np.concatenate(shares), np.concatenate(operations))
 
 
