@@ -16,10 +16,13 @@ from nsys2prv_ng.replay.model import load_model
 from nsys2prv_ng.replay.numbers import Limit, Scenario, WhatIfNumbers
 from nsys2prv_ng.replay.slack import measure_slack
 from nsys2prv_ng.replay.what_if import Experiment
+from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 
 _LEAST_GAIN = 0.02
 """Least part of a step that ideal hosts must save for hosts to set the pace."""
+_AT_ONCE = 2
+"""Most scenarios that are played at once; each needs memory for the times and weights of the whole graph."""
 _MOST_SLACK = 6
 """Most ranges, and most classes of kernels, whose slack is measured."""
 
@@ -60,17 +63,16 @@ def analyse(
     likely = [] if scenarios else [[change] for change in list_candidates(totals, ranges, classes, slowest)]
     sums = {what.RANGE: ranges, what.CLASS: classes} if with_slack else {}
     targets = _choose_targets(totals, sums)
+    threads = min(_AT_ONCE, model.job.engine.workers)
     todo = len(scenarios) + len(likely) + len(targets)
     with (progress or Progress()).step("replaying changes", todo, "change", logged=False) as step:
 
-        def run(changes: Sequence[Change]) -> Scenario:
-            scenario = experiment.run(changes)
+        tried: list[Scenario] = []
+        for scenario in run_in_threads(experiment.run, [*scenarios, *likely], threads):
+            tried.append(scenario)
             step.update(1)
-            return scenario
-
-        tried = [run(changes) for changes in scenarios]
-        found = [scenario for changes in likely if _is_likely(scenario := run(changes))]
-        tried += sorted(found, key=lambda scenario: -scenario.saving_ns)
+        found = filter(_is_likely, tried[len(scenarios) :])
+        tried[len(scenarios) :] = sorted(found, key=lambda scenario: -scenario.saving_ns)
         slack = []
         for target in targets:
             slack.append(measure_slack(experiment, *target))
