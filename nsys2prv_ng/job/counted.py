@@ -88,11 +88,18 @@ class CountedEvents:
 
     def __init__(self, job: Job, index: int) -> None:
         self._job, self._report, self._rows = job, job.reports[index], job.tree.rows[index]
+        self._marked: dict[tuple[int, int], tuple[IntArray, IntArray, BoolArray]] = {}
+        """Operations that were marked, and their marks, by the ids of their columns."""
+
+    @cached_property
+    def launched(self) -> LaunchedOperations:
+        """All operations of the report, counted or not."""
+        return load_launched_operations(self._report, self._job.store)
 
     @cached_property
     def _operations(self) -> LaunchedOperations:
         """The operations of the report, each start on a place once."""
-        known = load_launched_operations(self._report, self._job.store)
+        known = self.launched
         once = np.flatnonzero(~mark_duplicates(known.place, known.begin))
         return LaunchedOperations._make([column[once] for column in known])
 
@@ -112,10 +119,16 @@ class CountedEvents:
     def mark_operations(self, place: IntArray, begin: IntArray) -> BoolArray:
         """Mark the GPU operations (n), given by place and start (ns), that were launched in steps that count.
 
-        Operations without a recorded launch count by time.
+        Operations without a recorded launch count by time. The same columns are marked once.
         """
         if self._job.counted is None:
             return np.ones(place.size, np.bool_)
+        key = id(place), id(begin)
+        if key not in self._marked:
+            self._marked[key] = place, begin, self._mark_operations(place, begin)
+        return self._marked[key][2]
+
+    def _mark_operations(self, place: IntArray, begin: IntArray) -> BoolArray:
         known = self._operations
         at = find_rows([known.place, known.begin], [place, begin])
         is_known = np.append(known.is_known, False)[at]

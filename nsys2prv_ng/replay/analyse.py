@@ -66,7 +66,6 @@ def analyse(
     threads = min(_AT_ONCE, model.job.engine.workers)
     todo = len(scenarios) + len(likely) + len(targets)
     with (progress or Progress()).step("replaying changes", todo, "change", logged=False) as step:
-
         tried: list[Scenario] = []
         for scenario in run_in_threads(experiment.run, [*scenarios, *likely], threads):
             tried.append(scenario)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import signal
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -242,19 +243,42 @@ def _serve(
     for other in not_ours:
         other.close()
     started(number)
+    ticks = _Ticks(pipe)
     with suppress(EOFError, OSError):
         while True:
             index = pipe.recv()
             try:
-                answer = work.do(index, pipe.send)
+                answer = work.do(index, ticks.add)
             except Exception as error:
                 answer = make_failure(error)
+            ticks.send()
             try:
                 pipe.send(_Done(index, answer))
             except OSError:
                 raise
             except Exception as error:  # the answer cannot be pickled, and nothing of it was sent
                 pipe.send(_Done(index, make_failure(error)))
+
+
+_TICK = 0.05
+"""Least time (s) between two messages on progress: each wakes up this process and its parent."""
+
+
+class _Ticks:
+    """Counts the steps that a process has done, and now and then sends their number to its parent."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._done, self._sent = pipe, 0, 0.0
+
+    def add(self, done: int) -> None:
+        self._done += done
+        if time.monotonic() - self._sent > _TICK:
+            self.send()
+
+    def send(self) -> None:
+        if self._done:
+            self._pipe.send(self._done)
+        self._done, self._sent = 0, time.monotonic()
 
 
 def make_failure(error: Exception) -> Failure:

@@ -31,7 +31,7 @@ from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
-from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
+from nsys2prv_ng.job.device_operations import LaunchedOperations
 from nsys2prv_ng.job.nvtx_ranges import FEWEST, NvtxRanges, load_nvtx_ranges, load_sequence_numbers
 from nsys2prv_ng.job.opened_events import ABSENT
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -49,7 +49,7 @@ Path = tuple[str, ...]
 
 def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, counted: CountedEvents) -> Table:
     """Return the operations and the ranges of a report by `path` and `task`."""
-    every = load_launched_operations(report, store)
+    every = counted.launched
     at = np.flatnonzero(counted.mark_operations(every.place, every.begin))
     operations = LaunchedOperations._make(column[at] for column in every)
     ranges, nested, nodes = _nest_report(report, store, counted, operations)
@@ -80,7 +80,7 @@ class OperationsInRanges(NamedTuple):
 
 def find_ranges(report: ReportRecords, store: Store, counted: CountedEvents) -> OperationsInRanges:
     """Return all operations of a report with their ranges, those outside the time that numbers cover included."""
-    operations = load_launched_operations(report, store)
+    operations = counted.launched
     ranges, nested, nodes = _nest_report(report, store, counted, operations)
     node, number = np.unique(np.append(nodes.of_range, -1)[nested.inside], return_inverse=True)
     paths = _list_paths(nodes, ranges, node.tolist())
