@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.runtime import engine
 from nsys2prv_ng.runtime.engine import LocalEngine
 
@@ -56,6 +59,58 @@ def test_a_daemon_starts_no_processes() -> None:
     daemon.start()
     assert answers.get() == [n * n for n in range(200)]
     daemon.join()
+
+
+# ---- beside others ---------------------------------------------------------------------------------------------------
+
+
+def test_another_process_works_while_this_one_goes_on(tmp_path: Path) -> None:
+    def wait_for_file() -> int:
+        while not (tmp_path / "file").exists():
+            time.sleep(0.01)
+        return os.getpid()
+
+    with LocalEngine(2).beside(wait_for_file) as wait:
+        (tmp_path / "file").touch()  # the other one waits for this
+        process = wait()
+    assert process != os.getpid()
+    assert not multiprocessing.active_children()
+
+
+def test_one_worker_does_it_when_asked() -> None:
+    with LocalEngine(1).beside(os.getpid) as wait:
+        assert wait() == os.getpid()
+
+
+def test_error_beside_is_raised_as_it_was() -> None:
+    def refuse() -> None:
+        raise UsageError("refused")
+
+    with pytest.raises(UsageError, match="refused"), LocalEngine(2).beside(refuse) as wait:
+        wait()
+    assert not multiprocessing.active_children()
+
+
+def test_process_beside_ends_if_nobody_asks() -> None:
+    with pytest.raises(UsageError, match="other"), LocalEngine(2).beside(partial(time.sleep, 600)):
+        raise UsageError("other")
+    assert not multiprocessing.active_children()
+
+
+def test_process_beside_that_the_system_ends_is_started_once_more(tmp_path: Path) -> None:
+    def end_at_first() -> str:
+        if not (tmp_path / "file").exists():
+            (tmp_path / "file").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "done"
+
+    with LocalEngine(2).beside(end_at_first) as wait:
+        assert wait() == "done"
+    with (
+        pytest.raises(TranslationError, match="lack of memory"),
+        LocalEngine(2).beside(lambda: os.kill(os.getpid(), signal.SIGKILL)) as wait_for_nothing,
+    ):
+        wait_for_nothing()
 
 
 @pytest.mark.slow
