@@ -143,7 +143,9 @@ def _summarize(
         peak_tflops=peak_tflops,
     )
     with (
-        choose_engine(options, make_summary_options(options), _find_scratch()) as read_options,
+        choose_engine(
+            options, make_summary_options(options, with_metrics=with_metrics), _find_scratch()
+        ) as read_options,
         announce_compilation(progress.note),
         compile_ahead(FOR_SUMMARY),
         open_job(reports, _find_scratch(), read_options, progress) as job,

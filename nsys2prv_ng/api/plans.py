@@ -62,10 +62,17 @@ def make_read_options(options: JobOptions) -> ReadOptions:
     )
 
 
-def make_summary_options(options: JobOptions) -> ReadOptions:
-    """Return what to read for numbers: a choice of steps restricts what they cover, but cuts no record."""
+def make_summary_options(options: JobOptions, *, with_metrics: bool = True) -> ReadOptions:
+    """Return what to read for numbers: a choice of steps restricts what they cover, but cuts no record.
+
+    Without `with_metrics`, only the limits of the samples of GPUs are kept.
+    """
     read = make_read_options(options)
-    return replace(read, selection=replace(read.selection, cuts_steps=False))
+    return replace(
+        read,
+        selection=replace(read.selection, cuts_steps=False),
+        source_options=replace(read.source_options, metrics_limits=not with_metrics),
+    )
 
 
 def make_plan(options: TranslateOptions) -> TranslationPlan:

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import pytest
 
+from nsys2prv_ng import summarize
+from nsys2prv_ng.api.calls import find_answer
 from nsys2prv_ng.summary.numbers.job import JobSummary, MpiNumbers
 from nsys2prv_ng.summary.numbers.memory import AllocatorCalls, GpuMemory, KeptMemory, MemoryNumbers
 from nsys2prv_ng.summary.text import format_summary
@@ -144,3 +146,14 @@ def test_memory_stands_with_the_gpu_and_not_with_its_gaps(found: JobSummary) -> 
 def test_ranks_are_shown_as_spans(found: JobSummary) -> None:
     shown = format_summary(replace(found, gpus=[replace(found.gpus[0], ranks=[0, 1, 2, 5, 7, 8])]), details=True)
     assert "\n  ranks 0-2,5,7-8, NVIDIA H200 " in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ddp-2x2", "single-graph"])
+def test_an_answer_without_samples_is_that_of_a_whole_summary(name: str, samples: Path) -> None:
+    """GPUs are sampled before and after everything else, so the samples do limit what was captured."""
+    reports = sorted(samples.glob(f"{name}.*"))
+    answer, summary = find_answer(reports), summarize(reports)
+    assert summary.gpu_metrics and not answer.gpu_metrics
+    assert format_summary(answer) == format_summary(summary)
+    assert (answer.duration_ns, answer.windows_ns) == (summary.duration_ns, summary.windows_ns)

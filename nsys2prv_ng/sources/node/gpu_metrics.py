@@ -16,14 +16,14 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import combine_columns, list_indices
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_starts, list_indices
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.patterns import match_patterns
-from nsys2prv_ng.sources.shared.reasons import NO_GPU, ONLY_JSON, OTHER_METRIC, UNCHANGED
+from nsys2prv_ng.sources.shared.reasons import BETWEEN_LIMITS, NO_GPU, ONLY_JSON, OTHER_METRIC, UNCHANGED
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import (
@@ -83,6 +83,10 @@ def read(reader: ReportReader) -> Result:
         before = samples.time.size
         samples = samples.select(_mark_changes(samples))
         result.drop(UNCHANGED, before - samples.time.size)
+    if reader.options.metrics_limits:
+        before = samples.time.size
+        samples = _keep_limits(samples)
+        result.drop(BETWEEN_LIMITS, before - samples.time.size)
     if samples.time.size:
         types = [families.make_gpu_metric(name, metric_id) for name, metric_id in names]
         result.records.append(make_records(reader, samples, reader.places.devices(samples.device), types))
@@ -130,6 +134,15 @@ def _mark_changes(samples: Samples) -> BoolArray:
     changes = np.empty(value.size, np.bool_)
     changes[at] = value != value.groupby(series).shift(fill_value=NULL)  # no sound value is NULL
     return changes
+
+
+def _keep_limits(samples: Samples) -> Samples:
+    """Return the first and the last sample of each GPU."""
+    order = np.lexsort((samples.time, samples.device))
+    starts = find_starts(samples.device[order])
+    is_limit = np.zeros(order.size, np.bool_)
+    is_limit[order[starts]] = is_limit[order[starts - 1]] = True
+    return samples.select(np.repeat(is_limit, np.diff(samples.first)))
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ SAME_LAUNCH = _define("merged", "later operation of the same launch and stream")
 REPETITION = _define("merged", "another value of its time and metric follows")
 REPEATED = _define("merged", "duplicate sample: another report of this node covers that time")
 UNCHANGED = _define("merged", "unchanged")
+BETWEEN_LIMITS = _define("not_selected", "sample between the first and the last")
 SWITCH_STEP = _define("merged", "a step of the switch itself")
 IN_STEPS = _define("merged", "shown in steps of time, as overview")
 

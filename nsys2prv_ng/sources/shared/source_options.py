@@ -29,3 +29,5 @@ class SourceOptions:
     """Patterns (* and ?) of the names of GPU metrics; empty for all."""
     metrics_changes: bool = False
     """Write a GPU metric only if its value differs from the sample before."""
+    metrics_limits: bool = False
+    """Keep only the first and the last sample of each GPU: they tell when it was captured."""

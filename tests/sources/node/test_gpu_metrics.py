@@ -157,6 +157,19 @@ def test_only_changes(tmp_path: Path) -> None:
     assert told.dropped.get("unchanged", 0) == told.read - told.written
 
 
+def test_only_limits(tmp_path: Path) -> None:
+    """An answer needs no sample but the first and the last of each GPU, which limit what was captured."""
+    report = SAMPLES / "ddp-2x2.rank0.sqlite"
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics_limits=True))
+    truth = _values([report])
+    found = _values_of(trace, summary.start_utc_ns)
+    limits = truth.groupby("gpu")["time"].agg(["min", "max"]).to_numpy().ravel().tolist()
+    assert len(limits) == 4 and sorted(found["time"].unique()) == sorted(set(limits))
+    account = get_account(summary, "gpu_metrics")
+    assert account.read == truth.groupby(["gpu", "time"]).ngroups
+    assert (account.written, account.dropped) == (4, {"sample between the first and the last": account.read - 4})
+
+
 @pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("patterns", "chosen"),
