@@ -34,9 +34,10 @@ _MOST_COMPARED = 1_000
 _MOST_RANGES = 100
 """Most ranges that are listed, the ranges with most time first."""
 _UNKNOWN = Saving()
+_NOT_PLAYED = Savings()
 
 
-def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings) -> EfficiencyNumbers | None:
+def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYED) -> EfficiencyNumbers | None:
     """Return the efficiencies of a job; None if it has neither GPUs nor main threads.
 
     `saved`: what an ideal network saves. If that is not known, serialisation and transfer are not either.

@@ -48,7 +48,7 @@ def opened(reports: Sequence[Path], selection: Selection | None = None) -> Itera
 def rate(reports: Sequence[Path], selection: Selection | None = None) -> EfficiencyNumbers:
     with opened(reports, selection) as experiment:
         job = experiment.model.job
-        numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)), experiment)
+        numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)), measure_savings(experiment))
     assert numbers is not None
     return numbers
 
@@ -254,7 +254,7 @@ def test_without_a_replay_they_are_not_known() -> None:
         job = experiment.model.job
         efficiency = compute_efficiency(job, find_waits(job))
         numbers = sum_efficiency(job, efficiency)
-        known = sum_efficiency(job, efficiency, experiment)
+        known = sum_efficiency(job, efficiency, measure_savings(experiment))
     assert numbers is not None and known is not None
     assert list_pop(get_device(numbers)) == [None] * 3 and get_host(numbers).mpi_transfer is None
     assert get_host(numbers).mpi_communication == pytest.approx(get_host(known).mpi_communication, rel=1e-15)
@@ -283,7 +283,7 @@ def test_products_hold_for_real_reports(name: str, unpacked: Unpacked) -> None:
     """To the last bit; the ideal window is neither longer than the real one nor shorter than what is useful."""
     with opened([unpacked(path) for path in SETS[name]]) as experiment:
         job = experiment.model.job
-        numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)), experiment)
+        numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)), measure_savings(experiment))
     windows = [] if numbers is None else [numbers, numbers.in_steps, numbers.in_work]
     for window in filter(None, windows):
         trees = window.nccl_as_communication
