@@ -38,6 +38,7 @@ NO_LOSS = {
         "outside the selected ranks and GPUs",
         "outside the selected NVTX domains",
         "none of its metrics was chosen",
+        "sample between the first and the last",
         "its kernel or call is not selected",
         "shorter than the selected minimum",
         "on a folded thread",
