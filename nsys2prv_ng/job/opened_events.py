@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -93,15 +94,13 @@ _MOST_KEPT = 32 << 20
 
 
 class _Kept(threading.local):
-    """What a thread loaded last, by source, the latest at the end.
+    """What a thread keeps, by source, the latest at the end; None if it keeps nothing."""
 
-    To sum up a report, a dozen functions load the same events.
-    """
-
-    def __init__(self) -> None:
-        self.sources: dict[str, _Loaded] = {}
+    sources: dict[str, _Loaded] | None = None
 
     def keep(self, source: str, loaded: _Loaded) -> None:
+        if self.sources is None:
+            return
         self.sources.pop(source, None)
         self.sources[source] = loaded
         size = sum(each.size for each in self.sources.values())
@@ -123,6 +122,16 @@ class _Loaded:
 _kept = _Kept()
 
 
+@contextmanager
+def keep_opened_events() -> Iterator[None]:
+    """Keep what this thread loads, for the next one who asks: a dozen functions that sum up a report do."""
+    outer, _kept.sources = _kept.sources, {}
+    try:
+        yield
+    finally:
+        _kept.sources = outer
+
+
 def load_opened_events(report: ReportRecords, source: str, store: Store) -> OpenedEvents:
     """Return the events of a source of a report; no events if the source was not read."""
     loaded = _load(report, source, store)
@@ -141,7 +150,7 @@ def load_source_records(report: ReportRecords, source: str, store: Store) -> Rec
 
 def _load(report: ReportRecords, source: str, store: Store) -> _Loaded:
     runs = list(report.runs((source,)))
-    loaded = _kept.sources.get(source)
+    loaded = (_kept.sources or {}).get(source)
     # Runs are replaced by others when records change, and belong to one report.
     if loaded is None or not runs or loaded.clock is not report.clock or not _are_same(loaded.runs, runs):
         records = rec.concatenate([load_on_clock(run, store, report.clock) for run in runs])

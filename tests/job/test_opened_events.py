@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +15,13 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.job import opened_events
 from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events, load_source_records
+from nsys2prv_ng.job.opened_events import (
+    ABSENT,
+    OpenedEvents,
+    keep_opened_events,
+    load_opened_events,
+    load_source_records,
+)
 from nsys2prv_ng.job.spill import change_records
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.runtime.progress import Progress
@@ -22,25 +29,32 @@ from nsys2prv_ng.sources.shared.result import Result
 
 
 @pytest.fixture
-def report(samples: Path) -> Path:
-    return samples / "single-graph.sqlite"
-
-
-@pytest.fixture
-def job(report: Path, tmp_path: Path) -> Iterator[Job]:
-    with open_job([report], tmp_path, ReadOptions(), Progress()) as opened:
+def job(samples: Path, tmp_path: Path) -> Iterator[Job]:
+    with open_job([samples / "single-graph.sqlite"], tmp_path, ReadOptions(), Progress()) as opened:
         yield opened
 
 
-def test_what_was_loaded_last_is_kept(job: Job) -> None:
+def test_what_is_loaded_is_kept_within_the_context_and_the_thread(job: Job) -> None:
     (report,) = job.reports
-    events = load_opened_events(report, source_names.KERNELS, job.store)
-    assert load_opened_events(report, source_names.KERNELS, job.store) is events
-    assert load_opened_events(report, source_names.CUDA_API, job.store) is not events
-    assert events.get_values(types.KERNEL) is events.get_values(types.KERNEL)
+
+    def load(source: str = source_names.KERNELS) -> OpenedEvents:
+        return load_opened_events(report, source, job.store)
+
+    assert load() is not load()
+    with keep_opened_events():
+        events = load()
+        assert load() is events and load(source_names.CUDA_API) is not events
+        assert events.get_values(types.KERNEL) is events.get_values(types.KERNEL)
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(load).result() is not events
+        with keep_opened_events():
+            assert load() is not events
+        assert load() is events
+    assert load() is not events
 
 
-def test_changed_records_are_loaded_anew(job: Job, report: Path) -> None:
+@keep_opened_events()
+def test_changed_records_are_loaded_anew(job: Job) -> None:
     (opened,) = job.reports
     before = load_opened_events(opened, source_names.KERNELS, job.store)
 
@@ -52,6 +66,7 @@ def test_changed_records_are_loaded_anew(job: Job, report: Path) -> None:
     assert 0 < after.begin.size < before.begin.size
 
 
+@keep_opened_events()
 def test_reports_with_the_same_events_are_told_apart(samples: Path, tmp_path: Path) -> None:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
     with open_job(reports, tmp_path, ReadOptions(), Progress()) as job:
@@ -64,6 +79,7 @@ def test_reports_with_the_same_events_are_told_apart(samples: Path, tmp_path: Pa
                 assert int(lines.sum()) == count
 
 
+@keep_opened_events()
 def test_a_thread_keeps_no_more_than_the_limit(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     (report,) = job.reports
     sources = (source_names.KERNELS, source_names.CUDA_API, source_names.NVTX)

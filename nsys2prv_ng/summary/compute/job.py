@@ -31,6 +31,7 @@ from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
+from nsys2prv_ng.job.opened_events import keep_opened_events
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.replay.analyse import describe_size
@@ -198,6 +199,7 @@ class _Sums(NamedTuple):
     kernel_times: KernelTimes
 
 
+@keep_opened_events()
 def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) -> _Sums:
     report, counted = job.reports[index], CountedEvents(job, index)
     task_of_place = job.find_tasks(job.tree.rows[index])
