@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -111,6 +112,39 @@ def test_process_beside_that_the_system_ends_is_started_once_more(tmp_path: Path
         LocalEngine(2).beside(lambda: os.kill(os.getpid(), signal.SIGKILL)) as wait_for_nothing,
     ):
         wait_for_nothing()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_process_beside_ends_with_its_parent(tmp_path: Path) -> None:
+    """Also if the system ends the parent, and in the middle of the work."""
+
+    def note_and_wait() -> None:
+        (tmp_path / "started").write_text(str(os.getpid()))
+        (tmp_path / "started").rename(tmp_path / "process")
+        time.sleep(600)
+
+    def wait_beside() -> None:
+        with LocalEngine(2).beside(note_and_wait) as wait:
+            wait()
+
+    parent = multiprocessing.get_context("fork").Process(target=wait_beside)
+    parent.start()
+    while not (tmp_path / "process").exists():
+        time.sleep(0.01)
+    process = int((tmp_path / "process").read_text())
+    parent.kill()
+    parent.join()
+    end = time.monotonic() + 60
+    while is_running(process) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not is_running(process)
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.slow
