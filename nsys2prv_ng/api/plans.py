@@ -65,13 +65,15 @@ def make_read_options(options: JobOptions) -> ReadOptions:
 def make_summary_options(options: JobOptions, *, with_metrics: bool = True) -> ReadOptions:
     """Return what to read for numbers: a choice of steps restricts what they cover, but cuts no record.
 
-    Without `with_metrics`, only the limits of the samples of GPUs are kept.
+    Without `with_metrics`, only the limits of the samples of GPUs are kept, unless records are cut: a chosen time may
+    contain others only.
     """
     read = make_read_options(options)
+    only_limits = not with_metrics and not read.selection.cuts_records
     return replace(
         read,
         selection=replace(read.selection, cuts_steps=False),
-        source_options=replace(read.source_options, metrics_limits=not with_metrics),
+        source_options=replace(read.source_options, metrics_limits=only_limits),
     )
 
 

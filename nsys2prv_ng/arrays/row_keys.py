@@ -155,7 +155,9 @@ def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
         return np.zeros(0, np.int64)
     both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
     known, values = both[: rows[0].size], both[rows[0].size :]
-    if known.size > 0 and _sorts_fast(known):
+    # A binary search for values in no order misses the caches at each step.
+    sorts = both.size < _SMALL or (_sorts_fast(known) and (values.size * _LONG_RUN < known.size or _sorts_fast(values)))
+    if known.size > 0 and sorts:
         order = np.argsort(known, kind="stable")
         index = order[np.minimum(np.searchsorted(known, values, sorter=order), known.size - 1)]
         return np.where(known[index] == values, index, -1)

@@ -119,7 +119,7 @@ class CountedEvents:
     def mark_operations(self, place: IntArray, begin: IntArray) -> BoolArray:
         """Mark the GPU operations (n), given by place and start (ns), that were launched in steps that count.
 
-        Operations without a recorded launch count by time. The same columns are marked once.
+        Operations without a recorded launch count by time. The same columns are marked once: do not change the marks.
         """
         if self._job.counted is None:
             return np.ones(place.size, np.bool_)

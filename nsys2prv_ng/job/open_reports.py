@@ -131,7 +131,9 @@ def _read_here(
         read = [answer for answer in answers if isinstance(answer, ReadReport)]
         refuse_no_reports(read, errors)
         read = order_reports(read, progress)
-        yield OpenedReports(read, store, LocalEngine(workers), report_skipped(errors or {}, progress), options)
+        yield OpenedReports(
+            read, store, LocalEngine(workers, cores=resources.jobs), report_skipped(errors or {}, progress), options
+        )
 
 
 @contextmanager

@@ -99,7 +99,7 @@ class _Kept(threading.local):
     sources: dict[str, _Loaded] | None = None
 
     def keep(self, source: str, loaded: _Loaded) -> None:
-        if self.sources is None:
+        if self.sources is None or loaded.size > _MOST_KEPT:
             return
         self.sources.pop(source, None)
         self.sources[source] = loaded

@@ -125,6 +125,7 @@ class LocalStore(Store):
         self.read_from = read_from
         self.shelf = 0
         """Shelf of this process."""
+        self._owner = os.getpid()
         self._ends = {False: 0, True: 0}
         with _report_errors(folder), ExitStack() as opened:
             enter = opened.enter_context
@@ -146,12 +147,13 @@ class LocalStore(Store):
 
         Columns stay that a process that has ended put on the shelf.
         """
-        self.shelf = shelf
+        self.shelf, self._owner = shelf, os.getpid()
         self._ends = {
             on_disk: os.fstat(self._get_descriptor(Slot(shelf, on_disk, 0))).st_size for on_disk in self._ends
         }
 
     def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
+        assert os.getpid() == self._owner, "a forked process has no shelf of its own"
         with _report_errors(self.folder):
             with self._lock:
                 on_disk = not self._memory or self._count_used() + size > self.memory

@@ -63,7 +63,8 @@ def analyse(
     likely = [] if scenarios else [[change] for change in list_candidates(totals, ranges, classes, slowest)]
     sums = {what.RANGE: ranges, what.CLASS: classes} if with_slack else {}
     targets = _choose_targets(totals, sums)
-    threads = min(_AT_ONCE, model.job.engine.workers)
+    threads = min(_AT_ONCE, model.job.engine.cores)
+    _ = model.scaled_operation, model.is_memory  # from Python 3.12 on, each thread would compute them
     todo = len(scenarios) + len(likely) + len(targets)
     with (progress or Progress()).step("replaying changes", todo, "change", logged=False) as step:
         tried: list[Scenario] = []

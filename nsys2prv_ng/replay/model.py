@@ -160,7 +160,7 @@ def _load_classes(job: Job, lanes: Lanes) -> tuple[IntArray, list[str]]:
     names: dict[str, int] = {}
     begins = lanes.operations.begin
     found = np.full(begins.size, NONE, np.int64)
-    low, high = begins.min(initial=0), begins.max(initial=0)
+    low, high = (begins.min(), begins.max()) if begins.size else (0, -1)
     parts = [(np.zeros(0, np.int64),) * 3]
     for report, rows in zip(job.reports, job.whole.rows, strict=True):
         events = load_opened_events(report, source_names.KERNELS, job.store)

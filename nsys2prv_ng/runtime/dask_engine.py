@@ -125,6 +125,10 @@ class DaskEngine:
         with self._report_loss():
             return max(1, self._count_threads())
 
+    @property
+    def cores(self) -> int:
+        return 1
+
     def _count_threads(self) -> int:
         return sum(self._client.nthreads().values())
 
@@ -165,6 +169,9 @@ class DaskEngine:
 
     def beside(self, do: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
         return nullcontext(do)  # it also maps, which only this process can do
+
+    def share(self) -> DaskEngine:
+        return self
 
     def _wait_for(self, future: Any) -> Any:
         """Return the result of a future. Raises TranslationError if there is no worker for too long."""

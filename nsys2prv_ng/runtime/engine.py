@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import current_process
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -22,6 +22,10 @@ class Engine(Protocol):
     @property
     def workers(self) -> int:
         """Number of pieces that are done at once; each may have the records of one report in memory."""
+
+    @property
+    def cores(self) -> int:
+        """Number of cores of this machine that a piece in this process may use."""
 
     @property
     def folder(self) -> Path | None:
@@ -42,6 +46,9 @@ class Engine(Protocol):
         Ask for the result once.
         """
 
+    def share(self) -> Engine:
+        """Return the engine for pieces that are done beside others: with half of the workers."""
+
 
 _FEWEST_FOR_PROCESSES = 16
 """Fewest pieces for each process: a process starts within 0.1 s, and loads the compiled functions that it calls."""
@@ -57,12 +64,17 @@ class LocalEngine:
     workers: int
     folder: Path | None = None
     """Where the output of the pieces stays for other processes."""
+    cores: int = 0
+    """Cores to use; 0 for as many as there are workers, which may be fewer, for lack of reports or memory."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cores", self.cores or self.workers)
 
     def map(self, do: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
         return run_in_threads(do, items, self.workers)
 
     def sum_up(self, do: Callable[[Item], T], items: Sequence[Item]) -> Iterator[T]:
-        if len(items) < _FEWEST_FOR_PROCESSES * self.workers or not self._may_fork():
+        if self.workers == 1 or len(items) < _FEWEST_FOR_PROCESSES * self.workers or not self._may_fork():
             return self.map(do, items)
         work = Work(len(items), lambda index, _: do(items[index]))
         return iter(run_in_processes(work, self.workers, lambda _: None, lambda _: gc.freeze()))
@@ -70,9 +82,12 @@ class LocalEngine:
     def beside(self, do: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
         return run_beside(do) if self._may_fork() else nullcontext(do)
 
+    def share(self) -> LocalEngine:
+        return replace(self, workers=max(1, self.workers // 2))
+
     def _may_fork(self) -> bool:
         """Return whether to start processes. If so, numba is ready for them."""
-        if self.workers == 1 or current_process().daemon:  # a daemon may start no process
+        if self.cores == 1 or current_process().daemon:  # a daemon may start no process
             return False
         from nsys2prv_ng.runtime.jit import load_numba  # without it, this module does not import numba
 

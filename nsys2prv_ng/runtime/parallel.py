@@ -105,6 +105,10 @@ def run_beside(function: Callable[[], T]) -> Iterator[Callable[[], T]]:
     pool = _Pool(Work(1, lambda _, tick: function()), lambda _: gc.freeze())
     try:
         pool.start(0)
+    except TranslationError:  # no process can be started: it is done when it is asked for
+        yield function
+        return
+    try:
         pool.begin()
         yield lambda: pool.collect_answers(lambda _: None)[0]
     finally:
@@ -198,7 +202,7 @@ def _start(
         return ours
     except OSError as error:
         raise TranslationError(
-            f"cannot start reader process {number + 1}: {error.strerror or error}; read fewer reports at once",
+            f"cannot start process {number + 1}: {error.strerror or error}; read fewer reports at once",
             see=("jobs",),
         ) from None
     finally:
@@ -218,12 +222,12 @@ def _make_end_error(process: BaseProcess) -> TranslationError:
     code = process.exitcode or 0
     if code == -signal.SIGKILL:
         return TranslationError(
-            "the system ended a reader process, most likely for lack of memory; read fewer reports at once, or"
+            "the system ended a process of this program, most likely for lack of memory; read fewer reports at once, or"
             " select fewer sources",
             see=("jobs", "sources"),
         )
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return TranslationError(f"a reader process {how}")
+    return TranslationError(f"a process of this program {how}")
 
 
 def _serve(
@@ -276,7 +280,10 @@ _TICK = 0.05
 
 
 class _Ticks:
-    """Counts the steps that a process has done, and now and then sends their number to its parent."""
+    """Counts the steps that a process has done, and now and then sends their number to its parent.
+
+    Steps that are done soon after a message are sent with the next one.
+    """
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe, self._done, self._sent = pipe, 0, 0.0

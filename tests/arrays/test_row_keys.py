@@ -114,9 +114,13 @@ def test_distinct_is_numpy_unique(values):
 
 @pytest.mark.parametrize("count", [10, 4_000, 20_000])
 @pytest.mark.parametrize("highest", [60, 1_000])
-def test_rows_are_found_among_few_and_among_many(count, highest):
+@pytest.mark.parametrize("order", ["none", "known", "wanted", "both"])
+def test_rows_are_found_among_few_and_among_many(count, highest, order):
     rng = np.random.default_rng(count)
-    known, wanted = rng.integers(0, highest, (2, count, 2))
+    known, wanted = (
+        table[np.lexsort(table.T[::-1])] if order in (name, "both") else table
+        for name, table in zip(("known", "wanted"), rng.integers(0, highest, (2, count, 2)), strict=True)
+    )
     index = {}
     for i, row in enumerate(known.tolist()):
         index.setdefault(tuple(row), i)

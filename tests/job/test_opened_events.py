@@ -24,6 +24,7 @@ from nsys2prv_ng.job.opened_events import (
 )
 from nsys2prv_ng.job.spill import change_records
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.result import Result
 
@@ -82,9 +83,18 @@ def test_reports_with_the_same_events_are_told_apart(samples: Path, tmp_path: Pa
 @keep_opened_events()
 def test_a_thread_keeps_no_more_than_the_limit(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     (report,) = job.reports
-    sources = (source_names.KERNELS, source_names.CUDA_API, source_names.NVTX)
-    sizes = [sum(c.nbytes for c in load_source_records(report, name, job.store).columns) for name in sources]
-    monkeypatch.setattr(opened_events, "_MOST_KEPT", max(sizes[1], sizes[2]))
-    loaded = [load_source_records(report, name, job.store) for name in sources]
-    assert load_source_records(report, sources[2], job.store) is loaded[2]
-    assert load_source_records(report, sources[0], job.store) is not loaded[0]
+
+    def load(source: str) -> Records:
+        return load_source_records(report, source, job.store)
+
+    kernels, calls, ranges = (
+        sum(column.nbytes for column in load(source).columns)
+        for source in (source_names.KERNELS, source_names.CUDA_API, source_names.NVTX)
+    )
+    assert ranges < kernels < calls
+    monkeypatch.setattr(opened_events, "_MOST_KEPT", kernels)
+    first = load(source_names.KERNELS)
+    assert load(source_names.CUDA_API) is not load(source_names.CUDA_API)  # larger than the limit, and takes no room
+    assert load(source_names.KERNELS) is first
+    assert load(source_names.NVTX) is load(source_names.NVTX)
+    assert load(source_names.KERNELS) is not first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -90,6 +91,22 @@ def test_error_beside_is_raised_as_it_was() -> None:
     with pytest.raises(UsageError, match="refused"), LocalEngine(2).beside(refuse) as wait:
         wait()
     assert not multiprocessing.active_children()
+
+
+def test_one_report_leaves_the_other_cores_to_a_process_beside() -> None:
+    engine = LocalEngine(1, cores=2)
+    with engine.beside(os.getpid) as wait:
+        assert wait() != os.getpid()
+    assert list(engine.sum_up(square, range(100))) == [(n * n, os.getpid()) for n in range(100)]
+
+
+def test_what_cannot_be_started_is_done_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise OSError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with LocalEngine(2).beside(os.getpid) as wait:
+        assert wait() == os.getpid()
 
 
 def test_process_beside_ends_if_nobody_asks() -> None:

@@ -39,8 +39,8 @@ def record(kernel, kinds):
 Dispatcher.compile = record
 
 *reports, trace = sys.argv[1:]
-api.translate(reports, trace)
-api.summarize(reports)
+api.translate(reports, trace, jobs=1)  # in this process
+api.summarize(reports, jobs=1)
 api.check(trace)
 api.cut(trace, trace.replace("out", "cut"), time="0.3s:0.6s")
 for function, calls in called.items():

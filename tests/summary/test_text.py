@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -149,11 +149,22 @@ def test_ranks_are_shown_as_spans(found: JobSummary) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ddp-2x2", "single-graph"])
-def test_an_answer_without_samples_is_that_of_a_whole_summary(name: str, samples: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ddp-2x2.*", {}),
+        ("single-graph.*", {}),
+        ("ddp-2x2.*", {"ranks": [1]}),
+        ("ddp-2x2.*", {"steps": "2:4"}),
+        ("ddp-2x2.rank0.*", {"time": "50ms:70ms"}),  # in which there are samples only
+    ],
+)
+def test_an_answer_without_samples_is_that_of_a_whole_summary(
+    name: str, options: dict[str, Any], samples: Path
+) -> None:
     """GPUs are sampled before and after everything else, so the samples do limit what was captured."""
-    reports = sorted(samples.glob(f"{name}.*"))
-    answer, summary = find_answer(reports), summarize(reports)
-    assert summary.gpu_metrics and not answer.gpu_metrics
+    reports = sorted(samples.glob(name))
+    answer, summary = find_answer(reports, **options), summarize(reports, **options)
+    assert not answer.gpu_metrics
     assert format_summary(answer) == format_summary(summary)
     assert (answer.duration_ns, answer.windows_ns) == (summary.duration_ns, summary.windows_ns)

@@ -83,11 +83,13 @@ def compute_summary(
     for the MFU, as `add_mfu` takes it.
     """
     waits = find_waits(job) if waits is None else waits
-    with job.engine.beside(lambda: compute_path_and_savings(job, waits, lanes, path)) as wait_for_savings:
+    beside = replace(job, engine=job.engine.share())
+    with job.engine.beside(lambda: compute_path_and_savings(beside, waits, lanes, path)) as wait_for_savings:
         late = find_reasons(job, waits) if late is None else late
         efficiency = compute_efficiency(job, waits)
         summary = _sum_up(job, waits, late, efficiency, with_metrics=with_metrics)
-        with (progress or Progress()).step("replaying changes", 1, "job", logged=False) as step:
+        shown = progress if progress is not None and job.finds_waits else Progress()
+        with shown.step("replaying changes", 1, "job", logged=False) as step:
             found = wait_for_savings()
             step.update(1)
     unplayed = [describe_size(job)] if found.is_too_large else []

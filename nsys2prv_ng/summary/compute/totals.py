@@ -161,7 +161,7 @@ def sum_nccl(
 
     kernel = load_opened_events(report, source_names.KERNELS, store)
     line, ran_functions = _find_functions(kernel)
-    counts = counted.mark_operations(kernel.place[line], kernel.begin[line])
+    counts = counted.mark_operations(kernel.place, kernel.begin)[line]
     line, ran_functions = line[counts], ran_functions[counts]
     carried, length = find_sizes(kernel, line, on_stream), kernel.length[line]
     carried = np.where(kernel.mark_whole(windows)[line], carried, 0)
