@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
@@ -96,13 +96,6 @@ class CountedEvents:
         """All operations of the report, counted or not."""
         return load_launched_operations(self._report, self._job.store)
 
-    @cached_property
-    def _operations(self) -> LaunchedOperations:
-        """The operations of the report, each start on a place once."""
-        known = self.launched
-        once = np.flatnonzero(~mark_duplicates(known.place, known.begin))
-        return LaunchedOperations._make([column[once] for column in known])
-
     def mark_host(self, place: IntArray, time: IntArray) -> BoolArray:
         """Mark the times (n, ns) of threads, given by their place, that belong to steps that count."""
         return mark_counted(self._job, self._rows[place], time)
@@ -129,7 +122,7 @@ class CountedEvents:
         return self._marked[key][2]
 
     def _mark_operations(self, place: IntArray, begin: IntArray) -> BoolArray:
-        known = self._operations
+        known = self.launched
         at = find_rows([known.place, known.begin], [place, begin])
         is_known = np.append(known.is_known, False)[at]
         launched = self.mark_host(place, np.append(known.launched, 0)[at])
@@ -140,7 +133,7 @@ class CountedEvents:
 
         The step is -1 if the operation was launched in none, or if its launch is not recorded.
         """
-        known = self._operations
+        known = self.launched
         at = find_rows([known.place, known.begin], [place, begin])
         launched = np.append(known.launched, 0)[at]
         step = self.find_step(place, launched)

@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.spill import load_on_clock
 from nsys2prv_ng.paraver.event_type import EventType
@@ -33,7 +32,7 @@ class OpenedEvents:
     """
 
     def __init__(self, records: Records, labels: Labels) -> None:
-        self._records, self.labels = records, labels
+        self._records, self._labels = records, labels
         self._values: dict[tuple[EventType, ...], IntArray] = {}
         lines = np.flatnonzero((records.kind == rec.EVENT) & (records.tie_class != rec.END))
         self._position = np.full(len(records), -1, np.int64)
@@ -62,7 +61,7 @@ class OpenedEvents:
 
     def _find_values(self, event_types: Sequence[EventType]) -> IntArray:
         values = np.full(self.begin.size, ABSENT, np.int64)
-        known = [self.labels.types.index(wanted) for wanted in event_types if wanted in self.labels.types]
+        known = [self._labels.types.index(wanted) for wanted in event_types if wanted in self._labels.types]
         if not known:
             return values
         handle = self._records.handle
@@ -81,12 +80,12 @@ class OpenedEvents:
     def get_names(self, event_type: EventType) -> dict[int, str]:
         """Return the names of a type's values, by value."""
         if event_type.names:
-            return dict(enumerate(self.labels.names.get(event_type.names, {}), 1))
+            return dict(enumerate(self._labels.names.get(event_type.names, {}), 1))
         return dict(event_type.values or {})
 
     def list_types(self, family: str) -> list[EventType]:
         """Return the types of a family in the report."""
-        return [event_type for event_type in self.labels.types if event_type.family == family]
+        return [event_type for event_type in self._labels.types if event_type.family == family]
 
 
 _MOST_KEPT = 32 << 20
@@ -112,8 +111,8 @@ class _Kept(threading.local):
 class _Loaded:
     """The records of a source of a report, and its events if they were asked for."""
 
+    report: ReportRecords
     runs: list[Run]
-    clock: ClockMap
     records: Records
     size: int
     events: OpenedEvents | None = None
@@ -135,7 +134,7 @@ def keep_opened_events() -> Iterator[None]:
 def load_opened_events(report: ReportRecords, source: str, store: Store) -> OpenedEvents:
     """Return the events of a source of a report; no events if the source was not read."""
     loaded = _load(report, source, store)
-    if loaded.events is None or loaded.events.labels is not report.labels:
+    if loaded.events is None:
         loaded.events = OpenedEvents(loaded.records, report.labels)
     return loaded.events
 
@@ -151,10 +150,10 @@ def load_source_records(report: ReportRecords, source: str, store: Store) -> Rec
 def _load(report: ReportRecords, source: str, store: Store) -> _Loaded:
     runs = list(report.runs((source,)))
     loaded = (_kept.sources or {}).get(source)
-    # Runs are replaced by others when records change, and belong to one report.
-    if loaded is None or not runs or loaded.clock is not report.clock or not _are_same(loaded.runs, runs):
+    # Where records of a report change, other runs take the place of theirs.
+    if loaded is None or loaded.report is not report or not _are_same(loaded.runs, runs):
         records = rec.concatenate([load_on_clock(run, store, report.clock) for run in runs])
-        loaded = _Loaded(runs, report.clock, records, sum(column.nbytes for column in records.columns))
+        loaded = _Loaded(report, runs, records, sum(column.nbytes for column in records.columns))
     _kept.keep(source, loaded)
     return loaded
 

@@ -17,7 +17,7 @@ from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_parts
 from nsys2prv_ng.analysis.waits.rendezvous import mark_waiting_sends
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT
@@ -29,19 +29,19 @@ class Items(NamedTuple):
     """Finds nodes by row and start: n operations on streams, c calls on threads. Times in ns."""
 
     numbers: Numbers
-    operations: tuple[IntArray, IntArray, IntArray]
-    """Index, row and start of each operation; those that start together on a row count once."""
-    calls: tuple[IntArray, IntArray, IntArray]
+    operations: tuple[IntArray, IntArray]
+    """Row and start of each operation; of those that start together on a row, the first counts."""
+    calls: tuple[IntArray, IntArray]
 
     def find(self, is_call: BoolArray, row: IntArray, begin: IntArray) -> IntArray:
         """Return the node at which each operation or call starts; NONE if there is none."""
         found = np.full(row.size, NONE, np.int64)
-        for which, (index, rows, begins), first in (
+        for which, known, first in (
             (~is_call, self.operations, 0),
             (is_call, self.calls, self.numbers.call_begin),
         ):
-            at = find_rows([rows, begins], [row[which], begin[which]])
-            found[which] = np.where(at >= 0, first + np.append(index, 0)[at], NONE)
+            at = find_rows(known, [row[which], begin[which]])
+            found[which] = np.where(at >= 0, first + at, NONE)
         return found
 
     def get_ends(self, begins: IntArray) -> IntArray:
@@ -52,12 +52,12 @@ class Items(NamedTuple):
 
 def make_items(lanes: Lanes, numbers: Numbers) -> Items:
     """Return the operations and calls of lanes by row and start."""
-    groups = []
     thread_row = np.append(lanes.thread_row, NONE)[lanes.calls.thread]
-    for row, begin in ((lanes.operation_row, lanes.operations.begin), (thread_row, lanes.calls.begin)):
-        once = np.flatnonzero(~mark_duplicates(row, begin))
-        groups.append((once, row[once], begin[once]))
-    return Items(numbers, *groups)
+    return Items(
+        numbers,
+        operations=(lanes.operation_row, lanes.operations.begin),
+        calls=(thread_row, lanes.calls.begin),
+    )
 
 
 class _Releases(NamedTuple):

@@ -13,7 +13,7 @@ from nsys2prv_ng.analysis.path.columns import PathLanes
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.span import Span
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
@@ -171,8 +171,6 @@ def _load_classes(job: Job, lanes: Lanes) -> tuple[IntArray, list[str]]:
         numbered = np.array([names.setdefault(texts[key], len(names)) for key in distinct.tolist()], np.int64)
         parts.append((rows[events.place[line]], events.begin[line], numbered[index]))
     row, begin, number = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    once = np.flatnonzero(~mark_duplicates(lanes.operation_row, begins))
-    at = find_rows([lanes.operation_row[once], begins[once]], [row, begin])
-    known = at >= 0
-    found[once[at[known]]] = number[known]
+    at = find_rows([lanes.operation_row, begins], [row, begin])
+    found[at[at >= 0]] = number[at >= 0]
     return found, list(names)

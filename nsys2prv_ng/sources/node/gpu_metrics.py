@@ -23,7 +23,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.patterns import match_patterns
-from nsys2prv_ng.sources.shared.reasons import BETWEEN_LIMITS, NO_GPU, ONLY_JSON, OTHER_METRIC, UNCHANGED
+from nsys2prv_ng.sources.shared.reasons import BETWEEN_LIMITS, NO_GPU, ONLY_JSON, OTHER_METRIC, UNCHANGED, Reason
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import (
@@ -76,17 +76,11 @@ def read(reader: ReportReader) -> Result:
     samples = select_sound(reader, result, samples, "GPU metrics", NO_GPU)
     chosen = np.array([not reader.options.metrics or _is_chosen(name, result.join_data.patterns) for name, _ in names])
     if not chosen.all():
-        before = samples.time.size
-        samples = samples.select(chosen[samples.metric])
-        result.drop(OTHER_METRIC, before - samples.time.size)
+        samples = _select(result, samples, chosen[samples.metric], OTHER_METRIC)
     if reader.options.metrics_changes:
-        before = samples.time.size
-        samples = samples.select(_mark_changes(samples))
-        result.drop(UNCHANGED, before - samples.time.size)
+        samples = _select(result, samples, _mark_changes(samples), UNCHANGED)
     if reader.options.metrics_limits:
-        before = samples.time.size
-        samples = _keep_limits(samples)
-        result.drop(BETWEEN_LIMITS, before - samples.time.size)
+        samples = _select(result, samples, _mark_limits(samples), BETWEEN_LIMITS)
     if samples.time.size:
         types = [families.make_gpu_metric(name, metric_id) for name, metric_id in names]
         result.records.append(make_records(reader, samples, reader.places.devices(samples.device), types))
@@ -124,6 +118,13 @@ def _find_gpus(blocks: Sequence[Block]) -> dict[Key, int]:
     return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in make_keys(blocks)[0]}
 
 
+def _select(result: Result, samples: Samples, wanted: BoolArray, reason: Reason) -> Samples:
+    """Return the wanted values (a mask), and drop the samples without one."""
+    selected = samples.select(wanted)
+    result.drop(reason, samples.time.size - selected.time.size)
+    return selected
+
+
 def _mark_changes(samples: Samples) -> BoolArray:
     """Mark the first value of each metric and GPU, and the values that differ from the value before."""
     order = np.lexsort((samples.time, samples.device))
@@ -136,13 +137,13 @@ def _mark_changes(samples: Samples) -> BoolArray:
     return changes
 
 
-def _keep_limits(samples: Samples) -> Samples:
-    """Return the first and the last sample of each GPU."""
+def _mark_limits(samples: Samples) -> BoolArray:
+    """Mark the values of the first and the last sample of each GPU."""
     order = np.lexsort((samples.time, samples.device))
     starts = find_starts(samples.device[order])
     is_limit = np.zeros(order.size, np.bool_)
     is_limit[order[starts]] = is_limit[order[starts - 1]] = True
-    return samples.select(np.repeat(is_limit, np.diff(samples.first)))
+    return np.repeat(is_limit, np.diff(samples.first))
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ kernels are in no series: their time is wait.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -88,9 +89,14 @@ class KernelTimes(NamedTuple):
     """Time of all kernels without NCCL in the steps that count, also of those in no cell."""
 
 
+def join_cells(parts: Sequence[KernelTimes]) -> Cells:
+    """Return the cells of several reports, at least one."""
+    return Cells._make(np.concatenate(columns) for columns in zip(*(part.cells for part in parts), strict=True))
+
+
 def join_times(parts: list[KernelTimes]) -> KernelTimes:
     """Return the kernel times of several reports, at least one, as one."""
-    cells = Cells._make(np.concatenate(columns) for columns in zip(*(part.cells for part in parts), strict=True))
+    cells = join_cells(parts)
     places = Places._make(np.concatenate(columns) for columns in zip(*(part.places for part in parts), strict=True))
     shapes = {key: shape for part in parts for key, shape in part.shapes.items()}
     task_ns: dict[int, int] = {}

@@ -28,7 +28,7 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.places import Device
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.summary.compute.kernel_cells import KernelTimes, find_blocks
+from nsys2prv_ng.summary.compute.kernel_cells import KernelTimes, find_blocks, join_cells
 from nsys2prv_ng.summary.compute.memory_leaks import choose_points, is_leak, measure_growth
 from nsys2prv_ng.summary.compute.memory_levels import KINDS, MemoryLevel, measure_levels
 from nsys2prv_ng.summary.numbers.memory import (
@@ -163,12 +163,10 @@ def _list_calls(by_gpu: Mapping[int, Mapping[str, _Calls]]) -> list[AllocatorCal
 
 def _sum_kernel_times(parts: Sequence[KernelTimes]) -> FloatTable:
     """Return the kernel time (ns) of each task in each block of steps (kernel_cells.py)."""
-    task, block, ns = (
-        np.concatenate([np.zeros(0, np.int64), *(getattr(part.cells, name) for part in parts)])
-        for name in ("task", "block", "ns")
-    )
-    total = np.zeros((int(task.max(initial=-1)) + 1, int(block.max(initial=-1)) + 1))
-    np.add.at(total, (task, block), ns)
+    cells = join_cells(parts)
+    total = np.zeros((int(cells.task.max(initial=-1)) + 1, int(cells.block.max(initial=-1)) + 1))
+    shown = np.flatnonzero(cells.task >= 0)
+    np.add.at(total, (cells.task[shown], cells.block[shown]), cells.ns[shown])
     return total
 
 

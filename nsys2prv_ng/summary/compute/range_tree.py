@@ -220,12 +220,11 @@ def _limit(table: Table, nodes: _Nodes) -> Table:
             parent = nodes.parent[node]
             target[node] = target[parent] if parent >= 0 else -1
     is_other = np.append(~kept, False)[table["node"]]
-    limited = {name: np.where(is_other, 0, column) for name, column in table.items()}
-    limited |= {
+    limited = {
+        **table,
         "node": np.append(target, -1)[table["node"]],
-        "task": table["task"],
-        "operations": table["operations"],
         "unlisted_ns": np.where(is_other, table["own_ns"], 0),
+        **{name: np.where(is_other, 0, table[name]) for name in ("own_ns", "count", "host_ns")},
     }
     return sum_table(limited, ["node", "task"])
 
