@@ -12,7 +12,7 @@ def find_latest(group: IntArray, time: IntArray, query_group: IntArray, query_ti
     """Return for each query the index of the last entry (group, time) in its group that is not later; -1 for none."""
     if not group.size:
         return np.full(query_group.size, -1)
-    # Times that are not known are far away; as near ones they have the same answer, and rows fit into 64 bits.
+    # Unknown times are extreme values. Moved next to the entries, they get the same answer, and rows fit into 64 bits.
     near = np.clip(query_time, max(int(time.min()) - 1, np.iinfo(np.int64).min), time.max())
     both = combine_columns(np.concatenate([group, query_group]), np.concatenate([time, near]))
     entries, queries = both[: group.size], both[group.size :]

@@ -123,7 +123,7 @@ _kept = _Kept()
 
 @contextmanager
 def keep_opened_events() -> Iterator[None]:
-    """Keep what this thread loads, for the next one who asks: a dozen functions that sum up a report do."""
+    """Keep what this thread loads for the next caller: to sum up a report, a dozen functions load the same events."""
     outer, _kept.sources = _kept.sources, {}
     try:
         yield

@@ -41,13 +41,13 @@ class Engine(Protocol):
         """
 
     def beside(self, do: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
-        """Yield what returns `do()`, which may be done meanwhile: it stores nothing, and its result can be pickled.
+        """Yield a function that returns `do()`; call it once.
 
-        Ask for the result once.
+        The engine may already work on it: `do` must store nothing, and its result must be one that can be pickled.
         """
 
     def share(self) -> Engine:
-        """Return the engine for pieces that are done beside others: with half of the workers."""
+        """Return an engine with half of the workers, for work that is done beside other work."""
 
 
 _FEWEST_FOR_PROCESSES = 16

@@ -98,9 +98,9 @@ def run_in_processes(
 
 @contextmanager
 def run_beside(function: Callable[[], T]) -> Iterator[Callable[[], T]]:
-    """Let a process call a function while this one goes on; yield what waits for the result. Errors are raised there.
+    """Call a function in a process of its own while this one goes on; yield a function that waits for its result.
 
-    The process sees what `run_in_processes` says, and ends with the context.
+    Waiting also raises its errors. The process is forked like those of `run_in_processes`, and ends with the context.
     """
     pool = _Pool(Work(1, lambda _, tick: function()), lambda _: gc.freeze())
     try:

@@ -30,4 +30,4 @@ class SourceOptions:
     metrics_changes: bool = False
     """Write a GPU metric only if its value differs from the sample before."""
     metrics_limits: bool = False
-    """Keep only the first and the last sample of each GPU: they tell when it was captured."""
+    """Keep only the first and the last sample of each GPU: they show when it was captured."""
