@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.runtime.jit import compiled
 
 Number = TypeVar("Number", np.int64, np.float64)
+Cube = Annotated[npt.NDArray[Number], 3]
 
 
 def make_edges(begin: int, end: int, most: int) -> IntArray:
@@ -45,7 +46,7 @@ def sum_held(flat: FlatStates, value: FloatArray, edges: IntArray, rows: int, co
 
 
 @compiled
-def _add_up(flat: FlatStates, amount: npt.NDArray[Number], edges: IntArray, sums: npt.NDArray[Number]) -> None:
+def _add_up(flat: FlatStates, amount: npt.NDArray[Number], edges: IntArray, sums: Cube[Number]) -> None:
     row, begin, end, column = flat
     bins = edges.size - 1
     first = 0  # the bin in which the previous interval started

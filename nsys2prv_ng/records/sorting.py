@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
+
+Word = TypeVar("Word", np.int32, np.int64)
 
 
 def sort_by_time(time: IntArray, tie: IntArray) -> IntArray:
@@ -73,7 +75,7 @@ def gather_offsets(order: IntArray, first: IntArray, to_first: IntArray) -> None
 
 
 @compiled
-def gather_words(order: IntArray, first: IntArray, words: npt.NDArray[Any], to_words: npt.NDArray[Any]) -> None:
+def gather_words(order: IntArray, first: IntArray, words: npt.NDArray[Word], to_words: npt.NDArray[Word]) -> None:
     """Fill a column of the words of the records at `order`, given the word offsets of all records."""
     one = np.uint64(1)
     to = np.uint64(0)

@@ -21,17 +21,16 @@ _SCALARS = {int: nb.int64, float: nb.float64, bool: nb.boolean}
 
 
 def list_kernels(module: types.ModuleType) -> list[tuple[Dispatcher, Types]]:
-    """Return the kernels of a module, each with the types of its arguments.
+    """Return the kernels of a module, each with the types of its arguments, and again for other types of a TypeVar.
 
-    Skip kernels whose annotations do not say all types: they are compiled for several.
+    Skip kernels whose annotations do not say all types: they are compiled within those that call them.
     """
     kernels = [
         value
         for value in vars(module).values()
         if isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__ and _is_kept(value)
     ]
-    derived = ((kernel, derive_types(kernel.py_func)) for kernel in kernels)
-    return [(kernel, kinds) for kernel, kinds in derived if kinds is not None]
+    return [(kernel, kinds) for kernel in kernels for kinds in derive_types(kernel.py_func)]
 
 
 def _is_kept(kernel: Dispatcher) -> bool:
@@ -39,12 +38,19 @@ def _is_kept(kernel: Dispatcher) -> bool:
     return not kernel.targetoptions.get("forceinline")
 
 
-def derive_types(function: Any) -> Types | None:
-    """Return the types of the arguments of a function; None if its annotations do not say all of them."""
+def derive_types(function: Any) -> list[Types]:
+    """Return the types of the arguments of a function, for each type of a TypeVar; none if some are unknown."""
     hints = get_type_hints(function, include_extras=True)
     hints.pop("return", None)
-    kinds = [_derive(hint) for hint in hints.values()]
-    return None if None in kinds else tuple(kinds)
+    variables = {variable for hint in hints.values() for variable in getattr(hint, "__parameters__", ())}
+    choices: Any = [element for variable in variables for element in variable.__constraints__] or [None]
+    derived = [[_derive(_choose(hint, element)) for hint in hints.values()] for element in choices]
+    return [tuple(kinds) for kinds in derived if None not in kinds]
+
+
+def _choose(hint: Any, element: Any) -> Any:
+    """Return an annotation with a type instead of its TypeVar, if it has one."""
+    return hint[element] if getattr(hint, "__parameters__", ()) else hint
 
 
 def _derive(hint: Any) -> Any:
