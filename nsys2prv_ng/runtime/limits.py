@@ -16,13 +16,10 @@ _MOST_THREADS = 16
 """Most threads that format: they keep up with any disk, and their blocks take memory."""
 
 
-_KEPT_FREE = 128 << 20
+_KEPT_FREE = 1 << 30
 """Bytes of freed memory that the C library keeps at the end of its heap; it always keeps free memory below the end."""
 
-_LARGEST_IN_HEAP = 32 << 20
-"""Largest array (bytes) that may be in the heap; glibc allows no larger one."""
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 """Numbers of the settings in glibc's malloc.h."""
 
 
@@ -31,7 +28,7 @@ def keep_freed_memory() -> None:
     with suppress(OSError, AttributeError):  # another C library
         set_option = ctypes.CDLL(None).mallopt
         set_option(_M_TRIM_THRESHOLD, _KEPT_FREE)
-        set_option(_M_MMAP_THRESHOLD, _LARGEST_IN_HEAP)
+        set_option(_M_MMAP_MAX, 0)  # large arrays are in the heap, too
         set_option(_M_ARENA_MAX, 1)  # glibc returns the heaps of threads as soon as they are empty
 
 
