@@ -10,24 +10,31 @@ import numpy as np
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.span import Span
+from nsys2prv_ng.arrays.row_keys import list_rows, take_groups
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.states import flatten_innermost
+from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
-from nsys2prv_ng.intervals.windows import unite_windows
 from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.replay.columns import NONE
 from nsys2prv_ng.text.formatting import shorten_range_name
-
-Limits = tuple[IntArray, IntArray]
-"""Starts and ends (ns) of stretches of time, which are sorted and do not touch."""
 
 
 class _Ranges(NamedTuple):
-    """The ranges of a thread: starts and ends (ns), and names as indices."""
+    """Ranges in the order of their threads: thread, start and end (ns), and name as an index."""
 
+    thread: IntArray
     begin: IntArray
     end: IntArray
     name: IntArray
+
+
+class Limits(NamedTuple):
+    """Stretches of time that do not overlap, by thread and start: thread t has first[t] .. first[t + 1] - 1 (ns)."""
+
+    first: IntArray
+    begin: IntArray
+    end: IntArray
 
 
 class HostRanges:
@@ -39,95 +46,70 @@ class HostRanges:
 
     def __init__(self, job: Job, lanes: Lanes, span: Span | None = None) -> None:
         numbers: dict[str, int] = {}
-        self._own: dict[int, _Ranges] = {}
-        self._main: dict[int, int] = {}
+        parts = [(np.zeros(0, np.int64),) * 4]
+        threads = np.arange(lanes.thread_row.size)
+        self._main = threads.copy()
         for index, report in enumerate(job.reports):
-            threads = np.flatnonzero(lanes.thread_report == index)
-            thread_of_place = dict(zip(lanes.thread_place[threads].tolist(), threads.tolist(), strict=True))
+            own = np.flatnonzero(lanes.thread_report == index)
+            thread_of_place = np.full(len(report.places.all), NONE, np.int64)
+            thread_of_place[lanes.thread_place[own]] = own
             ranges = load_nvtx_ranges(report, job.store, is_program_domain)
             if span is not None:
                 ranges = ranges.select((ranges.end >= span[0]) & (ranges.begin <= span[1]))
-            number = np.array(
-                [numbers.setdefault(shorten_range_name(*key), len(numbers)) for key in ranges.keys], np.int64
-            )
-            order = np.argsort(ranges.place, kind="stable")
-            places, first = np.unique(ranges.place[order], return_index=True)
-            for place, rows in zip(places.tolist(), np.split(order, first)[1:], strict=True):
-                if place in thread_of_place:
-                    own = _Ranges(ranges.begin[rows], ranges.end[rows], number[ranges.key[rows]])
-                    self._own[thread_of_place[place]] = own
-            for place, main in find_main_threads(report, lanes.thread_place[threads]).items():
-                if main in thread_of_place:
-                    self._main[thread_of_place[place]] = thread_of_place[main]
+            texts = [shorten_range_name(*key) for key in ranges.keys]
+            number = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+            parts.append((thread_of_place[ranges.place], ranges.begin, ranges.end, number[ranges.key]))
+            for place, main in find_main_threads(report, lanes.thread_place[own]).items():
+                self._main[thread_of_place[place]] = thread_of_place[main]
         self.names = list(numbers)
+        self._main = np.where(self._main < 0, threads, self._main)
+        every = _Ranges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        known = np.flatnonzero(every.thread >= 0)
+        order = known[np.argsort(every.thread[known], kind="stable")]
+        self._own = _Ranges(*(column[order] for column in every))
+        self._first = np.searchsorted(self._own.thread, np.append(threads, threads.size))
+        has_own = np.diff(self._first) > 0
+        self.thread_of = np.where(has_own, threads, self._main)
+        """The thread in whose ranges each thread is."""
+        self._filled = np.flatnonzero(has_own & (self._main != threads))
+        rows = list_rows(self._own.thread, self._filled)
+        thread, begin, end, _ = (column[rows] for column in self._own)
+        self._covered = flatten(thread, begin, end, np.zeros_like(begin))
 
     def sum_lengths(self) -> IntArray:
         """Return the time (ns) of the ranges of each name, each thread's added up."""
         total = np.zeros(len(self.names), np.int64)
-        for own in self._own.values():
-            np.add.at(total, own.name, own.end - own.begin)
+        np.add.at(total, self._own.name, self._own.end - self._own.begin)
         return total
 
     def find_innermost(self, thread: int, time: IntArray) -> IntArray:
         """Return the innermost range that a thread is in at each time (ns), as a number of its name; -1 for none."""
-        steps = self._list_steps(thread)
-        main = self._main.get(thread, thread)
+        steps, main = self._list_steps(thread), int(self._main[thread])
         if main != thread:
             steps = fill_steps(steps, self._list_steps(main))
         return steps.get_values(time)
 
     def _list_steps(self, thread: int) -> StepFunction:
-        own = self._own.get(thread, _Ranges(*(np.zeros(0, np.int64) for _ in _Ranges._fields)))
-        return make_row_steps(flatten_innermost(np.zeros(own.name.size, np.int64), *own), 0)
+        _, begin, end, name = (column[self._first[thread] : self._first[thread + 1]] for column in self._own)
+        return make_row_steps(flatten_innermost(np.zeros_like(name), begin, end, name), 0)
 
-    def find_limits(self, thread: int, names: Sequence[int]) -> Limits:
-        """Return when a thread was in a range with one of some names, whatever other ranges were within it."""
-        own = self._own.get(thread)
-        found = [] if own is None else _select(own, names)
-        main = self._main.get(thread, thread)
-        if main != thread and main in self._own:
-            outside = _select(self._own[main], names)
-            found += outside if own is None else _subtract(outside, unite_windows(own.begin, own.end))
-        if not found:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        begin, end = np.array(found, np.int64).T
-        united = np.array(unite_windows(begin, end), np.int64)
-        return united[:, 0].copy(), united[:, 1].copy()
+    def find_limits(self, names: Sequence[int]) -> Limits:
+        """Return when each thread was in a range with one of some names, whatever other ranges were within it.
 
+        Threads without ranges of their own have no rows: those of `thread_of` hold for them.
+        """
+        which = np.isin(self._own.name, names)
+        thread, begin, end, _ = (column[which] for column in self._own)
+        found = flatten(thread, begin, end, np.ones_like(begin))
+        if self._filled.size:
+            limits, rows = take_groups(self._find_first(found), self._main[self._filled])
+            of_main = FlatStates(np.repeat(self._filled, np.diff(limits)), *(column[rows] for column in found[1:]))
+            shown = overlay(of_main, self._covered)
+            outside = np.flatnonzero(shown.state)
+            parts = zip(found, (column[outside] for column in shown), strict=True)
+            found = flatten(*map(np.concatenate, parts))
+        return Limits(self._find_first(found), found.begin, found.end)
 
-def _select(ranges: _Ranges, names: Sequence[int]) -> list[tuple[int, int]]:
-    which = np.isin(ranges.name, list(names))
-    return unite_windows(ranges.begin[which], ranges.end[which])
-
-
-def _subtract(windows: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of windows that are in none of the others; both are sorted and do not touch."""
-    left, at = [], 0
-    for low, high in windows:
-        while at < len(others) and others[at][1] <= low:
-            at += 1
-        k = at
-        while k < len(others) and others[k][0] < high:
-            if others[k][0] > low:
-                left.append((low, others[k][0]))
-            low = max(low, others[k][1])
-            k += 1
-        if low < high:
-            left.append((low, high))
-    return left
-
-
-def measure_inside(limits: Limits, begin: IntArray, end: IntArray) -> IntArray:
-    """Return how much (ns) of each interval lies within stretches of time."""
-    lows, highs = limits
-    if not lows.size:
-        return np.zeros(begin.size, np.int64)
-    before = np.append(0, np.cumsum(highs - lows))
-
-    def measure_until(time: IntArray) -> IntArray:
-        k = np.searchsorted(lows, time, "right")
-        last = np.maximum(k - 1, 0)
-        return before[last] + np.where(k > 0, np.minimum(time, highs[last]) - lows[last], 0)
-
-    inside: IntArray = measure_until(end) - measure_until(begin)
-    return inside
+    def _find_first(self, flat: FlatStates) -> IntArray:
+        """Return the index of the first state of each thread, and the number of states."""
+        return np.searchsorted(flat.row, np.arange(self._main.size + 1))

@@ -9,10 +9,11 @@ import numpy as np
 
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, Integers
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, Integers, IntTable
 from nsys2prv_ng.replay.columns import CODE, NETWORK, ON_HOST, STAGE, mark_kinds
 from nsys2prv_ng.replay.graph import Graph
-from nsys2prv_ng.replay.host_ranges import HostRanges, Limits, measure_inside
+from nsys2prv_ng.replay.host_ranges import HostRanges, Limits
+from nsys2prv_ng.runtime.jit import compiled
 
 
 class InRanges(NamedTuple):
@@ -24,23 +25,26 @@ class InRanges(NamedTuple):
 
 
 class _Stretches(NamedTuple):
-    """Stretches of time (ns) on a thread, ordered by their end: edges, or operations at their launch."""
+    """Stretches of time (ns) by thread, then in the order of their ends: edges, or operations at their launch.
 
+    Those of thread t are first[t] .. first[t + 1] - 1. `earliest`: the first start of each stretch and those after it.
+    """
+
+    first: IntArray
     number: IntArray
     begin: IntArray
     end: IntArray
     earliest: IntArray
-    """Earliest start of each stretch and all that end later."""
 
-    def find(self, limits: Limits) -> tuple[IntArray, IntArray]:
-        """Return (positions of the stretches with time within limits, how much (ns))."""
-        lows, highs = limits
-        first, last = np.searchsorted(self.end, lows, "right"), np.searchsorted(self.earliest, highs, "left")
-        first = np.maximum(first, np.append(0, last[:-1]))  # none twice
-        length = np.maximum(last - first, 0)
-        at = np.repeat(first - np.append(0, np.cumsum(length)[:-1]), length) + np.arange(int(length.sum()))
-        inside = measure_inside(limits, self.begin[at], self.end[at])
-        return at[inside > 0], inside[inside > 0]
+    def find(self, limits: Limits, thread_of: IntArray) -> tuple[IntArray, IntArray]:
+        """Return (positions of the stretches with time within limits, how much (ns)).
+
+        `thread_of`: the thread whose limits hold for each thread.
+        """
+        found = np.zeros((2, 0), np.int64)
+        while (count := _find_inside(self, limits, thread_of, found)) > found.shape[1]:
+            found = np.empty((2, count), np.int64)
+        return found[0], found[1]
 
 
 class RangeFinder:
@@ -55,8 +59,9 @@ class RangeFinder:
         on_host = mark_kinds(graph.kind, (*ON_HOST, *NETWORK, STAGE)) & (edge_thread >= 0)
         sent = (operations.thread >= 0) & (lanes.launch >= 0)
         self._ranges = ranges
-        self._edges = _order(edge_thread, on_host, begin, end)
-        self._launches = _order(operations.thread, sent, operations.launched, operations.launched + 1)
+        threads = lanes.thread_row.size
+        self._edges = _order(edge_thread, on_host, begin, end, threads)
+        self._launches = _order(operations.thread, sent, operations.launched, operations.launched + 1, threads)
         self._found: dict[tuple[int, ...], InRanges] = {}
 
     def find(self, names: Sequence[int]) -> InRanges:
@@ -67,28 +72,67 @@ class RangeFinder:
         return self._found[key]
 
     def _find(self, names: tuple[int, ...]) -> InRanges:
-        edges, shares, operations = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0, np.int64)]
-        for thread in dict.fromkeys((*self._edges, *self._launches)):
-            limits = self._ranges.find_limits(thread, names)
-            if not limits[0].size:
-                continue
-            if stretches := self._edges.get(thread):
-                at, inside = stretches.find(limits)
-                edges.append(stretches.number[at])
-                shares.append(inside / np.maximum(stretches.end[at] - stretches.begin[at], 1))
-            if launches := self._launches.get(thread):
-                operations.append(launches.number[launches.find(limits)[0]])
-        return InRanges(np.concatenate(edges), np.concatenate(shares), np.concatenate(operations))
+        limits, thread_of = self._ranges.find_limits(names), self._ranges.thread_of
+        edges, launches = self._edges, self._launches
+        at, inside = edges.find(limits, thread_of)
+        share = inside / np.maximum(edges.end[at] - edges.begin[at], 1)
+        return InRanges(edges.number[at], share, launches.number[launches.find(limits, thread_of)[0]])
 
 
-def _order(thread: Integers, which: BoolArray, begin: IntArray, end: IntArray) -> dict[int, _Stretches]:
-    """Return the marked stretches of time of each thread, ordered by their end."""
-    found = {}
-    for number, rows in group_by_thread(thread, which):
-        order = rows[np.argsort(end[rows], kind="stable")]
-        earliest = np.minimum.accumulate(begin[order][::-1])[::-1]
-        found[number] = _Stretches(order, begin[order], end[order], earliest)
-    return found
+def _order(thread: Integers, which: BoolArray, begin: IntArray, end: IntArray, threads: int) -> _Stretches:
+    """Return the marked stretches of time of each thread."""
+    number = np.flatnonzero(which)
+    if (end[number[1:]] < end[number[:-1]]).any():
+        number = number[np.argsort(end[number], kind="stable")]
+    number = number[sort_rows(thread[number])]
+    first = np.searchsorted(thread[number], np.arange(threads + 1))
+    begin, end = begin[number], end[number]
+    earliest = np.empty_like(begin)
+    _find_earliest(first, begin, earliest)
+    return _Stretches(first, number, begin, end, earliest)
+
+
+@compiled
+def _find_earliest(first: IntArray, begin: IntArray, earliest: IntArray) -> None:
+    for thread in range(first.size - 1):
+        low, high = first[thread], first[thread + 1]
+        for i in range(high - 1, low - 1, -1):
+            earliest[i] = begin[i] if i == high - 1 else min(begin[i], earliest[i + 1])
+
+
+@compiled
+def _find_inside(stretches: _Stretches, limits: Limits, thread_of: IntArray, found: IntTable) -> int:
+    """Fill `found` with (position, time (ns) within limits) of stretches, as far as there is room; return how many."""
+    count = 0
+    for thread in range(thread_of.size):
+        at, after = stretches.first[thread], stretches.first[thread + 1]
+        low, high = limits.first[thread_of[thread]], limits.first[thread_of[thread] + 1]
+        for k in range(low, high):
+            at = _search(stretches.end, at, after, limits.begin[k])
+            while at < after and stretches.earliest[at] < limits.end[k]:
+                inside = 0
+                j = _search(limits.end, k, high, stretches.begin[at])
+                while j < high and limits.begin[j] < stretches.end[at]:
+                    inside += min(limits.end[j], stretches.end[at]) - max(limits.begin[j], stretches.begin[at])
+                    j += 1
+                if inside > 0:
+                    if count < found.shape[1]:
+                        found[0, count], found[1, count] = at, inside
+                    count += 1
+                at += 1
+    return count
+
+
+@compiled
+def _search(values: IntArray, low: int, high: int, value: int) -> int:
+    """Return the index of the first of values[low:high], which are ascending, that is larger than a value."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def group_by_thread(thread: Integers, which: BoolArray) -> Iterator[tuple[int, IntArray]]:
