@@ -54,6 +54,7 @@ from nsys2prv_ng.analysis.efficiency.windows import (
     make_plan,
 )
 from nsys2prv_ng.analysis.gpus.activity import list_devices
+from nsys2prv_ng.analysis.gpus.times import GpuTime
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
@@ -89,6 +90,8 @@ class Efficiency(NamedTuple):
     by_step: list[WindowTimes]
     ranges: list[RangeTimes]
     """The ranges with most time first."""
+    gpu_times: dict[int, GpuTime]
+    """The time of each GPU with any activity, by row."""
 
 
 def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
@@ -110,10 +113,12 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
         counted.append((index[plan.first_range :] - plan.first_range, host_part.occurrences, host_part.tasks))
     idle_by_range: list[Counter[str]] = [Counter(), Counter()]
     devices = list_devices(job)
+    gpu_times: dict[int, GpuTime] = {}
     for gpu_part in measure_all_gpus(job, waits, devices, plan):
         gpus.merge(gpu_part.totals, plan.number_sets(gpu_part.keys, keys))
         for sums, more in zip(idle_by_range, gpu_part.idle_by_range, strict=True):
             sums.update(more)
+        gpu_times |= gpu_part.times
     size = plan.first_range + len(keys)
     gpus.grow(size)
     hosts = unite_nodes(nodes, size)
@@ -129,6 +134,7 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
         in_work=None if at_work is None else work,
         by_step=times[FIRST_STEP : plan.first_range],
         ranges=_list_ranges(list(keys), times[plan.first_range :], counted),
+        gpu_times=gpu_times,
     )
 
 

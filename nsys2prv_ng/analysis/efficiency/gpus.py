@@ -17,6 +17,7 @@ from nsys2prv_ng.analysis.efficiency.windows import (
 from nsys2prv_ng.analysis.gpus import waiting as gpu
 from nsys2prv_ng.analysis.gpus.activity import NO_GAPS, Devices, Gaps, list_activity_runs, load_gaps
 from nsys2prv_ng.analysis.gpus.idle_causes import IdlePieces, split_gaps
+from nsys2prv_ng.analysis.gpus.times import GpuTime, sum_gpu_times
 from nsys2prv_ng.analysis.gpus.waiting import GpuSweep, GpuWaits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
@@ -50,12 +51,14 @@ class GpuGroup(NamedTuple):
 
 
 class GpuPart(NamedTuple):
-    """Totals of some GPUs, with the ranges of their reports, and their idle time (ns) by range."""
+    """Totals of some GPUs, with the ranges of their reports, their idle time (ns) by range, and all their time."""
 
     totals: times.Totals
     keys: list[RangeKey]
     idle_by_range: list[dict[str, int]]
     """In the whole time, and in the work in it."""
+    times: dict[int, GpuTime]
+    """By row, of the GPUs with any activity."""
 
 
 def measure_all_gpus(job: Job, waits: Waits, devices: Devices, plan: WindowPlan) -> Iterator[GpuPart]:
@@ -70,7 +73,7 @@ def measure_all_gpus(job: Job, waits: Waits, devices: Devices, plan: WindowPlan)
     def measure(run: Run) -> tuple[list[int], GpuPart]:
         changes = sweep.find_changes(run)
         group = GpuGroup(np.unique(changes.row), changes, load_gaps(job, run))
-        return group.rows.tolist(), measure_gpus(job, devices, group, plan)
+        return group.rows.tolist(), measure_gpus(job, devices, group, plan, run)
 
     others = {row for row, device in devices.rows.items() if device.tasks}
     for rows, part in job.engine.sum_up(measure, list_activity_runs(job)):
@@ -81,8 +84,8 @@ def measure_all_gpus(job: Job, waits: Waits, devices: Devices, plan: WindowPlan)
         yield measure_gpus(job, devices, GpuGroup(np.array([row], np.int64), nothing, NO_GAPS), plan)
 
 
-def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) -> GpuPart:
-    """Measure the GPUs of a group."""
+def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan, run: Run | None = None) -> GpuPart:
+    """Measure the GPUs of a group. `run`: their activity; None if they have none."""
     reports = devices.find_reports(group.rows)
     ranges = load_repeated(job, reports)
     size = plan.first_range + len(ranges.keys)
@@ -100,7 +103,9 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
             np.hstack([sums, by_kernel]),
             [sums[:, :last].sum(axis=1) for last in (times.COMPUTE + 1, times.KERNELS, times.CAUSE)],
         )
-    return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, spans) for spans in (plan.whole, plan.work)])
+    idle_by_range = [_sum_by_range(pieces, spans) for spans in (plan.whole, plan.work)]
+    gpu_times = {} if run is None else sum_gpu_times(job, run, group.gaps, pieces)
+    return GpuPart(totals, ranges.keys, idle_by_range, gpu_times)
 
 
 def _find_classes(group: GpuGroup, pieces: IdlePieces, row: int, captures: Sequence[tuple[int, int]]) -> StepFunction:

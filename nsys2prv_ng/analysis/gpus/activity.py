@@ -123,20 +123,15 @@ class Activity(NamedTuple):
 NO_ACTIVITY = Activity(0, 0, 0, 0, 0, 0, 0)
 
 
-def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
-    """Return (activity by row, gaps) of the GPUs of a run from `list_activity_runs`, in the time that numbers cover.
-
-    The gaps are whole, if they have a part in that time.
-    """
+def measure_activity(job: Job, run: Run) -> dict[int, Activity]:
+    """Return the activity of the GPUs of a run from `list_activity_runs`, by row, in the time that numbers cover."""
     row, time, value = load_activity(job, run)
-    end = time + measure_durations(row, time)
-    gaps, known = load_gaps(job, run), np.unique(row)
+    end, known = time + measure_durations(row, time), np.unique(row)
     if job.measured:
         index, _, time, end = cut_to_windows(time, end, job.measured)
         row, value = row[index], value[index]
-        gaps = gaps.take(np.unique(cut_to_windows(gaps.begin, gaps.end, job.measured)[0]))
     length = end - time
-    return {int(gpu): _sum_activity(value[row == gpu], length[row == gpu]) for gpu in known}, gaps
+    return {int(gpu): _sum_activity(value[row == gpu], length[row == gpu]) for gpu in known}
 
 
 def load_gaps(job: Job, run: Run) -> Gaps:

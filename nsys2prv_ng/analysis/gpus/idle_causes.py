@@ -36,8 +36,6 @@ CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown
 recorded; the gap continues after the selected time. An operation launched before the selected time counts as queued."""
 
 KEYS = ["row", "cause", "range", "call"]
-NEEDED = (source_names.LAUNCH_LINES, source_names.CUDA_API)
-"""Sources that every cause depends on."""
 
 
 class IdlePieces(NamedTuple):
@@ -60,13 +58,11 @@ _Columns = tuple[IntArray, ...]
 """Columns of IdlePieces."""
 
 
-def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> Table:
+def sum_causes(job: Job, gaps: Gaps, pieces: IdlePieces) -> Table:
     """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST `range` and `call` ("": none).
 
-    Only the time that numbers cover counts. `group`: the indices of all reports of the GPUs. A gap of several pieces
-    counts in each of their rows.
+    Only the time that numbers cover counts. A gap of several pieces counts in each of their rows.
     """
-    pieces = split_gaps(job, devices, group, gaps, name_calls=True)
     if job.measured:
         index, _, begin, end = cut_to_windows(pieces.begin, pieces.end, job.measured)
         gap, cause, in_range, call = (column[index] for column in (pieces.gap, pieces.cause, pieces.range, pieces.call))
@@ -80,24 +76,23 @@ def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) ->
     return sums
 
 
-def split_gaps(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, *, name_calls: bool = False) -> IdlePieces:
-    """Split the gaps of GPUs by their causes.
+def knows_causes(job: Job) -> bool:
+    """Return whether the sources that every cause depends on were read."""
+    return all(source in job.reports[0].results for source in (source_names.LAUNCH_LINES, source_names.CUDA_API))
 
-    `group`: the indices of all reports of the GPUs. Without `name_calls`, no piece has a call. Without the sources
-    NEEDED, no cause is known.
-    """
+
+def split_gaps(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> IdlePieces:
+    """Split the gaps of GPUs by their causes. `group`: the indices of all reports of the GPUs."""
     names = Names()
-    if any(source not in job.reports[0].results for source in NEEDED):
-        parts = [_keep_whole(gaps, np.arange(gaps.row.size), UNKNOWN)]
+    if knows_causes(job):
+        parts = list(_list_parts(job, devices, group, gaps, names))
     else:
-        parts = list(_list_parts(job, devices, group, gaps, names, name_calls))
+        parts = [_keep_whole(gaps, np.arange(gaps.row.size), UNKNOWN)]
     gap, begin, end, cause, in_range, in_call = (np.concatenate(column) for column in zip(*parts, strict=True))
     return IdlePieces(gap, begin, end, cause, in_range, in_call, names.texts)
 
 
-def _list_parts(
-    job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, names: Names, name_calls: bool
-) -> Iterator[_Columns]:
+def _list_parts(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, names: Names) -> Iterator[_Columns]:
     """Yield the pieces of gaps by their causes, each gap once."""
     left = np.arange(gaps.row.size)
     if job.windows:
@@ -113,7 +108,7 @@ def _list_parts(
         is_queued = launches.returned <= gaps.begin[ended]
         yield _keep_whole(gaps, ended[is_queued], QUEUED)
         host = Host(report, calls, ended[~is_queued], launches.thread[~is_queued])
-        yield from _split_by_host(host, gaps, names, job.store, name_calls)
+        yield from _split_by_host(host, gaps, names, job.store)
         left = np.setdiff1d(left, ended)
     for index in group:
         is_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps.take(left), job.store)
@@ -138,21 +133,18 @@ class Host(NamedTuple):
     thread: IntArray
 
 
-def _split_by_host(host: Host, gaps: Gaps, names: Names, store: Store, name_calls: bool) -> Iterator[_Columns]:
-    """Yield the pieces of the gaps of each thread, split by the ranges and, if wanted, the calls that it was in."""
+def _split_by_host(host: Host, gaps: Gaps, names: Names, store: Store) -> Iterator[_Columns]:
+    """Yield the pieces of the gaps of each thread, split by the ranges and the calls that it was in."""
     threads = np.unique(host.thread)
     ranges = load_thread_ranges(host.report, threads, store)
-    calls = load_calls(host.report, host.calls, threads, store) if name_calls else None
+    calls = load_calls(host.report, host.calls, threads, store)
     for thread in threads.tolist():
         gap = host.gap[host.thread == thread]
-        pieces = split_at_steps(gaps.begin[gap], gaps.end[gap], ranges.steps[thread])
-        gap, in_range = gap[pieces.interval], names.number(ranges.names, pieces.value)
-        in_call = np.full(gap.size, NOTHING, np.int64)
-        if calls is not None:
-            pieces = split_at_steps(pieces.begin, pieces.end, make_row_steps(calls.flat, thread))
-            gap, in_range = gap[pieces.interval], in_range[pieces.interval]
-            in_call = names.number(calls.names, pieces.value)
+        by_range = split_at_steps(gaps.begin[gap], gaps.end[gap], ranges.steps[thread])
+        pieces = split_at_steps(by_range.begin, by_range.end, make_row_steps(calls.flat, thread))
+        gap, in_range = (column[pieces.interval] for column in (gap[by_range.interval], by_range.value))
         cause = np.full(gap.size, CAUSES.index(HOST), np.int64)
+        in_range, in_call = names.number(ranges.names, in_range), names.number(calls.names, pieces.value)
         yield gap, pieces.begin, pieces.end, cause, in_range, in_call
 
 

@@ -26,6 +26,7 @@ from nsys2prv_ng.analysis.path.span import Span, cut_to_span
 from nsys2prv_ng.analysis.path.streams import EventSteps, Streams, find_copies, load_operations
 from nsys2prv_ng.analysis.path.walk import list_records
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.fields import fill_fields, take_fields
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, RecordArray, make_records
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
@@ -75,10 +76,9 @@ class Lanes:
 
     def unpack(self) -> Lanes:
         """Return the lanes without records: contiguous columns are faster where many of them are read as a whole."""
-        operations = PathOperations(*map(np.ascontiguousarray, self.operations))
-        return replace(
-            self, records=None, operations=operations, calls=PathCalls(*map(np.ascontiguousarray, self.calls))
-        )
+        assert self.records is not None
+        operations, calls = (take_fields(records) for records in (self.records.operations, self.records.calls))
+        return replace(self, records=None, operations=PathOperations(*operations), calls=PathCalls(*calls))
 
 
 class _Loaded(NamedTuple):
@@ -204,12 +204,12 @@ def _move(parts: Sequence[dict[str, IntArray]], names: Sequence[str], records: R
     """Move columns of each report to the fields of records."""
     low = freed = 0
     for columns in parts:
-        high = low + columns["begin"].size
-        for name in names:
-            column = columns.pop(name)
-            records[name][low:high] = column
-            freed += column.nbytes
+        moved = {name: columns.pop(name) for name in names}
+        high = low + moved["begin"].size
+        fill_fields(records[low:high], moved)
+        freed += sum(column.nbytes for column in moved.values())
         low = high
+        del moved
         if freed >= _WORTH_GIVING_BACK:
             give_back_freed_memory()
             freed = 0

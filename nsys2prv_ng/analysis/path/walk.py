@@ -41,6 +41,7 @@ from nsys2prv_ng.analysis.path.columns import (
     Segments,
     Start,
 )
+from nsys2prv_ng.arrays.fields import fill_fields
 from nsys2prv_ng.arrays.types import IntArray, IntTable, RecordArray, make_records
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -100,8 +101,7 @@ def list_records(operations: RecordArray, calls: RecordArray, threads: PathThrea
 def pack(size: int, columns: dict[str, IntArray]) -> RecordArray:
     """Return records with columns as their fields."""
     records = make_records(size, columns)
-    for name, column in columns.items():
-        records[name] = column
+    fill_fields(records, columns)
     return records
 
 

@@ -9,20 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, compute_efficiency
-from nsys2prv_ng.analysis.gpus import idle_causes
-from nsys2prv_ng.analysis.gpus.activity import (
-    NO_ACTIVITY,
-    NO_GAPS,
-    Activity,
-    Devices,
-    Gaps,
-    PeakMemory,
-    find_peak_memory,
-    list_activity_runs,
-    list_devices,
-    measure_activity,
-)
+from nsys2prv_ng.analysis.gpus.activity import Devices, PeakMemory, find_peak_memory, list_devices
 from nsys2prv_ng.analysis.gpus.metrics import MetricSums, keeps_samples, measure_gpu_metrics
+from nsys2prv_ng.analysis.gpus.times import GpuTime
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
@@ -33,7 +22,6 @@ from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.opened_events import keep_opened_events
 from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.replay.analyse import describe_size
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute import totals
@@ -109,7 +97,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
     waiting = WaitingInRanges(job, waits)
     parts = list(job.engine.sum_up(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports))))
     kernel_times = [part.kernel_times for part in parts]
-    gpus = sum_gpus(job, devices)
+    gpus = list_gpus(job, devices, efficiency.gpu_times)
     nccl_time = find_nccl_time(job, waits, devices) if with_metrics else None
     kernel_time = KernelTime(job, devices, make_range_tree([part.tree for part in parts]))
     times = [*([] if nccl_time is None else [nccl_time.part]), kernel_time.part]
@@ -217,41 +205,16 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def sum_gpus(job: Job, devices: Devices) -> list[GpuNumbers]:
-    """Return the GPUs with any activity or memory in use, in the order of their rows."""
+def list_gpus(job: Job, devices: Devices, times: Mapping[int, GpuTime]) -> list[GpuNumbers]:
+    """Return the GPUs with any activity or memory in use, in the order of their rows. `times`: by row."""
     memory = find_peak_memory(job, devices.rows)
-    numbers = {row: _make_gpu(job, devices, row, peak=memory.get(row)) for row in memory}
-    for gpus in job.engine.sum_up(lambda run: _sum_run(job, devices, run, memory), list_activity_runs(job)):
-        numbers |= gpus
-    return [numbers[row] for row in sorted(numbers)]
+    return [
+        _make_gpu(job, devices, row, times.get(row, GpuTime()), memory.get(row)) for row in sorted({*memory, *times})
+    ]
 
 
-def _sum_run(job: Job, devices: Devices, run: Run, memory: Mapping[int, PeakMemory]) -> dict[int, GpuNumbers]:
-    activity_of_row, gaps = measure_activity(job, run)
-    causes = None
-    if all(source in job.reports[0].results for source in idle_causes.NEEDED):
-        group = devices.find_reports(np.array(list(activity_of_row), np.int64))
-        causes = idle_causes.find_causes(job, devices, group, gaps)
-    shown = gaps.cut(job.measured)
-    gaps_of_row = {row: shown.take(np.flatnonzero(shown.row == row)) for row in activity_of_row}
-    return {
-        row: _make_gpu(job, devices, row, activity, gaps_of_row[row], causes, memory.get(row))
-        for row, activity in activity_of_row.items()
-    }
-
-
-def _make_gpu(
-    job: Job,
-    devices: Devices,
-    row: int,
-    activity: Activity = NO_ACTIVITY,
-    gaps: Gaps = NO_GAPS,
-    causes: Table | None = None,
-    peak: PeakMemory | None = None,
-) -> GpuNumbers:
-    device, tree = devices.rows[row], job.tree
-    length = gaps.end - gaps.begin
-    longest = int(np.argmax(length)) if length.size else None
+def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: PeakMemory | None) -> GpuNumbers:
+    device, tree, activity = devices.rows[row], job.tree, time.activity
     return GpuNumbers(
         node=device.node,
         gpu=device.gpu.number,
@@ -260,10 +223,10 @@ def _make_gpu(
         tasks=[tree.model.tasks[task].name for task in sorted(device.tasks)],
         span_ns=activity.busy + activity.idle,
         **{f"{kind}_ns": ns for kind, ns in activity._asdict().items()},
-        gaps=int(length.size),
-        longest_gap_ns=0 if longest is None else int(length[longest]),
-        longest_gap_at_ns=None if longest is None else int(gaps.begin[longest]) - job.origin,
-        idle_causes=None if causes is None else _list_causes(causes, row),
+        gaps=time.gaps,
+        longest_gap_ns=time.longest_ns,
+        longest_gap_at_ns=None if time.longest_at is None else time.longest_at - job.origin,
+        idle_causes=None if time.causes is None else _list_causes(time.causes),
         peak_memory_bytes=None if peak is None else peak.bytes,
         peak_memory_at_ns=None if peak is None else peak.time - job.origin,
     )
@@ -286,12 +249,10 @@ def _list_gpu_metrics(job: Job, devices: Devices, metrics: Sequence[MetricSums])
     ]
 
 
-def _list_causes(causes: Table, row: int) -> list[Cause]:
-    """Return the causes of the gaps of a GPU, given by its row, those with most time first."""
-    own = np.flatnonzero(causes["row"] == row)
-    table = {name: column[own] for name, column in causes.items() if name != "row"}
-    order = np.lexsort([*(encode_key(table[key]) for key in ("call", "range", "cause")), -table["ns"]])
-    return [Cause(**each) for each in make_rows({name: column[order] for name, column in table.items()})]
+def _list_causes(causes: Table) -> list[Cause]:
+    """Return the causes of the gaps of a GPU, those with most time first."""
+    order = np.lexsort([*(encode_key(causes[key]) for key in ("call", "range", "cause")), -causes["ns"]])
+    return [Cause(**each) for each in make_rows({name: column[order] for name, column in causes.items()})]
 
 
 def _find_excess(job: Job, waits: WaitNumbers, named: ByName) -> list[Excess]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_devices
+from nsys2prv_ng.analysis.gpus.times import measure_gpu_times
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, map_main_threads
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, join_tables, make_objects, sum_table
@@ -19,7 +20,7 @@ from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.by_name import NameSums, collect_names, sum_names
-from nsys2prv_ng.summary.compute.job import sum_gpus
+from nsys2prv_ng.summary.compute.job import list_gpus
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.text.formatting import shorten_range_name
@@ -45,13 +46,14 @@ def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: Job
         return sum_names(side, index, CountedEvents(side, index), waiting, waits)
 
     named = collect_names(side, list(side.engine.sum_up(sum_report, range(len(side.reports)))), {})
+    devices = list_devices(side)
     numbers = set(side.steps.number[side.counted].tolist())
     steps = [step for step in summary.efficiency.steps if step.number in numbers]
     return replace(
         summary,
         steps=replace(summary.steps, count=len(steps)),
         efficiency=replace(summary.efficiency, steps=steps),
-        gpus=sum_gpus(side, list_devices(side)),
+        gpus=list_gpus(side, devices, measure_gpu_times(side, devices)),
         kernels=named.kernels,
         memory_operations=named.memory_operations,
         nccl=named.nccl,
