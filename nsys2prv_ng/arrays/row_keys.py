@@ -20,8 +20,8 @@ _LONG_RUN = 64
 def sort_rows(*columns: Integers) -> IntArray:
     """Return the order of rows by the first column, then by the next ones; equal rows stay in their order.
 
-    The result is that of np.lexsort with the columns in reverse, but fast for rows that are nearly in order, and for
-    few distinct values.
+    The result is that of np.lexsort with the columns in reverse, but fast for rows that are nearly in order, for few
+    distinct values, and for values that fit into 64 bits together with an index.
     """
     if not columns[0].size:
         return np.zeros(0, np.int64)
@@ -30,8 +30,16 @@ def sort_rows(*columns: Integers) -> IntArray:
         return np.lexsort(columns[::-1])
     key = _pack(columns, low, width)
     if math.prod(width) <= np.iinfo(np.uint16).max:
-        key = key.astype(np.uint16)  # numpy sorts 16 bits by counting
-    return np.argsort(key, kind="stable")
+        return np.argsort(key.astype(np.uint16), kind="stable")  # numpy sorts 16 bits by counting
+    bits = key.size.bit_length()
+    if (math.prod(width) << bits) > np.iinfo(np.int64).max or _is_nearly_sorted(key):
+        return np.argsort(key, kind="stable")
+    # No two numbers are equal, so numpy may sort them in its fastest way.
+    key <<= bits
+    key |= np.arange(key.size)
+    key.sort()
+    key &= (1 << bits) - 1
+    return key
 
 
 def combine_columns(*columns: IntArray) -> IntArray:
@@ -111,8 +119,12 @@ def mark_repeated(*columns: IntArray) -> BoolArray:
 
 def _sorts_fast(values: IntArray) -> bool:
     """Return whether sorting beats pandas' hash tables: it does for few values, and for values nearly in order."""
-    falls = int(np.count_nonzero(values[1:] < values[:-1]))
-    return values.size < _SMALL or falls * _LONG_RUN < values.size
+    return values.size < _SMALL or _is_nearly_sorted(values)
+
+
+def _is_nearly_sorted(values: IntArray) -> bool:
+    """Return whether values consist of few ascending runs, which a stable sort merges."""
+    return int(np.count_nonzero(values[1:] < values[:-1])) * _LONG_RUN < values.size
 
 
 def count_earlier(*columns: IntArray) -> IntArray:

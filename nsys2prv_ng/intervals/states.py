@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import sort_rows
 from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -37,9 +38,13 @@ def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> F
 
 def _order(row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """Return the stable order of n states by row and start, then from the longest to the shortest, as indices."""
-    # numpy sorts 16-bit numbers in linear time.
-    rows = row.astype(np.uint16) if row.size and row.min() >= 0 and row.max() < 1 << 16 else row
-    return np.lexsort((-end, begin, rows))
+    order = sort_rows(row, begin)
+    row, begin, end = row[order], begin[order], end[order]
+    is_tied = (row[1:] == row[:-1]) & (begin[1:] == begin[:-1])
+    if (is_tied & (end[1:] > end[:-1])).any():
+        tied = np.flatnonzero(np.append(is_tied, False) | np.append(False, is_tied))
+        order[tied] = order[tied][np.lexsort((-end[tied], begin[tied], row[tied]))]
+    return order
 
 
 @compiled

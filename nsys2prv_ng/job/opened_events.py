@@ -6,11 +6,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.spill import load_on_clock
 from nsys2prv_ng.paraver.event_type import EventType
@@ -19,6 +18,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, unpack_tie
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.jit import compiled
 
 ABSENT = np.iinfo(np.int64).min
 """Value of a type that a line does not have. (No type that is read here has this value.)"""
@@ -34,9 +34,7 @@ class OpenedEvents:
     def __init__(self, records: Records, labels: Labels) -> None:
         self._records, self._labels = records, labels
         self._values: dict[tuple[EventType, ...], IntArray] = {}
-        lines = np.flatnonzero((records.kind == rec.EVENT) & (records.tie_class != rec.END))
-        self._position = np.full(len(records), -1, np.int64)
-        self._position[lines] = np.arange(lines.size)
+        self._lines = lines = np.flatnonzero((records.kind == rec.EVENT) & (records.tie_class != rec.END))
         self.place = records.place[lines].astype(np.int64)
         self.begin = records.time[lines]
         self.length = unpack_tie(records.tie[lines])[1]
@@ -64,18 +62,10 @@ class OpenedEvents:
         known = [self._labels.types.index(wanted) for wanted in event_types if wanted in self._labels.types]
         if not known:
             return values
-        handle = self._records.handle
-        words = np.flatnonzero(handle == known[0] if len(known) == 1 else np.isin(handle, known))
-        at = self._position_of_word[words]
-        words, at = words[at >= 0], at[at >= 0]
-        # A line of an interval without length also closes it, so the first of its words counts.
-        values[at[::-1]] = self._records.value[words[::-1]]
+        records, wanted = self._records, np.zeros(max(known) + 1, np.bool_)
+        wanted[known] = True
+        _take_values(self._lines, records.first, records.handle, records.value, wanted, values)
         return values
-
-    @cached_property
-    def _position_of_word(self) -> IntArray:
-        """Index of each word's line among the lines that open an interval or are a point; -1 for other lines."""
-        return np.repeat(self._position, np.diff(self._records.first))
 
     def get_names(self, event_type: EventType) -> dict[int, str]:
         """Return the names of a type's values, by value."""
@@ -86,6 +76,21 @@ class OpenedEvents:
     def list_types(self, family: str) -> list[EventType]:
         """Return the types of a family in the report."""
         return [event_type for event_type in self._labels.types if event_type.family == family]
+
+
+@compiled
+def _take_values(
+    lines: IntArray, first: IntArray, handle: Int32Array, value: IntArray, wanted: BoolArray, values: IntArray
+) -> None:
+    """Set the value of each line to that of its first word whose handle is wanted.
+
+    (A line of an interval without length also closes it, so a later word sets the type to 0.)
+    """
+    for i in range(lines.size):
+        for word in range(first[lines[i]], first[lines[i] + 1]):
+            if handle[word] < wanted.size and wanted[handle[word]]:
+                values[i] = value[word]
+                break
 
 
 _MOST_KEPT = 32 << 20

@@ -139,7 +139,9 @@ def unpack_tie_class(tie: int) -> int:
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
-    """Return the records of several parts, one part after the other."""
+    """Return the records of several parts, one part after the other; a single part itself."""
+    if len(parts) == 1:
+        return parts[0]
     parts = [Records.make_empty(0, 0), *parts]  # gives the types of columns without parts
     starts = np.cumsum([0, *(part.value.size for part in parts)])
     first = [part.first[:-1] + start for part, start in zip(parts, starts, strict=False)]
