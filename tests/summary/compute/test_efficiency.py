@@ -79,6 +79,7 @@ FOUND = Efficiency(
     in_work=None,
     by_step=[SMALL] * 4,
     ranges=[RangeTimes("torch", "layer", 12, 2, SMALL)],
+    gpu_times={},
 )
 JOB: Any = SimpleNamespace(
     origin=5 * MS,
