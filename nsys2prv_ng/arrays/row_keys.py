@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, Integers
+from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray, Integers, ReadOnlyInts
+from nsys2prv_ng.runtime.jit import compiled
 
-_SMALL = 1 << 13
-"""Number of values below which pandas takes longer to begin with a hash table than numpy to sort them."""
+_LEAST_BITS = 4
+"""Least size of a hash table, as a power of two."""
 
-_LONG_RUN = 64
-"""Mean number of values in ascending runs from which on they count as nearly in order."""
+_MULTIPLIER = -7046029254386353131
+"""2**64 / golden ratio, odd and as int64: the upper bits of its product depend on all bits of a value."""
 
 
 def sort_rows(*columns: Integers) -> IntArray:
@@ -75,17 +75,42 @@ def find_distinct(values: IntArray) -> tuple[IntArray, IntArray]:
 
     The result is the same as with np.unique, but fast if there are few distinct values.
     """
-    codes, distinct = pd.factorize(values)
-    order = np.argsort(distinct)
+    codes, first = encode_rows(values)
+    order = np.argsort(values[first])
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
-    return rank[codes], distinct[order]
+    return rank[codes], values[first[order]]
 
 
 def encode_rows(*columns: IntArray) -> tuple[IntArray, IntArray]:
     """Return (dense code of each row, first row of each code): equal rows share a code, by first occurrence."""
-    codes = pd.factorize(combine_columns(*columns))[0].astype(np.int64, copy=False)
-    return codes, np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    values = np.ascontiguousarray(combine_columns(*columns), np.int64).view()
+    values.flags.writeable = False  # columns of files cannot be written, and numba compiles for either kind
+    bits = max((2 * values.size).bit_length(), _LEAST_BITS)
+    codes, first = np.empty_like(values), np.empty_like(values)
+    count = _number_values(values, 64 - bits, np.full(1 << bits, -1, np.int32), codes, first)
+    return codes, first[:count].copy()
+
+
+@compiled
+def _number_values(values: ReadOnlyInts, shift: int, slots: Int32Array, codes: IntArray, first: IntArray) -> int:
+    """Set the code of each value (n) by first occurrence, and the first index of each code. Return how many there are.
+
+    `slots`: a hash table with room for more than n codes, all -1; 2 ** (64 - shift) of them.
+    """
+    last = slots.size - 1
+    count = 0
+    for i in range(values.size):
+        value = values[i]
+        slot = (value * _MULTIPLIER >> shift) & last
+        while slots[slot] >= 0 and values[first[slots[slot]]] != value:
+            slot = (slot + 1) & last
+        if slots[slot] < 0:
+            slots[slot] = count
+            first[count] = i
+            count += 1
+        codes[i] = slots[slot]
+    return count
 
 
 def find_distinct_rows(*columns: IntArray) -> tuple[IntArray, list[tuple[int, ...]]]:
@@ -96,30 +121,17 @@ def find_distinct_rows(*columns: IntArray) -> tuple[IntArray, list[tuple[int, ..
 
 def mark_duplicates(*columns: IntArray) -> BoolArray:
     """Mark rows that equal an earlier one."""
-    values = combine_columns(*columns)
-    if not _sorts_fast(values):
-        return pd.Series(values).duplicated().to_numpy(np.bool_)
-    order = np.argsort(values, kind="stable")
-    marks = np.ones(order.size, np.bool_)
-    marks[order[find_starts(values[order])]] = False
+    _, first = encode_rows(*columns)
+    marks = np.ones(columns[0].size, np.bool_)
+    marks[first] = False
     return marks
 
 
 def mark_repeated(*columns: IntArray) -> BoolArray:
     """Mark rows that equal another one, earlier or later."""
-    values = combine_columns(*columns)
-    if not _sorts_fast(values):
-        return pd.Series(values).duplicated(keep=False).to_numpy(np.bool_)
-    order = np.argsort(values, kind="stable")
-    count = np.diff(find_starts(values[order]), append=order.size)
-    marks = np.empty(order.size, np.bool_)
-    marks[order] = np.repeat(count > 1, count)
+    codes, _ = encode_rows(*columns)
+    marks: BoolArray = (np.bincount(codes) > 1)[codes]
     return marks
-
-
-def _sorts_fast(values: IntArray) -> bool:
-    """Return whether sorting beats pandas' hash tables: it does for few values, and for values nearly in order."""
-    return values.size < _SMALL or _is_nearly_sorted(values)
 
 
 def _is_nearly_sorted(values: IntArray) -> bool:
@@ -163,18 +175,7 @@ def take_groups(first: IntArray, groups: Integers) -> tuple[IntArray, IntArray]:
 
 def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
     """Return the index of each wanted row among rows, of equal ones the first; -1 if it is not among them."""
-    if not wanted[0].size:
-        return np.zeros(0, np.int64)
-    both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
-    known, values = both[: rows[0].size], both[rows[0].size :]
-    # A binary search for values in no order misses the caches at each step.
-    sorts = both.size < _SMALL or (_sorts_fast(known) and (values.size * _LONG_RUN < known.size or _sorts_fast(values)))
-    if known.size > 0 and sorts:
-        order = np.argsort(known, kind="stable")
-        index = order[np.minimum(np.searchsorted(known, values, sorter=order), known.size - 1)]
-        return np.where(known[index] == values, index, -1)
-    table = pd.Index(known)
-    if table.is_unique:
-        return table.get_indexer(pd.Index(values)).astype(np.int64, copy=False)
-    first = np.flatnonzero(~mark_duplicates(known))
-    return np.append(first, -1)[pd.Index(known[first]).get_indexer(pd.Index(values))]
+    codes, first = encode_rows(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
+    known = rows[0].size
+    index = first[codes[known:]]
+    return np.where(index < known, index, -1)

@@ -6,11 +6,12 @@ that matters for that: arrays are contiguous, and have one dimension unless thei
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from nsys2prv_ng.runtime.annotations import READ_ONLY
 
 IntArray = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -32,13 +33,7 @@ Int32Table = Annotated[Int32Array, 2]
 IntCube = Annotated[IntArray, 3]
 """Arrays with three dimensions."""
 
-READ_ONLY = "read-only"
 ReadOnlyInts = Annotated[IntArray, READ_ONLY]
 ReadOnlyInts32 = Annotated[Int32Array, READ_ONLY]
 ReadOnlyBytes = Annotated[ByteArray, READ_ONLY]
 """Arrays that cannot be written, such as files that are mapped."""
-
-
-def make_records(size: int, fields: Iterable[str]) -> RecordArray:
-    """Return an array of records whose fields are int64."""
-    return np.recarray(size, [(name, np.int64) for name in fields])

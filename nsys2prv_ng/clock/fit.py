@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import encode_rows, take_groups
+from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.causality import Lines, find_violations
 from nsys2prv_ng.clock.matches import Matches
@@ -125,8 +124,7 @@ def _find_components(matches: Matches, domains: int) -> IntArray:
 def _thin(matches: Matches, operations: IntArray) -> IntArray:
     """Return every n-th operation of each communicator if there are many operations."""
     rows = int(np.diff(matches.first)[operations].sum())
-    group = pd.Series(matches.group[operations])
-    return operations[group.groupby(group).cumcount().to_numpy() % -(-rows // MOST_ROWS) == 0]
+    return operations[count_earlier(matches.group[operations]) % -(-rows // MOST_ROWS) == 0]
 
 
 def _fit_set(matches: Matches, operations: IntArray, names: Sequence[str], always: bool) -> ClockFit:

@@ -29,8 +29,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.launched_work import LaunchedWork
 from nsys2prv_ng.job.step_delimiters import Delimiter, list_delimiters, list_similar_words, measure_pauses
@@ -274,13 +274,11 @@ class _Task:
         if is_exact or bits > _BITS_OF_FORESEEN:
             return bits < _LEAST_BITS
         # Names may be equally frequent by chance, but not names after names.
-        names = len(self.work.texts)
-        pair = pd.factorize(
-            self.work.name[limits[0] : limits[-1] - 1] * names + self.work.name[limits[0] + 1 : limits[-1]]
+        pair, first = encode_rows(
+            self.work.name[limits[0] : limits[-1] - 1], self.work.name[limits[0] + 1 : limits[-1]]
         )
-        inner = np.append(limits[:-1] - limits[0], pair[0].size)
-        counts = count_names(pair[0], pair[1].size, inner)
-        shared, either = counts.compare(counts.find_typical(pair[1].size), np.ones(pair[1].size))
+        counts = count_names(pair, first.size, np.append(limits[:-1] - limits[0], pair.size))
+        shared, either = counts.compare(counts.find_typical(first.size), np.ones(first.size))
         return bits < _LEAST_BITS_OF_SIMILAR or float(shared.sum()) < _LEAST_OF_ONE * float(either.sum())
 
     def _is_layer(self, counts: PartCounts, typical: IntArray) -> bool:

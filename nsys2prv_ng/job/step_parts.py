@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import FloatArray, IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -96,10 +96,10 @@ def foresee(name: IntArray) -> float:
     word = np.zeros(size, np.int64)
     names = int(name.max()) + 1
     for at in range(_WORD):
-        word = pd.factorize(word * names + name[at : at + size])[0].astype(np.int64)
-    pair, distinct = pd.factorize(word * names + name[_WORD:])
+        word, _ = encode_rows(word * names + name[at : at + size])
+    pair, first = encode_rows(word * names + name[_WORD:])
     count = np.bincount(pair)
-    owner = distinct // names
+    owner = word[first]
     times = np.bincount(owner, count).astype(np.int64)
     best = np.zeros(times.size, np.int64)
     np.maximum.at(best, owner, count)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 
 
@@ -107,12 +106,13 @@ class Places:
 
         `application`: GPU, MPI or NCCL events are among the calls; `system_calls`: they are operating-system calls.
         """
-        codes, distinct = pd.factorize(global_tid)
-        ids = np.array([self._register(Thread(int(tid))) for tid in distinct], np.int64)
+        codes, first = encode_rows(global_tid)
+        distinct = global_tid[first].tolist()
+        ids = np.array([self._register(Thread(tid)) for tid in distinct], np.int64)
         self.only_observed.difference_update(ids.tolist())
         if not system_calls:
             self.studied.update(ids.tolist())
-        self._note_tasks({int(tid) >> 24 for tid in distinct}, application, system_calls)
+        self._note_tasks({tid >> 24 for tid in distinct}, application, system_calls)
         return ids[codes]
 
     def note_calls(self, global_tid: IntArray, application: bool, system_calls: bool) -> None:
@@ -132,8 +132,8 @@ class Places:
 
         Their processes do not become tasks. A thread without other events has no row.
         """
-        codes, distinct = pd.factorize(global_tid)
-        threads = [Thread(int(tid)) for tid in distinct]
+        codes, first = encode_rows(global_tid)
+        threads = [Thread(tid) for tid in global_tid[first].tolist()]
         unknown = [thread for thread in threads if self._find(thread) is None]
         ids = np.array([self._register(thread) for thread in threads], np.int64)
         self.only_observed.update(self._register(thread) for thread in unknown)
@@ -150,8 +150,8 @@ class Places:
 
     def devices(self, gpu: IntArray) -> IntArray:
         """Return the ids of whole GPUs by their numbers in nsys."""
-        codes, distinct = pd.factorize(gpu)
-        return np.array([self._register(Device(int(number))) for number in distinct], np.int64)[codes]
+        codes, first = encode_rows(gpu)
+        return np.array([self._register(Device(number)) for number in gpu[first].tolist()], np.int64)[codes]
 
     def node(self) -> int:
         """Return the id of the node itself."""

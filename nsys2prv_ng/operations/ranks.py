@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.operations.parts import Messages, RankMessages
@@ -77,10 +76,10 @@ def _gather(table: RankMessages, communicators: dict[str, CommunicatorRanks]) ->
         communicator.members.add(member)
         if rank != NULL:
             communicator.member_of_rank[rank] = member
-    largest = pd.Series(table.peer).groupby(table.communicator).max()
-    for number, peer in largest.items():
-        communicator = communicators[table.communicators[int(str(number))]]
-        communicator.largest = max(communicator.largest, int(peer))
+    largest = np.full(len(table.communicators), -1)
+    np.maximum.at(largest, table.communicator, table.peer)
+    for name, peer in zip(table.communicators, largest.tolist(), strict=True):
+        communicators[name].largest = max(communicators[name].largest, peer)
 
 
 def _resolve(table: RankMessages, communicators: dict[str, CommunicatorRanks]) -> Messages:

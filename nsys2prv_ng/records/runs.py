@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import ColumnTuple, Records, refuse_damaged, unpack_tie_class
@@ -196,7 +196,7 @@ def _collect_facts(records: Records) -> RunFacts:
 def _find_handles(records: Records) -> IntArray:
     """Return the handles of events if they are type numbers, for which a table by handle would be too long."""
     is_event_word = np.repeat(records.kind == rec.EVENT, np.diff(records.first))
-    return np.sort(pd.unique(records.handle[is_event_word])).astype(np.int64)
+    return find_distinct(records.handle[is_event_word].astype(np.int64))[1]
 
 
 @compiled

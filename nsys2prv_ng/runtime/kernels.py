@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+import numpy as np
+import numpy.typing as npt
+
 from nsys2prv_ng.runtime.jit import compiled
 
 
 @compiled
-def search(values: IntArray, low: int, high: int, limit: int) -> int:
+def search(values: npt.NDArray[np.int64], low: int, high: int, limit: int) -> int:
     """Return the index of the first of values[low:high], which ascend, that is not below a limit; else `high`."""
     while low < high:
         middle = (low + high) // 2
@@ -19,7 +21,7 @@ def search(values: IntArray, low: int, high: int, limit: int) -> int:
 
 
 @compiled
-def take_median(values: FloatArray, count: int) -> float:
+def take_median(values: npt.NDArray[np.float64], count: int) -> float:
     """Sort the first `count` (1 or more) values in place with Shell's sort, and return their median."""
     gap = count // 2
     while gap:

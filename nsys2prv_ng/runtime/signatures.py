@@ -13,7 +13,7 @@ from numba.core import types as nb
 from numba.core.dispatcher import Dispatcher
 from numba.np.numpy_support import from_dtype
 
-from nsys2prv_ng.arrays.types import READ_ONLY, make_records
+from nsys2prv_ng.runtime.annotations import READ_ONLY, make_records
 
 _join: Any = nb.BaseTuple.from_types
 Types = tuple[nb.Type, ...]

@@ -27,7 +27,7 @@ from nsys2prv_ng.analysis.path.streams import EventSteps, Streams, find_copies, 
 from nsys2prv_ng.analysis.path.walk import list_records
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.fields import fill_fields, take_fields
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, RecordArray, make_records
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, RecordArray
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.job.device_operations import number_streams
@@ -37,6 +37,7 @@ from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.annotations import make_records
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 
 

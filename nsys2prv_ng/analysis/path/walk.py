@@ -42,7 +42,8 @@ from nsys2prv_ng.analysis.path.columns import (
     Start,
 )
 from nsys2prv_ng.arrays.fields import fill_fields
-from nsys2prv_ng.arrays.types import IntArray, IntTable, RecordArray, make_records
+from nsys2prv_ng.arrays.types import IntArray, IntTable, RecordArray
+from nsys2prv_ng.runtime.annotations import make_records
 from nsys2prv_ng.runtime.jit import compiled
 
 HANDED_OVER_NS = 20_000

@@ -6,14 +6,14 @@ over processes and reports.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.device_sweep import (
@@ -112,7 +112,7 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
     """Return the activity of the GPUs that reports share. `hides_nccl`: whether whole graphs may contain NCCL."""
     captured = [_place_on_rows(part) for part in parts]
     devices = [
-        pd.Series(report.place).map(stretch_of_row).to_numpy(np.int64) + report.place * len(captured)
+        _look_up(stretch_of_row, report.place) + report.place * len(captured)
         for report, stretch_of_row in zip(captured, _number_stretches(parts, captured), strict=True)
     ]
     _, begin, end, kind = (np.concatenate(column) for column in zip(*captured, strict=True))
@@ -128,6 +128,11 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
     result.pieces = cut.more
     result.drop(OUTSIDE_TRACE, cut.outside)
     return result
+
+
+def _look_up(value_of_key: Mapping[int, int], keys: IntArray) -> IntArray:
+    index, distinct = find_distinct(keys)
+    return np.array([value_of_key[key] for key in distinct.tolist()], np.int64)[index]
 
 
 def _place_on_rows(part: JoinInput) -> Operations:

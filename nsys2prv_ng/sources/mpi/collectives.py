@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -50,7 +49,7 @@ def collect_evidence(
     size = np.where(rows.bytes[calls.first] == NULL, ANY_SIZE, rows.bytes[calls.first])
     known = AllCommunicators([communicators])
     root, rank = rows.root[calls.first], _find_callers_ranks(process, communicator, known, communicators.keys, ranks)
-    member, processes = pd.factorize(process)
+    member, first = encode_rows(process)
     sizes_agree = np.isin(name, [i for i, operation in enumerate(names) if operation in _SIZES_AGREE])
     return Collectives(
         communicators=[f"mpi {key}" for key in communicators.keys],
@@ -58,7 +57,7 @@ def collect_evidence(
         communicator=communicator,
         operation=name,
         bytes=np.where(sizes_agree, size, ANY_SIZE),
-        member=member.astype(np.int64),
+        member=member,
         begin=rows.begin[calls.first],
         end=rows.end[calls.last],
         kind=get_kinds(_KINDS, names, name, size, root, rank),
@@ -66,7 +65,7 @@ def collect_evidence(
         has_communicator=_mark_known(communicators)[communicator],
         place=rows.place[calls.first],
         sizes=[known.get_group(key).size for key in communicators.keys],
-        owners=[(number & PID_MASK, -1) for number in processes.tolist()],
+        owners=[(number & PID_MASK, -1) for number in process[first].tolist()],
     )
 
 

@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
@@ -49,9 +49,9 @@ def find_mpi_ranges(reader: ReportReader) -> MpiRanges:
     created = created[np.array([*(name == _DOMAIN for name in names), False], np.bool_)[index]]
     if not created.size:
         return none
-    domains = pd.MultiIndex.from_arrays([process[created], domain[created]])
     ranges = np.flatnonzero((kind == _PUSH_POP) & np.isin(domain, domain[created]))
-    ranges = ranges[pd.MultiIndex.from_arrays([process[ranges], domain[ranges]]).isin(domains)]
+    of_domain = find_rows([process[created], domain[created]], [process[ranges], domain[ranges]])
+    ranges = ranges[of_domain >= 0]
     index, names = _read_names(reader, columns, ranges)
     is_call = np.array([*(name.startswith(_PREFIX) for name in names), False], np.bool_)[index]
     return MpiRanges(ranges[is_call], index[is_call], names)

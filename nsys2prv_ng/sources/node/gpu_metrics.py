@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_starts, list_indices
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_starts, list_indices, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -131,9 +130,10 @@ def _mark_changes(samples: Samples) -> BoolArray:
     count = np.diff(samples.first)[order]
     at = list_indices(samples.first[order], count)
     series = combine_columns(np.repeat(samples.device[order], count), samples.metric[at].astype(np.int64))
-    value = pd.Series(samples.value[at])
-    changes = np.empty(value.size, np.bool_)
-    changes[at] = value != value.groupby(series).shift(fill_value=NULL)  # no sound value is NULL
+    by_series = sort_rows(series)
+    at = at[by_series]
+    changes = np.zeros(at.size, np.bool_)
+    changes[at[find_starts(series[by_series], samples.value[at])]] = True
     return changes
 
 

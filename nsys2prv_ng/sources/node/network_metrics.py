@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import pandas as pd
-
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import event_types as types
@@ -94,17 +93,19 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
     result.read += columns.rows
     time, device = columns["start"], columns["globalId"]
     rows = result.drop_rows({NO_TIME: lacks_time(time), NO_DEVICE: device == NULL})
-    switch, guids = pd.factorize(device[rows])
-    parts = [part for guid in guids.tolist() if (part := _make_part(switches, SWITCH, (guid, NULL))) is not None]
-    place = reader.places.node_parts(parts)[switch]
+    device = device[rows]
+    switch, first = encode_rows(device)
+    parts = [_make_part(switches, SWITCH, (guid, NULL)) for guid in device[first].tolist()]
+    place = reader.places.node_parts([part for part in parts if part is not None])[switch]
     result.records.append(make_events(place, time[rows], _describe_packets(reader, columns, rows)))
 
 
 def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
     """Return pairs for the kind of congestion and for the known facts about the packet."""
     labels = dict(reader.list_rows(CONGESTION_KINDS.name, "id", "label"))
-    kind, kinds = pd.factorize(columns["congestionType"][rows])
-    names = ["unknown" if code == NULL else labels.get(code) or f"type {code}" for code in kinds.tolist()]
+    kinds = columns["congestionType"][rows]
+    kind, first = encode_rows(kinds)
+    names = ["unknown" if code == NULL else labels.get(code) or f"type {code}" for code in kinds[first].tolist()]
     return [
         make_name_pair(reader.labels, types.IB_CONGESTION, kind, names),
         *(make_number_pair(reader.labels, event_type, columns[name][rows]) for name, event_type in _PACKET.items()),
