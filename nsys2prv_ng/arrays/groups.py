@@ -1,4 +1,4 @@
-"""Sums tables by keys. Many tables have few rows, for which pandas takes ten times as long."""
+"""Tables as dicts of columns, and their sums by keys. pandas takes longer to import than most tables to add up."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 
 Table = dict[str, npt.NDArray[Any]]
 """A small table: its columns by name, of equal length, with integers or objects such as texts."""
@@ -18,18 +17,13 @@ Table = dict[str, npt.NDArray[Any]]
 _REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
-def sum_groups(table: pd.DataFrame, keys: Sequence[str], how: Mapping[str, str] | None = None) -> pd.DataFrame:
+def sum_table(
+    columns: Mapping[str, npt.NDArray[Any]], keys: Sequence[str], how: Mapping[str, str] | None = None
+) -> Table:
     """Return one row for each distinct row of the key columns, sorted by these: the sum of each other column.
 
     `how`: "min" or "max" for columns that are not to be summed. Keys are integers or texts, none of them missing.
     """
-    return pd.DataFrame(sum_table({str(name): table[name].to_numpy() for name in table.columns}, keys, how))
-
-
-def sum_table(
-    columns: Mapping[str, npt.NDArray[Any]], keys: Sequence[str], how: Mapping[str, str] | None = None
-) -> Table:
-    """Return the same as `sum_groups` for a small table."""
     order, starts = sort_groups([columns[name] for name in keys])
     sums = {
         name: reduce_groups(column, order, starts, (how or {}).get(name, "sum"))
@@ -52,6 +46,12 @@ def drop_columns(table: Table, *names: str) -> Table:
 def take_rows(table: Table, which: IntArray | BoolArray) -> Table:
     """Return the rows of a table that indices or a mask select."""
     return {name: column[which] for name, column in table.items()}
+
+
+def group_rows(table: Table, *keys: str) -> list[Table]:
+    """Return the rows of each distinct row of the key columns, sorted by these. Rows stay in their order."""
+    order, starts = sort_groups([table[key] for key in keys])
+    return [take_rows(table, rows) for rows in np.split(order, starts)[1:]]
 
 
 def make_rows(table: Table) -> list[dict[str, Any]]:
@@ -79,9 +79,19 @@ def reduce_groups(column: npt.NDArray[Any], order: IntArray, starts: IntArray, h
     return values[order] if starts.size == order.size else _REDUCTIONS[how].reduceat(values[order], starts)
 
 
+def find_medians(group: IntArray, value: IntArray) -> tuple[IntArray, FloatArray]:
+    """Return (the distinct groups of n values, sorted, the median of the values of each)."""
+    order = sort_rows(group, value)
+    starts = find_starts(group[order])
+    last = np.append(starts[1:], order.size) - 1
+    low, high = (value[order[middle]].astype(np.float64) for middle in ((starts + last) // 2, (starts + last + 1) // 2))
+    return group[order[starts]], (low + high) / 2
+
+
 def encode_key(key: npt.NDArray[Any]) -> IntArray:
-    """Return integers in the order of the values of a column: 64-bit integers as they are."""
-    if key.dtype == np.int64:
-        return key
-    codes: IntArray = pd.factorize(key, sort=True)[0].astype(np.int64, copy=False)
-    return codes
+    """Return integers in the order of the values of a column: integers as they are."""
+    if key.dtype.kind in "biu":
+        return key.astype(np.int64, copy=False)
+    values = key.tolist()
+    ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
+    return np.array([ranks[value] for value in values], np.int64)

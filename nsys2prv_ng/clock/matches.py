@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import find_starts
+from nsys2prv_ng.arrays.groups import Table, join_tables, take_rows
+from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.messages import NEVER_ENTERS, NEVER_LEAVES, NO_DELAYS, Delays, match_messages
 from nsys2prv_ng.operations.matching import Operations, PartTable, match_collectives
@@ -58,36 +58,35 @@ def match_evidence(
     every = [[*e.messages, *resolved] for e, resolved in zip(evidence, resolved_messages, strict=True)]
     messages, delays = match_messages(list(zip(every, domains, offsets, strict=True)))
     messages["group"] += int(operations.group.max(initial=-1)) + 1
-    matches = match_reports(pd.concat([collectives, messages], ignore_index=True))
+    matches = match_reports(join_tables([collectives, messages]))
     return operations, replace(matches, delays=delays)
 
 
-def match_reports(rows: pd.DataFrame) -> Matches:
+def match_reports(rows: Table) -> Matches:
     """Return matches from rows with group, instance (within the group), fits, domain, enter and leave.
 
     Operations of a single domain contain no evidence on clocks and are skipped.
     """
-    rows = rows.sort_values(["group", "instance", "domain"], kind="stable")
-    group, instance = rows["group"].to_numpy(np.int64), rows["instance"].to_numpy(np.int64)
-    starts = find_starts(group, instance)
-    count = np.diff(np.append(starts, len(rows)))
-    domain = rows["domain"].to_numpy(np.int32)
+    rows = take_rows(rows, sort_rows(rows["group"], rows["instance"], rows["domain"]))
+    group, domain = rows["group"], rows["domain"].astype(np.int32)
+    starts = find_starts(group, rows["instance"])
+    count = np.diff(np.append(starts, group.size))
     several = domain[starts] != domain[starts + count - 1]
     kept = np.repeat(several, count)
     return Matches(
         first=np.concatenate([[0], np.cumsum(count[several])]).astype(np.int64),
-        fits=rows["fits"].to_numpy(np.bool_)[starts[several]],
+        fits=rows["fits"][starts[several]],
         group=group[starts[several]],
         domain=domain[kept],
-        enter=rows["enter"].to_numpy(np.int64)[kept],
-        leave=rows["leave"].to_numpy(np.int64)[kept],
+        enter=rows["enter"][kept],
+        leave=rows["leave"][kept],
     )
 
 
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 
-def list_crossings(operations: Operations) -> pd.DataFrame:
+def list_crossings(operations: Operations) -> Table:
     """Return the parts of operations with ranks in several domains, as rows for `match_reports`.
 
     Operations without a known communicator prove nothing about causality: their ranks never enter.
@@ -100,16 +99,14 @@ def list_crossings(operations: Operations) -> pd.DataFrame:
     part, number = operations.part[kept], number[kept]
     enters, leaves = mark_roles(table, part)
     synchronising = table.kind[part] == SYNCHRONISING
-    return pd.DataFrame(
-        {
-            "group": operations.group[number].astype(np.int64),
-            "instance": number,
-            "fits": synchronising,
-            "domain": table.domain[part],
-            "enter": np.where(enters, table.begin[part], NEVER_ENTERS),
-            "leave": np.where(leaves | synchronising, table.end[part], NEVER_LEAVES),
-        }
-    )
+    return {
+        "group": operations.group[number].astype(np.int64),
+        "instance": number,
+        "fits": synchronising,
+        "domain": table.domain[part],
+        "enter": np.where(enters, table.begin[part], NEVER_ENTERS),
+        "leave": np.where(leaves | synchronising, table.end[part], NEVER_LEAVES),
+    }
 
 
 def mark_roles(table: PartTable, part: IntArray) -> tuple[BoolArray, BoolArray]:

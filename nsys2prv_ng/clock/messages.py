@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.arrays.groups import Table, join_tables, take_rows
+from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations.parts import Messages
 from nsys2prv_ng.report.database import NULL
@@ -43,34 +43,36 @@ NO_DELAYS = Delays(_NONE, _NONE.astype(np.bool_), _NONE.astype(np.int32), _NONE.
 COLUMNS = ("group", "instance", "fits", "domain", "enter", "leave")
 
 
-def match_messages(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> tuple[pd.DataFrame, Delays]:
+def match_messages(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> tuple[Table, Delays]:
     """Match the k-th send with the k-th receive of each channel that has as many sends as receives.
 
     `reports`: the messages of each report, the domain of its clock, and the offset (ns) of its times to UTC. Return
     rows for `match_reports`, and the delays between domains.
     """
-    rows = _gather(reports)
-    if not len(rows):
+    tables = _gather(reports)
+    if not tables:
         return make_empty(), NO_DELAYS
-    rows = rows.sort_values("order", kind="stable")
-    rows["instance"] = rows.groupby(["group", "is_send"]).cumcount()
-    sends = rows.groupby("group")["is_send"].transform("sum")
-    rows = rows[2 * sends == rows.groupby("group")["is_send"].transform("size")].copy()
-    rows["fits"] = False
-    rows["enter"] = np.where(rows["is_send"], rows["time"], NEVER_ENTERS)
-    rows["leave"] = np.where(rows["is_send"], NEVER_LEAVES, rows["time"])
-    return rows[[*COLUMNS]], _measure_delays(rows)
+    rows = join_tables(tables)
+    rows = take_rows(rows, sort_rows(rows["order"]))
+    group, is_send = rows["group"], rows["is_send"]
+    sends = np.bincount(group[is_send], minlength=int(group.max(initial=-1)) + 1)
+    rows["instance"] = count_earlier(group, is_send.astype(np.int64))
+    rows["fits"] = np.zeros(group.size, np.bool_)
+    rows["enter"] = np.where(is_send, rows["time"], NEVER_ENTERS)
+    rows["leave"] = np.where(is_send, NEVER_LEAVES, rows["time"])
+    rows = take_rows(rows, (2 * sends == np.bincount(group))[group])
+    return {name: rows[name] for name in COLUMNS}, _measure_delays(rows)
 
 
-def make_empty() -> pd.DataFrame:
-    return pd.DataFrame({name: np.zeros(0, np.int64) for name in COLUMNS}).astype({"fits": np.bool_})
+def make_empty() -> Table:
+    return {name: np.zeros(0, np.bool_ if name == "fits" else np.int64) for name in COLUMNS}
 
 
-def _gather(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> pd.DataFrame:
+def _gather(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> list[Table]:
     """Return the sends and receives of all reports, with numbers of channels and links that all reports share."""
     channels: dict[str, int] = {}
     links: dict[str, int] = {}
-    tables = [pd.DataFrame()]
+    tables: list[Table] = []
     for sources, domain, offset in reports:
         for messages in sources:
             channel = [channels.setdefault(name, len(channels)) for name in messages.channels]
@@ -81,25 +83,22 @@ def _gather(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> pd.DataFr
                 "is_forward": messages.is_forward[messages.channel],
                 "is_send": messages.is_send,
                 "order": messages.order + offset,
-                "domain": domain,
+                "domain": np.full(messages.time.size, domain),
                 "time": messages.time + offset,
                 "handed": np.where(messages.handed == NULL, NULL, messages.handed + offset),
                 "bytes": messages.bytes,
             }
-            tables.append(pd.DataFrame(columns))
-    return pd.concat(tables, ignore_index=True)
+            tables.append(columns)
+    return tables
 
 
-def _measure_delays(rows: pd.DataFrame) -> Delays:
+def _measure_delays(rows: Table) -> Delays:
     """Return the delays of matched messages between domains. `rows` contains the receive of every send."""
-    rows = rows.sort_values(["group", "instance"], kind="stable")
-    is_send = rows["is_send"].to_numpy(np.bool_)
-    sends, receives = rows[is_send], rows[~is_send]
-    sender, receiver = (side["domain"].to_numpy(np.int32) for side in (sends, receives))
-    sent, received = (side["handed"].to_numpy(np.int64) for side in (sends, receives))
-    size = sends["bytes"].to_numpy(np.int64)
-    size = np.where(size == NULL, receives["bytes"].to_numpy(np.int64), size)
-    link, _ = encode_rows(sends["link"].to_numpy(np.int64), size)
+    rows = take_rows(rows, sort_rows(rows["group"], rows["instance"]))
+    sends, receives = take_rows(rows, rows["is_send"]), take_rows(rows, ~rows["is_send"])
+    sender, receiver = (side["domain"].astype(np.int32) for side in (sends, receives))
+    sent, received = sends["handed"], receives["handed"]
+    link, _ = encode_rows(sends["link"], np.where(sends["bytes"] == NULL, receives["bytes"], sends["bytes"]))
     shown = (sender != receiver) & (sent != NULL) & (received != NULL)
-    columns = (link.astype(np.int64), sends["is_forward"].to_numpy(np.bool_), sender, receiver, sent, received)
+    columns = (link, sends["is_forward"], sender, receiver, sent, received)
     return Delays(*(column[shown] for column in columns))

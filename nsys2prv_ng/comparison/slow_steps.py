@@ -15,10 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pandas as pd
-
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.groups import Table, group_rows
 from nsys2prv_ng.comparison.budget import LEAST, list_windows, make_budget
 from nsys2prv_ng.comparison.changes import Kind, find_kernels, list_changes
 from nsys2prv_ng.comparison.model import Change
@@ -139,15 +138,16 @@ def _make_change(change: Change, kind: str) -> StepChange:
     return StepChange(**vars(part), kind=kind, per=change.per, rank=change.rank)
 
 
-def _find_only_slow(names: pd.DataFrame, explained: SlowStepNumbers, jobs: Sequence[Job], ranks: int) -> list[OnlySlow]:
+def _find_only_slow(names: Table, explained: SlowStepNumbers, jobs: Sequence[Job], ranks: int) -> list[OnlySlow]:
     """Return the calls and ranges of every slow step and of no usual step. `jobs`: of the usual and the slow steps."""
     usual, slow = (set() if side.counted is None else set(side.counted.tolist()) for side in jobs)
     found = []
-    for (kind, name), rows in names.groupby(["kind", "name"]):
+    for rows in group_rows(names, "kind", "name"):
         steps = set(rows["step"].tolist())
         ns = round(int(rows["ns"].sum()) / (len(slow) * ranks))
         if steps == slow and not steps & usual and (len(slow) >= _FEWEST or ns >= NOISE * explained.difference_ns):
-            found.append(OnlySlow(kind=str(kind), name=str(name), count=int(rows["count"].sum()), ns=ns))
+            kind, name = rows["kind"][0], rows["name"][0]
+            found.append(OnlySlow(kind=kind, name=name, count=int(rows["count"].sum()), ns=ns))
     return sorted(found, key=lambda only: (-only.ns, only.kind, only.name))[:_MOST_NAMES]
 
 

@@ -20,7 +20,6 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.runtime.files import open_atomically
@@ -160,8 +159,6 @@ class _Writer(_Form):
             return value.str
         if hint is Path:
             return str(value)
-        if hint is pd.DataFrame:
-            return [[str(name), self._write_array(column.to_numpy())] for name, column in value.items()]
         if of_class in _MAPPINGS:
             return [[self.write(key, arguments[0]), self.write(item, arguments[1])] for key, item in value.items()]
         if of_class in _SEQUENCES or arguments[1:] == (...,):
@@ -209,8 +206,6 @@ class _Reader(_Form):
             return Path(self.read(value, str))
         if not isinstance(value, list):
             raise ValueError(f"{value} is no list")
-        if hint is pd.DataFrame:
-            return pd.DataFrame({self.read(name, str): self._read_array(column) for name, column in value})
         if of_class in _MAPPINGS:
             return {self.read(key, arguments[0]): self.read(item, arguments[1]) for key, item in value}
         if of_class in _SEQUENCES or arguments[1:] == (...,):

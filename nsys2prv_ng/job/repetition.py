@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.arrays.groups import Table, join_tables
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.launched_work import LaunchedWork, load_work
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -39,7 +39,7 @@ _LEAST_OF_BEST = 0.8
 class Repetitions(NamedTuple):
     """The steps of a job by its kernels and graphs."""
 
-    table: pd.DataFrame
+    table: Table
     """By task and step: task, its first thread's row (-1 without one), number (from 1), begin and end of the launches
     (ns)."""
     delimiter: str
@@ -106,10 +106,10 @@ def _tabulate(agreed: Mapping[int, _Found], tree: ObjectTree) -> Repetitions:
     threads = dict(zip(tasks.tolist(), tree.host_rows[first].tolist(), strict=True))
     parts = []
     for task, own in agreed.items():
-        columns = {"number": np.arange(1, own.steps + 1), "begin": own.limits[:-1], "end": own.limits[1:]}
-        parts.append(pd.DataFrame({"task": task, "row": threads.get(task, -1), **columns}))
-    table = pd.concat(parts, ignore_index=True)
-    return Repetitions(table, agreed[min(agreed)].name, min(own.similarity for own in agreed.values()))
+        of_task = {"task": np.full(own.steps, task), "row": np.full(own.steps, threads.get(task, -1))}
+        number = np.arange(1, own.steps + 1)
+        parts.append({**of_task, "number": number, "begin": own.limits[:-1], "end": own.limits[1:]})
+    return Repetitions(join_tables(parts), agreed[min(agreed)].name, min(own.similarity for own in agreed.values()))
 
 
 # ---- agreement -------------------------------------------------------------------------------------------------------

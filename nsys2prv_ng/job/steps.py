@@ -21,10 +21,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import find_starts
+from nsys2prv_ng.arrays.groups import Table, group_rows, join_tables, reduce_groups, sort_groups, take_rows
+from nsys2prv_ng.arrays.row_keys import count_earlier, find_starts, mark_duplicates, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.intervals.windows import unite_windows
@@ -136,11 +136,9 @@ def find_steps(
     marks = _find_marks(reports, tree, store, length, engine, name)
     if marks is None:
         return None
-    table = marks.table.sort_values(["task", "number"])
-    number, step = np.unique(table["number"].to_numpy(np.int64), return_inverse=True)
-    task, row, begin, end, report = (
-        table[column].to_numpy(np.int64) for column in ("task", "row", "begin", "end", "report")
-    )
+    table = take_rows(marks.table, sort_rows(marks.table["task"], marks.table["number"]))
+    number, step = np.unique(table["number"], return_inverse=True)
+    task, row, begin, end, report = (table[column] for column in ("task", "row", "begin", "end", "report"))
     gpu_end = find_gpu_ends(HostSpans(task, begin, end), reports, tree, store, engine, are_ranges=not marks.delimiter)
     start, stop = -_find_latest(step, -begin, number.size), _find_latest(step, end, number.size)
     host_begin, host_end = begin, end
@@ -179,7 +177,7 @@ class _Marks(NamedTuple):
     """
 
     name: str
-    table: pd.DataFrame
+    table: Table
     delimiter: str = ""
     similarity: float = 1.0
 
@@ -192,7 +190,7 @@ def _find_marks(
         return _find_named(reports, tree, store, name, engine)
     numbered = list(_list_numbered(reports, tree, store, engine))
     tasks = np.unique(np.concatenate([np.zeros(0, np.int64), *(ranges.tasks for ranges in numbered)]))
-    candidates = pd.concat([ranges.candidates for ranges in numbered], ignore_index=True)
+    candidates = join_tables([ranges.candidates for ranges in numbered])
     best = _choose_ranges(candidates, tasks.size, length // _LEAST, _has_unended(reports))
     if best is not None:
         return _Marks(*best)
@@ -200,7 +198,8 @@ def _find_marks(
     if repeated is None:
         return None
     # What is launched at the end of a range belongs to it, but here that is the first launch of the next step.
-    table = repeated.table.assign(end=repeated.table["end"] - 1, report=0)
+    end = repeated.table["end"] - 1
+    table = {**repeated.table, "end": end, "report": np.zeros(end.size, np.int64)}
     return _Marks(REPETITIONS, table, repeated.delimiter, repeated.similarity)
 
 
@@ -219,7 +218,7 @@ class _NumberedRanges(NamedTuple):
 
     tasks: IntArray
     names: list[str]
-    candidates: pd.DataFrame
+    candidates: Table
     """Ranges whose names may be steps: task, row, name, number, report (index), begin, end (ns)."""
 
 
@@ -241,23 +240,29 @@ def _load_numbered(
     """
     ranges = load_nvtx_ranges(report, store, lambda domain: domain == "")
     numbered = np.flatnonzero(ranges.number != ABSENT)
-    table, key = _tabulate(ranges, numbered, rows, tree), ranges.key[numbered]
+    table, key = _tabulate(index, ranges, numbered, rows, tree), ranges.key[numbered]
     names = [name for _, name in ranges.keys]
     kept = np.flatnonzero(_mark_consecutive(table, key))
-    candidates = table.iloc[kept].assign(name=np.array(names, object)[key[kept]], report=index)
-    return _NumberedRanges(table["task"].unique(), [names[number] for number in np.unique(key)], candidates)
+    candidates = {**take_rows(table, kept), "name": np.array(names, object)[key[kept]]}
+    return _NumberedRanges(np.unique(table["task"]), [names[number] for number in np.unique(key)], candidates)
 
 
-def _tabulate(ranges: NvtxRanges, chosen: IntArray, rows: IntArray, tree: ObjectTree) -> pd.DataFrame:
-    """Return task, row, number (ABSENT without one), begin and end (ns) of chosen ranges."""
-    row = rows[ranges.place[chosen]]
-    columns = {"number": ranges.number[chosen], "begin": ranges.begin[chosen], "end": ranges.end[chosen]}
-    return pd.DataFrame({"task": tree.task_of_row[row], "row": row, **columns})
+def _tabulate(report: int, ranges: NvtxRanges, chosen: IntArray, rows: IntArray, tree: ObjectTree) -> Table:
+    """Return task, row, number (ABSENT without one), report, begin and end (ns) of chosen ranges of a report."""
+    row = rows[ranges.place[chosen]].astype(np.int64)
+    return {
+        "task": tree.task_of_row[row].astype(np.int64),
+        "row": row,
+        "number": ranges.number[chosen],
+        "report": np.full(row.size, report),
+        "begin": ranges.begin[chosen],
+        "end": ranges.end[chosen],
+    }
 
 
-def _mark_consecutive(table: pd.DataFrame, name: IntArray) -> BoolArray:
+def _mark_consecutive(table: Table, name: IntArray) -> BoolArray:
     """Mark ranges (n) whose name has consecutive numbers, one after the other on one thread, in all tasks."""
-    task, row, number, begin, end = (table[column].to_numpy() for column in ("task", "row", "number", "begin", "end"))
+    task, row, number, begin, end = (table[column] for column in ("task", "row", "number", "begin", "end"))
     order = np.lexsort((begin, task, name))
     first, later = order[:-1], order[1:]
     follows = (row[first] == row[later]) & (end[first] <= begin[later]) & (number[later] - number[first] == 1)
@@ -265,19 +270,19 @@ def _mark_consecutive(table: pd.DataFrame, name: IntArray) -> BoolArray:
     return ~np.isin(name, name[later[wrong]])
 
 
-def _choose_ranges(ranges: pd.DataFrame, tasks: int, least: int, is_cut: bool) -> tuple[str, pd.DataFrame] | None:
+def _choose_ranges(ranges: Table, tasks: int, least: int, is_cut: bool) -> tuple[str, Table] | None:
     """Return the name of the steps and their ranges; None if no name covers more than `least` (ns).
 
     `tasks`: number of tasks with numbered ranges. `is_cut`: whether captures ended within ranges, which `ranges` then
     lack.
     """
-    best: tuple[str, pd.DataFrame] | None = None
+    best: tuple[str, Table] | None = None
     longest = tasks * least
-    for name, table in ranges.groupby("name", sort=True):
-        table = _drop_last(table) if is_cut else table
+    for named in group_rows(ranges, "name"):
+        table = _drop_last(named) if is_cut else named
         covered = int((table["end"] - table["begin"]).sum())
         if covered > longest and _count_same(table, tasks) and _is_in_order(table):
-            best, longest = (str(name), table), covered
+            best, longest = (str(table["name"][0]), table), covered
     return best
 
 
@@ -286,25 +291,26 @@ def _has_unended(reports: Sequence[ReportRecords]) -> bool:
     return any(report.results[source_names.NVTX].unended for report in reports if source_names.NVTX in report.results)
 
 
-def _drop_last(table: pd.DataFrame) -> pd.DataFrame:
+def _drop_last(table: Table) -> Table:
     """Return the ranges without a last step that only some tasks ended; all ranges if tasks differ by more steps."""
-    last = table.groupby("task")["number"].max()
-    return table[table["number"] <= last.min()] if last.max() - last.min() == 1 else table
+    last = reduce_groups(table["number"], *sort_groups([table["task"]]), "max")
+    return take_rows(table, table["number"] <= last.min()) if last.max() - last.min() == 1 else table
 
 
-def _count_same(table: pd.DataFrame, tasks: int) -> bool:
+def _count_same(table: Table, tasks: int) -> bool:
     """Return whether all tasks have ranges with the same numbers, at least FEWEST, and no number twice."""
-    numbers = table.groupby("task")["number"].agg(["nunique", "min", "max"])
-    count = numbers["nunique"]
-    if len(numbers) < tasks or count.nunique() > 1 or count.iloc[0] < FEWEST or len(table) != int(count.sum()):
+    order, starts = sort_groups([table["task"]])
+    count = np.diff(starts, append=order.size)
+    if starts.size < tasks or count[0] < FEWEST or mark_duplicates(table["task"], table["number"]).any():
         return False
-    return bool((numbers["max"] - numbers["min"] + 1 == count).all() and numbers["min"].nunique() == 1)
+    low, high = (reduce_groups(table["number"], order, starts, how) for how in ("min", "max"))
+    return bool(((count == count[0]) & (low == low[0]) & (high - low + 1 == count)).all())
 
 
-def _is_in_order(table: pd.DataFrame) -> bool:
+def _is_in_order(table: Table) -> bool:
     """Return whether the ranges of each task are on one thread, one after the other in the order of their numbers."""
-    table = table.sort_values(["task", "begin"])
-    task, row, number, begin, end = (table[name].to_numpy() for name in ("task", "row", "number", "begin", "end"))
+    order = sort_rows(table["task"], table["begin"])
+    task, row, number, begin, end = (table[name][order] for name in ("task", "row", "number", "begin", "end"))
     in_order = (row[1:] == row[:-1]) & (begin[1:] >= end[:-1]) & (number[1:] > number[:-1])
     return bool(np.all((task[1:] != task[:-1]) | in_order))
 
@@ -313,19 +319,19 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
     """Return the marks made of push/pop ranges of a name, in any domain. Raises UsageError if they are not steps."""
     own = list(zip(range(len(reports)), reports, tree.rows, strict=True))
     tables = list(engine.sum_up(lambda each: _load_named(*each, tree, store, name), own))
-    if not any(map(len, tables)):
+    table = join_tables(tables)
+    if not table["task"].size:
         known = sorted({other for own in _list_numbered(reports, tree, store, engine) for other in own.names})
         hint = f"; ranges with numbers are {join_first(known, _MOST_LISTED)}" if known else ""
         raise UsageError(f"no NVTX range in the selected reports has this name{hint}", parameter="step", value=name)
-    table = pd.concat(tables, ignore_index=True).sort_values(["task", "begin"])
-    is_numbered = bool((table["number"] != ABSENT).all())
-    tasks = table["task"].nunique()
-    if not is_numbered:
-        table["number"] = table.groupby("task").cumcount()
+    table = take_rows(table, sort_rows(table["task"], table["begin"]))
+    tasks = np.unique(table["task"]).size
+    if (table["number"] == ABSENT).any():
+        table["number"] = count_earlier(table["task"])
     table = _drop_last(table) if _has_unended(reports) else table
     if not _is_in_order(table):
         reason = "a rank opens them on several threads, within each other, or not in the order of their numbers"
-    elif table.groupby("task").size().iloc[0] < FEWEST:
+    elif np.count_nonzero(table["task"] == table["task"].min()) < FEWEST:
         reason = f"a rank has fewer than {FEWEST} of them"
     elif not _count_same(table, tasks):
         reason = "not every rank has as many of them, with the same numbers"
@@ -337,10 +343,8 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
 _MOST_LISTED = 5
 
 
-def _load_named(
-    index: int, report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store, name: str
-) -> pd.DataFrame:
+def _load_named(index: int, report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store, name: str) -> Table:
     """Return the push/pop ranges of a name in a report: task, row, number (or ABSENT), report, begin, end (ns)."""
     ranges = load_nvtx_ranges(report, store)
     wanted = [key for key, (_, text) in enumerate(ranges.keys) if text == name]
-    return _tabulate(ranges, np.flatnonzero(np.isin(ranges.key, wanted)), rows, tree).assign(report=index)
+    return _tabulate(index, ranges, np.flatnonzero(np.isin(ranges.key, wanted)), rows, tree)

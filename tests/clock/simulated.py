@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.arrays.groups import join_tables
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.matches import Matches, match_reports
 
@@ -77,20 +77,19 @@ def run(program: Program) -> Run:
         end += np.where(random.random(shape) < program.outliers, random.exponential(3e6, shape), 0)
         begin = time[:, None] - random.exponential(1e6, shape)
         begin[np.arange(program.operations), random.integers(0, nodes.size, program.operations)] = time
+        ends = shape[0] * shape[1]
         tables.append(
-            pd.DataFrame(
-                {
-                    "group": group,
-                    "instance": np.repeat(np.arange(program.operations), nodes.size),
-                    "fits": True,
-                    "domain": np.tile(nodes, program.operations),
-                    "enter": np.rint(begin + offset[nodes] + drift[nodes] * begin).astype(np.int64).ravel(),
-                    "leave": np.rint(end + offset[nodes] + drift[nodes] * end).astype(np.int64).ravel(),
-                }
-            )
+            {
+                "group": np.full(ends, group),
+                "instance": np.repeat(np.arange(program.operations), nodes.size),
+                "fits": np.ones(ends, np.bool_),
+                "domain": np.tile(nodes, program.operations),
+                "enter": np.rint(begin + offset[nodes] + drift[nodes] * begin).astype(np.int64).ravel(),
+                "leave": np.rint(end + offset[nodes] + drift[nodes] * end).astype(np.int64).ravel(),
+            }
         )
     every = np.concatenate(times)
-    return Run(program, match_reports(pd.concat(tables)), offset, drift, float(every.min()), float(every.max()))
+    return Run(program, match_reports(join_tables(tables)), offset, drift, float(every.min()), float(every.max()))
 
 
 def random_program(seed: int) -> Program:

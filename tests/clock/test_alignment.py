@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, fit_from_matches, parse_alignment
@@ -155,9 +154,8 @@ def test_the_table_of_clocks_that_were_not_compared() -> None:
 
 def operations(rows: list[tuple[int, int, int, int]]) -> Matches:
     """From rows (operation, domain, enter, leave)."""
-    columns = ("instance", "domain", "enter", "leave")
-    table = pd.DataFrame(rows, columns=columns).assign(group=0, fits=True)
-    return match_reports(table)
+    columns = dict(zip(("instance", "domain", "enter", "leave"), np.array(rows, np.int64).T, strict=True))
+    return match_reports({**columns, "group": np.zeros(len(rows), np.int64), "fits": np.ones(len(rows), np.bool_)})
 
 
 def flat(*offsets: float) -> Lines:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -34,8 +33,6 @@ class Kept:
     stored: StoredColumns
     array: IntArray
     again: IntArray
-    table: pd.DataFrame
-    empty: pd.DataFrame
     path: Path
     names: Mapping[str, dict[int, float]]
     sets: tuple[set[int], frozenset[str]]
@@ -55,8 +52,6 @@ def make_kept(**changed: Any) -> Kept:
         "stored": StoredColumns(Slot("a", True, 3), 2, (np.dtype(np.int8), np.dtype("<U3"))),
         "array": array,
         "again": array,
-        "table": pd.DataFrame({"a": [1, 2], "b": [True, False], "c": [0.5, np.inf]}),
-        "empty": pd.DataFrame({"a": np.zeros(0, np.int64)}),
         "path": Path("a/b"),
         "names": {"\udc80 <&>": {-1: 0.1}, "": {}},
         "sets": ({1, 2}, frozenset({"x"})),
@@ -84,8 +79,6 @@ def test_every_type_comes_back(tmp_path):
     assert isinstance(back.stored, StoredColumns) and isinstance(back.stored.slot, Slot)
     np.testing.assert_array_equal(back.array, value.array)
     assert back.array is back.again and back.array.flags.writeable
-    for name in ("table", "empty"):
-        pd.testing.assert_frame_equal(getattr(back, name), getattr(value, name))
     plain, with_arrays = back.pairs
     assert plain == Pair(3) and with_arrays.handle.tolist() == [0, 1] and with_arrays.present.tolist() == [True, False]
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -140,7 +133,6 @@ def replace_field(name: str, value: Any) -> Any:
         # Arrays of Python objects, whose bytes would be addresses, also within other types.
         *(replace_field("array", [dtype, [1], 0]) for dtype in ("O", "|O8", "object", "O,i4", "(2,)O", "V8", "M8[ns]")),
         *(replace_field("stored", [[[1, "a"], True, 3], 2, [dtype]]) for dtype in ("O", "V8", "S0", ["O"], None)),
-        replace_field("table", [["a", ["O", [1], 0]]]),
         # Arrays beyond the file, of negative or huge size, or of another type than declared.
         replace_field("array", ["<i8", [700], 0]),
         replace_field("array", ["<i8", [2**62, 4], 0]),

@@ -100,7 +100,7 @@ def test_steps_that_ranges_mark(name: str, shared_reports: Path, unpacked: Unpac
     paths = list_reports(name, ranks, shared_reports, unpacked)
     found, base = find_steps(paths, tmp_path)
     assert found is not None and 0.8 <= found.similarity <= 1
-    by_task = [own for _, own in found.table.groupby("task")]
+    by_task = [own for _, own in pd.DataFrame(found.table).groupby("task")]
     assert [own["number"].tolist() for own in by_task] == [list(range(1, steps + 1))] * len(paths)
     begins = {(own["begin"].iloc[0] + base): own for own in by_task}
     for path in paths:
@@ -204,7 +204,7 @@ def find(tmp_path: Path, *captures: Capture) -> list[list[tuple[int, int, int]]]
                 strict=True,
             )
         ]
-        for _, own in found.table.groupby("row")
+        for _, own in pd.DataFrame(found.table).groupby("row")
     ]
 
 

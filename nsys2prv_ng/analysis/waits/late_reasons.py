@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended
@@ -41,8 +40,8 @@ from nsys2prv_ng.analysis.waits.late_hosts import (
 )
 from nsys2prv_ng.analysis.waits.late_origins import Links, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.groups import sum_groups
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, list_rows, mark_duplicates
+from nsys2prv_ng.arrays.groups import Table, encode_key, make_objects, sum_table, take_rows
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, list_rows, mark_duplicates, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.device_operations import load_device_operations, load_launches
 from nsys2prv_ng.job.names import Names
@@ -92,7 +91,7 @@ class LateReasons(NamedTuple):
     names: list[str]
     instance: IntArray
     """For each of the waits, the index of the kernel or call that it waited for; NONE without one."""
-    costs: pd.DataFrame
+    costs: Table
     """Columns WHY (texts, "" for none) and `ns` (waiting of others) by what the late thread was in at each time."""
 
 
@@ -189,7 +188,7 @@ class _Answers:
         self.costs: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
 
 
-def _sum_costs(answers: _Answers, waited: IntArray, task: IntArray) -> pd.DataFrame:
+def _sum_costs(answers: _Answers, waited: IntArray, task: IntArray) -> Table:
     """Return the costs by the columns WHY, with texts instead of indices of names, the largest cost first.
 
     If the host was not late, the cost of a kernel or call is a whole: `waited` (ns).
@@ -198,12 +197,12 @@ def _sum_costs(answers: _Answers, waited: IntArray, task: IntArray) -> pd.DataFr
     costs = [*answers.costs, (rest, answers.range[rest], answers.call[rest], waited[rest])]
     late, in_range, in_call, ns = (np.concatenate(column) for column in zip(*costs, strict=True))
     columns = task[late], answers.reason[late], in_range, in_call, answers.operation[late]
-    table = pd.DataFrame({**dict(zip(WHY, columns, strict=True)), "ns": ns})[ns > 0]
-    table = sum_groups(table, WHY)
+    table = take_rows({**dict(zip(WHY, columns, strict=True)), "ns": ns}, ns > 0)
+    table = sum_table(table, WHY)
     names = [*answers.names.texts, ""]  # the last one stands for none
     for column in ("range", "call", "operation"):
-        table[column] = [names[index] for index in table[column].tolist()]
-    return table.sort_values(["ns", *WHY], ascending=[False, *(True for _ in WHY)], ignore_index=True)
+        table[column] = make_objects(names[index] for index in table[column].tolist())
+    return take_rows(table, sort_rows(-table["ns"], *(encode_key(table[column]) for column in WHY)))
 
 
 # ---- one report ------------------------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_parts
 from nsys2prv_ng.analysis.waits.rendezvous import mark_waiting_sends
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment import NONE
@@ -224,8 +224,10 @@ def _find_doubtful_groups(
     between = by_order & (low != high)
     np.maximum.at(unsure, group[between], np.maximum.reduceat(bounds[parts.node], first)[between])
     shortest = np.minimum.reduceat(parts.end - parts.begin, first)
-    medians = pd.Series(shortest[by_order]).groupby(group[by_order]).median()
-    doubtful |= unsure > medians.reindex(range(groups), fill_value=0.0).to_numpy() / 2
+    found, medians = find_medians(group[by_order], shortest[by_order])
+    usual = np.zeros(groups)
+    usual[found] = medians
+    doubtful |= unsure > usual / 2
     return np.asarray(by_order & doubtful[group], np.bool_)
 
 

@@ -9,14 +9,12 @@ its last rank: its time is the longest moving part of any of its kernels.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.analysis.waits.placed_parts import Parts
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.groups import sum_groups
+from nsys2prv_ng.arrays.groups import sum_table
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
@@ -48,21 +46,19 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> 
     starts, leader = operations.first[:-1], operations.leader
     ns, size, ranks = np.maximum.reduceat(moving, starts), table.bytes[leader], np.diff(operations.first)
     chosen = np.flatnonzero(np.logical_and.reduceat(usable, starts) & (size > 0) & (ns > 0))
-    rows = pd.DataFrame(
-        {
-            "function": table.name[leader[chosen]],
-            "communicator": table.communicator[leader[chosen]],
-            "ranks": ranks[chosen],
-            "bytes": size[chosen],
-            "count": 1,
-            "ns": ns[chosen],
-        }
-    )
-    sums: Any = sum_groups(rows, ["function", "communicator", "ranks", "bytes"])
+    rows = {
+        "function": table.name[leader[chosen]],
+        "communicator": table.communicator[leader[chosen]],
+        "ranks": ranks[chosen],
+        "bytes": size[chosen],
+        "count": np.ones(chosen.size, np.int64),
+        "ns": ns[chosen],
+    }
+    sums = sum_table(rows, ["function", "communicator", "ranks", "bytes"])
     names = {c.id: (c.name or c.axis, c.label) for part in job.joined for c in part.nccl_communicators}
     rated = [
-        rate(table.names[row.function], table.communicators[row.communicator], row)
-        for row in sums.itertuples(index=False)
+        rate(table.names[function], table.communicators[communicator], *row)
+        for function, communicator, *row in zip(*(column.tolist() for column in sums.values()), strict=True)
     ]
     known = [_name(bandwidth, *names.get(bandwidth.communicator, ("", ""))) for bandwidth in rated if bandwidth]
     return sorted(known, key=lambda b: (-b.bytes * b.count, b.function, b.communicator, b.bytes))
@@ -72,10 +68,9 @@ def _name(bandwidth: Bandwidth, name: str, label: str) -> Bandwidth:
     return replace(bandwidth, communicator_name=name, communicator_label=label)
 
 
-def rate(function: str, communicator: str, row: Any) -> Bandwidth | None:
+def rate(function: str, communicator: str, ranks: int, bytes: int, count: int, ns: int) -> Bandwidth | None:
     """Return the bandwidth of operations with these sums; None for a function without a defined bandwidth."""
-    ranks = int(row.ranks)
-    size, factor = int(row.bytes), (ranks - 1) / ranks
+    size, factor = bytes, (ranks - 1) / ranks
     if function == "ncclAllReduce":
         factor *= 2
     elif function in _ALL_TO_ALL:
@@ -84,14 +79,14 @@ def rate(function: str, communicator: str, row: Any) -> Bandwidth | None:
         factor = 1.0
     else:
         return None
-    algorithm = size * int(row.count) / int(row.ns) * 1e9
+    algorithm = size * count / ns * 1e9
     return Bandwidth(
         function=function.removeprefix("nccl"),
         communicator=communicator.removeprefix("nccl "),
         ranks=ranks,
-        bytes=int(row.bytes),
-        count=int(row.count),
-        ns=int(row.ns),
+        bytes=bytes,
+        count=count,
+        ns=ns,
         algorithm_bytes_per_s=round(algorithm),
         bus_bytes_per_s=round(algorithm * factor),
     )

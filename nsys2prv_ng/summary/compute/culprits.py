@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.analysis.waits.late_reasons import NEEDED, NONE, WHY, LateReasons
-from nsys2prv_ng.arrays.groups import sum_groups
-from nsys2prv_ng.arrays.row_keys import find_rows
+from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_rows, find_starts, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.device_operations import load_launches
@@ -55,16 +54,16 @@ def sum_culprits(job: Job, late: LateReasons, blamed: Blamed) -> WaitsForTasks:
     """
     task = job.whole.task_of_row[late.row].astype(np.int64)
     columns = task, _choose_reasons(job, late), late.range, late.call, late.operation, late.origin_task
-    rows = pd.DataFrame({name: column[blamed.late] for name, column in zip([*WHY, "origin"], columns, strict=True)})
-    rows = rows.assign(ns=blamed.wait)
-    each = sum_groups(rows.assign(late=blamed.late), [*WHY, "origin", "late"]).assign(times=1)
-    late_for = _sum_up(late, each.drop(columns="late"), [*WHY, "origin"])
-    culprits = [_make_culprit(job, row) for row in late_for.itertuples()]
-    on_host = rows["reason"].isin((types.LATE_LAUNCH, types.LATE_CALL)).to_numpy()
+    rows = {name: column[blamed.late] for name, column in zip([*WHY, "origin"], columns, strict=True)}
+    rows["ns"] = blamed.wait
+    each = drop_columns(sum_table({**rows, "late": blamed.late}, [*WHY, "origin", "late"]), "late")
+    late_for = _sum_up(late, {**each, "times": np.ones(each["ns"].size, np.int64)}, [*WHY, "origin"])
+    culprits = [_make_culprit(job, row) for row in make_rows(late_for)]
+    on_host = np.isin(rows["reason"], (types.LATE_LAUNCH, types.LATE_CALL))
     host = measure_host_costs(job, late, *(column[on_host] for column in blamed))
-    others = _sum_up(late, rows.loc[~on_host, [*WHY, "ns"]], WHY)
-    sums = sum_groups(pd.concat([host, others], ignore_index=True), WHY)
-    costs = [LateCost(**_describe_why(job, row)) for row in sums.itertuples()]
+    others = _sum_up(late, take_rows(drop_columns(rows, "origin"), ~on_host), WHY)
+    sums = sum_table(join_tables([host, others]), WHY)
+    costs = [LateCost(**_describe_why(job, row)) for row in make_rows(sums)]
     return WaitsForTasks(
         sorted(culprits, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation, c.origin_task)),
         sorted(costs, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation)),
@@ -90,25 +89,25 @@ def _choose_reasons(job: Job, late: LateReasons) -> IntArray:
     return reason
 
 
-def _sum_up(late: LateReasons, rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _sum_up(late: LateReasons, rows: Table, keys: list[str]) -> Table:
     """Return sums of rows that agree in the key columns, with texts instead of the indices of names."""
-    table = sum_groups(rows, keys)
+    table = sum_table(rows, keys)
     names = [*late.names, ""]  # the last one stands for none
     for column in ("range", "call", "operation"):
-        table[column] = [names[index] for index in table[column].tolist()]
+        table[column] = make_objects(names[index] for index in table[column].tolist())
     return table
 
 
-def _make_culprit(job: Job, row: Any) -> Culprit:
-    origin_rank, origin_task = _name_task(job, row.origin)
-    return Culprit(**_describe_why(job, row), origin_rank=origin_rank, origin_task=origin_task, times=row.times)
+def _make_culprit(job: Job, row: dict[str, Any]) -> Culprit:
+    origin_rank, origin_task = _name_task(job, row["origin"])
+    return Culprit(**_describe_why(job, row), origin_rank=origin_rank, origin_task=origin_task, times=row["times"])
 
 
-def _describe_why(job: Job, row: Any) -> dict[str, Any]:
+def _describe_why(job: Job, row: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that Culprit and LateCost share."""
-    rank, task = _name_task(job, row.task)
-    what = {"range": row.range, "call": row.call, "operation": row.operation}
-    return {"rank": rank, "task": task, "reason": _TEXTS[row.reason], **what, "ns": row.ns}
+    rank, task = _name_task(job, row["task"])
+    what = {name: row[name] for name in ("range", "call", "operation", "ns")}
+    return {"rank": rank, "task": task, "reason": _TEXTS[row["reason"]], **what}
 
 
 def _name_task(job: Job, task: int) -> tuple[int | None, str]:
@@ -121,16 +120,20 @@ def _name_task(job: Job, task: int) -> tuple[int | None, str]:
 
 def _find_longest(job: Job, late: LateReasons, blamed: Blamed) -> dict[str, LongestWait]:
     """Return the uninterrupted stretch in which others waited longest for a task, by the name of the task."""
-    task = job.whole.task_of_row[late.row[blamed.late]]
-    waits = pd.DataFrame({"task": task, "begin": blamed.begin, "until": blamed.until, "ns": blamed.wait})
-    waits = waits.sort_values(["task", "begin"])
-    reach = waits.groupby("task")["until"].cummax().shift(fill_value=0)  # 0 stands before the first start only
-    starts = (waits["task"].diff() != 0) | (waits["begin"] > reach)
-    stretches = waits.groupby(starts.cumsum()).agg({"task": "first", "begin": "first", "until": "max", "ns": "sum"})
-    longest = stretches.loc[stretches.groupby("task")["ns"].idxmax()]
+    task = job.whole.task_of_row[late.row[blamed.late]].astype(np.int64)
+    order = sort_rows(task, blamed.begin)
+    task, begin, until = (column[order] for column in (task, blamed.begin, blamed.until))
+    begins, ends = np.split(combine_columns(np.tile(task, 2), np.concatenate([begin, until])), 2)
+    is_first = np.ones(task.size, np.bool_)
+    is_first[1:] = begins[1:] > np.maximum.accumulate(ends)[:-1]
+    starts = np.flatnonzero(is_first)
+    ns, until = np.add.reduceat(blamed.wait[order], starts), np.maximum.reduceat(until, starts)
+    task, begin = task[starts], begin[starts]
+    longest = np.lexsort((-ns, task))
+    longest = longest[find_starts(task[longest])]
     return {
-        job.whole.model.tasks[row.task].name: LongestWait(
-            ns=row.ns, from_ns=row.begin - job.zero, to_ns=row.until - job.zero
+        job.whole.model.tasks[task[i]].name: LongestWait(
+            ns=int(ns[i]), from_ns=int(begin[i]) - job.zero, to_ns=int(until[i]) - job.zero
         )
-        for row in longest.itertuples()
+        for i in longest
     }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, NOT_SPLIT, WHOLE_GRAPH, DeviceTimes, HostTimes, WindowTimes
+from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
@@ -227,14 +227,17 @@ def _list_ranks(job: Job, steps: Steps, waiting: WaitingInRanges) -> list[StepOf
     waits = measure(steps.row, steps.begin, steps.end)
     waits[steps.row < 0] = 0  # no thread is known
     whole, host = steps.end - steps.begin, steps.host_end - steps.host_begin
-    lengths = pd.DataFrame({"task": steps.task, "whole": whole, "needed": whole - waits, "host": host})
+    columns = (find_medians(steps.task, column) for column in (whole, host, whole - waits))
+    (tasks, medians), (_, host_medians), (_, needed_medians) = columns
     return [
         StepOfRank(
-            rank=job.tree.ranks[row.Index],
-            task=job.tree.model.tasks[row.Index].name,
-            median_ns=round(row.whole),
-            host_median_ns=round(row.host),
-            median_without_waiting_ns=round(row.needed),
+            rank=job.tree.ranks[task],
+            task=job.tree.model.tasks[task].name,
+            median_ns=round(median),
+            host_median_ns=round(host_median),
+            median_without_waiting_ns=round(needed),
         )
-        for row in lengths.groupby("task").median().itertuples()
+        for task, median, host_median, needed in zip(
+            *(column.tolist() for column in (tasks, medians, host_medians, needed_medians)), strict=True
+        )
     ]

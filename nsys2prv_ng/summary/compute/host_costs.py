@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.analysis.waits.late_hosts import load_host_activity, sort_waits, sum_costs
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
+from nsys2prv_ng.arrays.groups import Table, join_tables, make_objects, take_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_LAUNCH
@@ -16,18 +16,18 @@ from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_LAUNCH
 _ON_HOST = (LATE_LAUNCH, LATE_CALL)
 
 
-def measure_host_costs(job: Job, late: LateReasons, index: IntArray, begin: IntArray, until: IntArray) -> pd.DataFrame:
+def measure_host_costs(job: Job, late: LateReasons, index: IntArray, begin: IntArray, until: IntArray) -> Table:
     """Return the columns WHY and `ns` of n pieces of waiting for kernels and calls whose host was late.
 
     `index` (n): the late kernel or call. If the pieces are all waits as a whole, the result is that of
     `LateReasons.costs`.
     """
-    on_host = late.costs[late.costs["reason"].isin(_ON_HOST)]
+    on_host = take_rows(late.costs, np.isin(late.costs["reason"], _ON_HOST))
     if int(on_host["ns"].sum()) == int((until - begin).sum()):
         return on_host
     waits = sort_waits(late.row.size, index, begin, until)
     waited_for = np.unique(index)
-    parts = [on_host.iloc[:0]]
+    parts = [take_rows(on_host, index[:0])]
     for number, report in enumerate(job.reports):
         in_report = waited_for[late.report[waited_for] == number]
         threads = np.unique(late.thread[in_report])
@@ -39,13 +39,14 @@ def measure_host_costs(job: Job, late: LateReasons, index: IntArray, begin: IntA
             which = in_report[(late.thread[in_report] == thread) & (late.reason[in_report] == reason)]
             if which.size:
                 in_range, in_call, cost = sum_costs(activity.threads[thread], waits, which, late.limit[which])
+                task = int(job.whole.task_of_row[late.row[which[0]]])
                 columns = {
-                    "task": int(job.whole.task_of_row[late.row[which[0]]]),
-                    "reason": reason,
-                    "range": [range_names[i] for i in in_range.tolist()],
-                    "call": [call_names[i] for i in in_call.tolist()],
-                    "operation": "",
+                    "task": np.full(cost.size, task),
+                    "reason": np.full(cost.size, reason),
+                    "range": make_objects(range_names[i] for i in in_range.tolist()),
+                    "call": make_objects(call_names[i] for i in in_call.tolist()),
+                    "operation": make_objects([""] * cost.size),
                     "ns": cost,
                 }
-                parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True)
+                parts.append(columns)
+    return join_tables(parts)

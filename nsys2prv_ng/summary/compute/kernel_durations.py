@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
-from nsys2prv_ng.arrays.groups import Table
+from nsys2prv_ng.arrays.groups import Table, group_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
@@ -30,20 +29,20 @@ def count_durations(job: Job) -> list[KernelDurations]:
         return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=_find_bins)
 
     parts = list(job.engine.sum_up(count, range(len(job.reports))))
-    table = pd.DataFrame(add_up(parts, [*_NAME, "bin"]))
-    bins = {(str(name), str(kernel_class)): rows for (name, kernel_class), rows in table.groupby(_NAME)}
-    most = sorted(bins, key=lambda names: (-int(bins[names]["total_ns"].sum()), names))[:MOST_NAMES]
-    return [_make_durations(*names, bins[names]) for names in most]
+    groups = group_rows(add_up(parts, [*_NAME, "bin"]), *_NAME)
+    groups.sort(key=lambda rows: (-int(rows["total_ns"].sum()), *(rows[key][0] for key in _NAME)))
+    return [_make_durations(rows) for rows in groups[:MOST_NAMES]]
 
 
 def _find_bins(events: OpenedEvents) -> IntArray:
     return np.minimum(np.searchsorted(EDGES, np.maximum(events.length, 1), "right") - 1, EDGES.size - 2)
 
 
-def _make_durations(name: str, kernel_class: str, table: pd.DataFrame) -> KernelDurations:
+def _make_durations(rows: Table) -> KernelDurations:
     """Return the counts of a name, without the empty bins before the first kernel and after the last."""
-    bins = table["bin"].to_numpy(np.int64)
+    bins = rows["bin"]
     low, high = int(bins.min()), int(bins.max()) + 1
     counts = np.zeros(high - low, np.int64)
-    counts[bins - low] = table["count"]
+    counts[bins - low] = rows["count"]
+    name, kernel_class = (rows[key][0] for key in _NAME)
     return KernelDurations(name=name, kernel_class=kernel_class, edges_ns=EDGES[low : high + 1], counts=counts)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_devices
@@ -63,13 +62,13 @@ def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: Job
     )
 
 
-def list_names_by_step(job: Job) -> pd.DataFrame:
+def list_names_by_step(job: Job) -> Table:
     """Return the outermost calls and the NVTX ranges of the steps that count, by `kind`, `name` and `step` (index).
 
     `count` and `ns` are over all ranks. OS runtime calls count on main threads: threads of libraries wait in them.
     """
     parts = job.engine.sum_up(lambda index: _list_names(job, index), range(len(job.reports)))
-    return pd.DataFrame(totals.add_up(list(parts), ["kind", "name", "step"]))
+    return totals.add_up(list(parts), ["kind", "name", "step"])
 
 
 def _list_names(job: Job, index: int) -> Table:
