@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from nsys2prv_ng.summary.numbers.pictures import Pictures
     from nsys2prv_ng.translation.result import TranslationResult
 
-# Numba, pandas and pyarrow are imported where they are used, so that the command line's --help answers at once.
+# Numba and pyarrow are imported where they are used, so that the command line's --help answers at once.
 
 
 @takes_two(TranslateOptions)

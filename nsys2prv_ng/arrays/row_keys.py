@@ -13,6 +13,9 @@ from nsys2prv_ng.runtime.jit import compiled
 _LEAST_BITS = 4
 """Least size of a hash table, as a power of two."""
 
+_LONG_RUN = 64
+"""Mean number of values in ascending runs from which on they count as nearly in order."""
+
 _MULTIPLIER = -7046029254386353131
 """2**64 / golden ratio, odd and as int64: the upper bits of its product depend on all bits of a value."""
 
@@ -175,6 +178,8 @@ def take_groups(first: IntArray, groups: Integers) -> tuple[IntArray, IntArray]:
 
 def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
     """Return the index of each wanted row among rows, of equal ones the first; -1 if it is not among them."""
+    if not wanted[0].size:
+        return np.zeros(0, np.int64)
     codes, first = encode_rows(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
     known = rows[0].size
     index = first[codes[known:]]

@@ -21,7 +21,7 @@ from nsys2prv_ng.cli.what_if import what_if
 from nsys2prv_ng.cli.words import CompletedGroup
 from nsys2prv_ng.version import __version__
 
-# Numba, pandas, pyarrow and json are imported where they are used, so that --help and usage errors come at once.
+# Numba, pyarrow and json are imported where they are used, so that --help and usage errors come at once.
 
 app = typer.Typer(
     cls=CompletedGroup,

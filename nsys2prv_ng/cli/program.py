@@ -30,7 +30,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    os._exit(code)  # everything is closed; to tear down pandas, numba and LLVM would take a third of a second
+    os._exit(code)  # everything is closed; to tear down pyarrow, numba and LLVM would take a third of a second
 
 
 def _open_closed_streams() -> None:

@@ -18,6 +18,7 @@ from nsys2prv_ng.cli.options import spell
 from nsys2prv_ng.cli.words import put_command_first
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.runtime.limits import keep_freed_memory
+from nsys2prv_ng.runtime.pandas_import import refuse_pandas
 
 
 def run(words: list[str]) -> int:
@@ -28,6 +29,7 @@ def run(words: list[str]) -> int:
     # Imports make 200,000 objects that stay: looking through them again and again takes a tenth of a second.
     gc.set_threshold(500_000)
     keep_freed_memory()
+    refuse_pandas()
     group: Any = typer.main.get_command(app)
     try:
         arguments = put_command_first(words, group.commands)

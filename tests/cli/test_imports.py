@@ -17,7 +17,7 @@ from tests.paraver.checker.trace_files import TraceFiles
 from tests.report.table_folders import tables_of, write_folder
 
 LIBRARIES = {"sqlalchemy", "pandas", "numba", "pyarrow", "pyarrow.parquet", "jinja2", "playwright"}
-OF_REPORTS = {"pandas", "numba", "pyarrow"}
+OF_REPORTS = {"numba", "pyarrow"}
 
 PROGRAM = """
 import os, sys
@@ -69,6 +69,16 @@ def test_commands_without_reports_import_no_library(tmp_path: Path, arguments: l
 )
 def test_errors_of_usage_import_no_library(tmp_path: Path, arguments: list[str]) -> None:
     assert run(*arguments, cwd=tmp_path) == (2, set())
+
+
+@pytest.mark.parametrize("arguments", [["summary"], ["summary", "--json"], ["translate", "out.prv"]], ids=" ".join)
+def test_reports_are_read_without_pandas_unless_they_have_mpi(tmp_path: Path, arguments: list[str]) -> None:
+    """pyarrow would import it in each of them."""
+    for sample, with_mpi in (("ddp-2x2", set()), ("mpi-4", {"pandas"})):
+        reports = [SAMPLES / f"{sample}.rank{rank}.sqlite" for rank in range(2)]
+        (tmp_path / sample).mkdir()
+        code, imported = run(arguments[0], *reports, *arguments[1:], "--jobs", 1, cwd=tmp_path / sample)
+        assert (code, imported) == (0, OF_REPORTS | with_mpi)
 
 
 @pytest.mark.slow

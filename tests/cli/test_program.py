@@ -487,7 +487,7 @@ sys.meta_path.insert(0, Finder())
 
 
 MODULES = ["nsys2prv_ng.cli.run", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds"]
-MODULES += ["ctypes", "pandas"]
+MODULES += ["ctypes", "pyarrow"]
 STARTS = [["-m", "nsys2prv_ng"], ["-c", "from nsys2prv_ng.cli.program import main; main()"]]
 
 

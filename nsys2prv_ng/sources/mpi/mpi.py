@@ -19,12 +19,12 @@ from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign_v
 from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.runtime.pandas_import import allow_pandas
 from nsys2prv_ng.sources.mpi import nvtx_ranges
 from nsys2prv_ng.sources.mpi.calls import SENDS, SEVERAL_ROWS, get_role, get_state
 from nsys2prv_ng.sources.mpi.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.mpi.communicators import TABLE as COMMUNICATORS
 from nsys2prv_ng.sources.mpi.communicators import WORLD, AllCommunicators, Communicators, read_communicators
-from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MpiCalls, MpiMessages, MpiRows, read_messages
 from nsys2prv_ng.sources.mpi.parameters import (
     COMMUNICATOR_NAMES,
@@ -206,8 +206,11 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         },
         communicators=communicators.make_header(task_of_rank),
     )
+    allow_pandas()
+    from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
+
     messages = [ReportMessages(d.messages, d.communicators.keys, part.rows, part.clock) for part, d in reports]
-    captured = _find_captured_time(reports, tree)
+    captured = CapturedTime(*_find_captured_time(reports, tree))
     result, joined.messages[source_names.MPI] = match_messages(
         messages, communicators, tree.task_of_row, task_of_rank, captured
     )
@@ -235,7 +238,9 @@ def _assign_ranks(names: Iterable[str], communicators: AllCommunicators, tree: O
     return values
 
 
-def _find_captured_time(reports: Sequence[tuple[JoinInput, MpiJoinData]], tree: ObjectTree) -> CapturedTime:
+def _find_captured_time(
+    reports: Sequence[tuple[JoinInput, MpiJoinData]], tree: ObjectTree
+) -> tuple[set[int], set[int]]:
     """Find the tasks in only one report that have every call since MPI_Init, and among them, until MPI_Finalize."""
     report_count: Counter[int] = Counter()
     initialised: set[int] = set()
@@ -245,7 +250,7 @@ def _find_captured_time(reports: Sequence[tuple[JoinInput, MpiJoinData]], tree: 
         initialised.update(tree.task_of_row[part.rows[data.initialised]].tolist())
         finalised.update(tree.task_of_row[part.rows[data.finalised]].tolist())
     from_init = {task for task in initialised if report_count[task] == 1}
-    return CapturedTime(from_init, from_init & finalised)
+    return from_init, from_init & finalised
 
 
 SOURCE = Source(
