@@ -26,6 +26,7 @@ from nsys2prv_ng.replay.analyse import describe_size
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.by_name import ByName, NameSums, collect_names, sort_rows_by, sum_names
+from nsys2prv_ng.summary.compute.covered_time import Intervals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.excess import find_excess
 from nsys2prv_ng.summary.compute.facts import collect_facts
@@ -39,7 +40,7 @@ from nsys2prv_ng.summary.compute.range_tree import make_range_tree, sum_by_range
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.compute.slow_modes import find_slow_modes
 from nsys2prv_ng.summary.compute.utilisation import add_mfu
-from nsys2prv_ng.summary.compute.waits import compute_waits
+from nsys2prv_ng.summary.compute.waits import compute_waits, load_nccl_kernels
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.job import (
     Cause,
@@ -102,7 +103,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
     kernel_time = KernelTime(job, devices, make_range_tree([part.tree for part in parts]))
     times = [*([] if nccl_time is None else [nccl_time.part]), kernel_time.part]
     metrics = measure_gpu_metrics(job, times if keeps_samples(job) else []) if with_metrics else []
-    wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
+    wait_numbers = compute_waits(job, waits, late, [part.nccl for part in parts]) if job.finds_waits else None
     caused = {} if wait_numbers is None else {rank.task: rank.all_caused_ns for rank in wait_numbers.ranks}
     named = collect_names(job, [part.by_name for part in parts], caused)
     if wait_numbers is not None:
@@ -180,13 +181,17 @@ def _list_chosen(selection: Selection) -> list[str]:
 
 
 class _Sums(NamedTuple):
-    """Sums over one report: by name; kernels by range, FLOPs and the tree of ranges; times of its kernels by step."""
+    """Sums over one report: by name; kernels by range, FLOPs and the tree of ranges; times of its kernels by step.
+
+    `nccl`: its NCCL kernels.
+    """
 
     by_name: NameSums
     launched: Table
     flops: Table
     tree: Table
     kernel_times: KernelTimes
+    nccl: Intervals
 
 
 @keep_opened_events()
@@ -199,6 +204,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
         flops=sum_operators(report, task_of_place, job.store, counted, job.windows),
         tree=sum_by_range(report, task_of_place, job.store, counted),
         kernel_times=measure_kernels(job, index, counted),
+        nccl=load_nccl_kernels(job, index, counted),
     )
 
 

@@ -60,11 +60,15 @@ def find_nccl_time(job: Job, waits: Waits, devices: Devices) -> NcclTime | None:
 
 
 class NcclTime:
-    """When NCCL transfers data on the GPU, or on the GPUs of the node or job, to which a row of the trace belongs."""
+    """When NCCL transfers data on the GPU, or on the GPUs of the node or job, to which a row of the trace belongs.
+
+    The last two are known only in a job with counters of network cards or switches.
+    """
 
     def __init__(self, job: Job, waits: Waits, devices: Devices) -> None:
         """Sweep over what the GPUs did. `devices`: the GPUs by their row."""
         self._scope = _find_scopes(job, devices)
+        self._has_networks = bool(list_network_reports(job))
         transfers: list[Intervals] = []
         kernels: list[Intervals] = []
         for row, time, value in waiting.sweep_gpu_waits(job, waits):
@@ -93,7 +97,9 @@ class NcclTime:
         return PartsOfTime(_NCCL, is_gpu_link, self.find)
 
     def _spread(self, transfers: Intervals) -> Intervals:
-        """Return the intervals of GPUs, and again for the node of each GPU and for the job."""
+        """Return the intervals of GPUs, and again for its node and for the job if any counter needs them."""
+        if not self._has_networks:
+            return transfers
         row, begin, end = transfers
         scopes = (row, self._scope.node_of_row[row], np.full(row.size, self._scope.size - 1))
         return join_intervals((scope, begin, end) for scope in scopes)

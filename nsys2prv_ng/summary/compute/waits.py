@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.summary.compute.bandwidth import measure_bandwidth
-from nsys2prv_ng.summary.compute.covered_time import CoveredTime, find_intervals, join_intervals
+from nsys2prv_ng.summary.compute.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.summary.compute.culprits import Blamed, WaitsForTasks, sum_culprits
 from nsys2prv_ng.summary.compute.links import measure_links
 from nsys2prv_ng.summary.compute.missing_payload import NO_PAYLOAD, find_payload_remedy, mark_without_payload
@@ -49,13 +50,12 @@ class ShownWaits(NamedTuple):
         return ShownWaits(*(column[which] for column in self))
 
 
-def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | None:
+def compute_waits(job: Job, waits: Waits, late: LateReasons, nccl: Sequence[Intervals]) -> WaitNumbers | None:
     """Return the numbers on all waits of a job; None if it has neither NCCL kernels nor MPI calls over ranks.
 
-    `late`: why the culprits of `waits` were late.
+    `late`: why the culprits of `waits` were late. `nccl`: the NCCL kernels of each report, from `load_nccl_kernels`.
     """
-    tasks = len(job.tree.model.tasks)
-    kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), tasks)
+    kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), nccl)
     calls = _show(job, waits, waits.is_mpi)
     if not kernels.ns.any() and not calls.at.size:
         return None
@@ -85,7 +85,12 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
 
 def list_costs(job: Job, waits: Waits, late: LateReasons) -> list[LateCost]:
     """Return what made tasks late that others waited for in the time and steps that count, as in WaitNumbers."""
-    kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), len(job.tree.model.tasks)).pieces
+    nccl = list(
+        job.engine.sum_up(
+            lambda report: load_nccl_kernels(job, report, CountedEvents(job, report)), range(len(job.reports))
+        )
+    )
+    kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), nccl).pieces
     return _blame(job, waits, late, _join(kernels, _show(job, waits, waits.is_mpi))).costs
 
 
@@ -201,19 +206,18 @@ class _Kernels(NamedTuple):
     unmatched: IntArray
 
 
-def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
-    """Find the NCCL kernels that the trace shows, and the pieces that are these kernels."""
-    parts = list(job.engine.sum_up(lambda report: _load_kernels(job, report), range(len(job.reports))))
+def _find_kernels(job: Job, pieces: ShownWaits, parts: Sequence[Intervals]) -> _Kernels:
+    """Find the pieces that are NCCL kernels that the trace shows, given these kernels of each report."""
     row, begin, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     report = np.repeat(np.arange(len(parts)), [part[0].size for part in parts])
-    ns = np.zeros(tasks, np.int64)
+    ns = np.zeros(len(job.tree.model.tasks), np.int64)
     np.add.at(ns, job.tree.task_of_row[row], end - begin)
     at = find_rows([pieces.row, pieces.begin, pieces.end], [row, begin, end])
     return _Kernels(ns, pieces.take(np.unique(at[at >= 0])), np.bincount(report[at < 0], minlength=len(parts)))
 
 
-def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return row, start and end (ns) of the NCCL kernels of a report in the chosen time.
+def load_nccl_kernels(job: Job, report: int, counted: CountedEvents) -> Intervals:
+    """Return the NCCL kernels of a report in the chosen time. `counted`: marks the events of this report.
 
     There are none if the source that matches them was not read.
     """
@@ -221,7 +225,7 @@ def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
     events = load_opened_events(job.reports[report], source, job.store)
     row = job.tree.rows[report][events.place]
     lines = np.flatnonzero((events.get_values(types.NCCL_KERNEL) != ABSENT) & (row >= 0))
-    lines = lines[CountedEvents(job, report).mark_operations(events.place[lines], events.begin[lines])]
+    lines = lines[counted.mark_operations(events.place[lines], events.begin[lines])]
     return row[lines], events.begin[lines], events.end[lines]
 
 
