@@ -45,6 +45,17 @@ def sort_rows(*columns: Integers) -> IntArray:
     return key
 
 
+def sort_nested(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+    """Return the stable order of n intervals by group and start, then from the longest to the shortest, as indices."""
+    order = sort_rows(group, begin)
+    group, begin, end = group[order], begin[order], end[order]
+    is_tied = (group[1:] == group[:-1]) & (begin[1:] == begin[:-1])
+    if (is_tied & (end[1:] > end[:-1])).any():
+        tied = np.flatnonzero(np.append(is_tied, False) | np.append(False, is_tied))
+        order[tied] = order[tied][np.lexsort((-end[tied], begin[tied], group[tied]))]
+    return order
+
+
 def combine_columns(*columns: IntArray) -> IntArray:
     """Return an integer for each row of one or more columns: equal for equal rows, and in the same order as the rows.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import sort_nested, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -16,7 +17,7 @@ def assign_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
 
     Intervals take the first free lane in the order of their starts; on a tie, in the order of the columns.
     """
-    order = np.lexsort((begin, group))
+    order = sort_rows(group, begin)
     lane, free_at = np.zeros((2, order.size), np.int64)
     _free_lanes(group, begin, end, order, free_at, lane)
     return lane
@@ -47,14 +48,14 @@ def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
     All other intervals nest. The first of equal intervals in the columns is the outer one.
     """
     crosses = np.zeros(group.size, np.bool_)
-    _nest(np.lexsort((-end, begin, group)), group, begin, end.copy(), _NO_END, crosses, np.empty_like(end))
+    _nest(sort_nested(group, begin, end), group, begin, end.copy(), _NO_END, crosses, np.empty_like(end))
     return crosses
 
 
 def clamp_to_parents(group: IntArray, begin: IntArray, end: IntArray, forever: int) -> IntArray:
     """Return the ends of intervals. One without an end (`forever`) ends with the earlier interval around it, if any."""
     closed = end.copy()
-    _nest(np.lexsort((-end, begin, group)), group, begin, closed, forever, np.zeros(0, np.bool_), np.empty_like(end))
+    _nest(sort_nested(group, begin, end), group, begin, closed, forever, np.zeros(0, np.bool_), np.empty_like(end))
     return closed
 
 

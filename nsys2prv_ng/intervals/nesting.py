@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import sort_nested
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -16,7 +17,7 @@ def measure_depths(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     An interval that ends when another begins does not contain it. The first of equal intervals in the columns is the
     outer one.
     """
-    order = np.lexsort((-end, begin, group))
+    order = sort_nested(group, begin, end)
     depth, open_until = np.empty((2, order.size), np.int64)
     _depths(group, begin, end, order, open_until, depth)
     return depth

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import sort_rows
+from nsys2prv_ng.arrays.row_keys import sort_nested
 from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -33,18 +33,7 @@ def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> F
     """
     out = FlatStates(*np.empty((4, row.size), np.int64))
     states = FlatStates(*map(np.ascontiguousarray, (row, begin, end, state)))
-    return _first(out, _flatten(_order(row, begin, end), states, out))
-
-
-def _order(row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Return the stable order of n states by row and start, then from the longest to the shortest, as indices."""
-    order = sort_rows(row, begin)
-    row, begin, end = row[order], begin[order], end[order]
-    is_tied = (row[1:] == row[:-1]) & (begin[1:] == begin[:-1])
-    if (is_tied & (end[1:] > end[:-1])).any():
-        tied = np.flatnonzero(np.append(is_tied, False) | np.append(False, is_tied))
-        order[tied] = order[tied][np.lexsort((-end[tied], begin[tied], row[tied]))]
-    return order
+    return _first(out, _flatten(sort_nested(row, begin, end), states, out))
 
 
 @compiled
@@ -77,7 +66,7 @@ def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntA
     """
     long = end > begin
     row, begin, end, state = row[long], begin[long], end[long], state[long]
-    order = _order(row, begin, end)
+    order = sort_nested(row, begin, end)
     row, state = row[order], state[order]
     pieces = np.empty((3, 2 * row.size), np.int64)
     open_index, open_end = np.empty((2, row.size), np.int64)

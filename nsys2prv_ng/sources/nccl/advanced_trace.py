@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -68,7 +69,7 @@ def find_advanced_trace(reader: ReportReader, rows: IntArray, name: IntArray, na
     sound = (tid != NULL) & (begin <= end)
     structure = np.flatnonzero(is_structure & sound & ~on_proxy)
     structure = structure[~mark_crossing(tid[structure], begin[structure], end[structure])]
-    structure = structure[np.lexsort((-end[structure], begin[structure], tid[structure]))]
+    structure = structure[sort_nested(tid[structure], begin[structure], end[structure])]
     candidates = np.flatnonzero(is_call & sound & ~on_proxy)
     candidates = candidates[np.lexsort((begin[candidates], tid[candidates]))]
     nesting = find_innermost(tid[structure], begin[structure], end[structure], tid[candidates], begin[candidates])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, find_distinct_rows, find_starts
+from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, find_distinct_rows, find_starts, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
@@ -112,7 +112,7 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     lacking = {without: ~payload.given[kept], PAYLOAD_UNKNOWN: ~understood[kept]}
     result.drop_rows(lacking, counted[kept])
 
-    kept = kept[np.lexsort((-end[kept], begin[kept], tid[kept]))]
+    kept = kept[sort_nested(tid[kept], begin[kept], end[kept])]
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(understood[kept])
     if advanced is None:

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost, measure_depths
 from nsys2prv_ng.sources.nvtx.events import PUSH_POP, NvtxEvents
@@ -231,7 +231,7 @@ def _list_makers(
     is_part = _to_mask(pc.match_substring_regex(fields.field("name"), _PARTS_OF_CONVOLUTION))
     every = every[is_part[events.texts.index[every]]]
     tid, begin, end = events.columns["globalTid"], events.columns["start"], events.ends
-    every = every[np.lexsort((-end[every], begin[every], tid[every]))]
+    every = every[sort_nested(tid[every], begin[every], end[every])]
     none = np.zeros(0, np.int64)
     nesting = find_innermost(tid[every], begin[every], end[every], none, none)
     root = np.arange(every.size)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import combine_columns, encode_rows, find_distinct
+from nsys2prv_ng.arrays.row_keys import combine_columns, encode_rows, find_distinct, sort_nested
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -74,7 +74,7 @@ def find_launched(reader: ReportReader) -> LaunchedOperations:
 def project(events: NvtxEvents, rows: IntArray, launched: LaunchedOperations) -> Projections:
     """Return the ranges `rows`, which nest on their threads, on each stream that they, or ranges within, used."""
     tid, begin = events.columns["globalTid"], events.columns["start"]
-    rows = rows[np.lexsort((-events.ends[rows], begin[rows], tid[rows]))]
+    rows = rows[sort_nested(tid[rows], begin[rows], events.ends[rows])]
     order = np.lexsort((launched.called, launched.global_tid))
     innermost, parent, depth = find_innermost(
         tid[rows], begin[rows], events.ends[rows], launched.global_tid[order], launched.called[order]

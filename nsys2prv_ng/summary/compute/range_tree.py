@@ -27,7 +27,7 @@ from nsys2prv_ng.arrays.groups import (
     sum_table,
     take_rows,
 )
-from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, sort_nested
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
@@ -92,7 +92,7 @@ def _nest_report(
 ) -> tuple[NvtxRanges, _Nested, _Nodes]:
     """Nest the ranges of a report, and find the range of each operation's launch."""
     ranges = load_nvtx_ranges(report, store)
-    ranges = ranges.select(np.lexsort((-ranges.end, ranges.begin, ranges.place)))
+    ranges = ranges.select(sort_nested(ranges.place, ranges.begin, ranges.end))
     nested = _nest(report, ranges, operations.thread, operations.launched)
     ranges, nested = _move_backward(report, store, counted, ranges, nested)
     return ranges, nested, _make_nodes(ranges.key, nested)
