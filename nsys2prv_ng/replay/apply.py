@@ -13,13 +13,11 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, Integers
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.columns import (
-    CALL,
     CODE,
     FAR,
     FREE,
@@ -36,8 +34,8 @@ from nsys2prv_ng.replay.columns import (
     WAKE,
     mark_kinds,
 )
+from nsys2prv_ng.replay.equalise import equalise
 from nsys2prv_ng.replay.model import Model
-from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.text.option import quote_shortened
 
 _WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR, STAGE)
@@ -65,7 +63,7 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
         elif change.target == what.WAITS:
             weight[mark_crossing(model)] = REMOVED
         elif change.target == what.RANK:
-            _equalise(model, ranks, weight)
+            equalise(model, ranks, weight)
         elif change.target == what.RANGE:
             _scale_ranges(model, change, ranks, weight)
         elif change.target == what.CALL:
@@ -192,52 +190,3 @@ def mark_crossing(model: Model) -> BoolArray:
         np.where(graph.to >= numbers.call_end, graph.to - numbers.calls, NONE),
     )
     return mark_kinds(graph.kind, NETWORK) & (graph.since != begin) | (graph.kind == TOGETHER)
-
-
-def _equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
-    """Let some ranks be as fast as the median of the others, for each class of kernels and range of the host.
-
-    Kernels of no known class count by name: those of one class have names by shape, which may differ between ranks.
-    Times are compared in the windows that numbers cover: what ranks do at start-up is no measure of their steps.
-    """
-    graph = model.graph
-    operation = model.edge_operation
-    runs = (operation >= 0) & (graph.since + model.numbers.operations == graph.to) & ~mark_kinds(graph.kind, NETWORK)
-    classes, texts = model.kernel_class
-    known = (classes >= 0) & (classes != (texts.index(OTHER) if OTHER in texts else NONE))
-    kinds = np.where(known, classes, len(texts) + model.lanes.operation_name)
-    before = weight[runs]
-    _equalise_keys(model, runs, np.append(kinds, NONE)[operation], ranks, weight)
-    factor = np.ones(model.numbers.operations)
-    factor[operation[runs]] = np.divide(weight[runs], before, out=np.ones(before.size), where=before > 0)
-    staged = np.flatnonzero(graph.kind == STAGE)
-    weight[staged] = _scale(weight[staged], factor[graph.since[staged]])
-    on_host = mark_kinds(graph.kind, (CODE, CALL)) & (model.edge_thread >= 0)
-    _equalise_keys(model, on_host, model.edge_range, ranks, weight)
-
-
-def _equalise_keys(model: Model, edges: BoolArray, key: Integers, ranks: BoolArray, weight: IntArray) -> None:
-    """Cut the time of some ranks by key to the median of the others (of all, without others).
-
-    A rank loses at most what it takes longer than they do in sum: what one spends in one key, another may in another.
-    """
-    which = np.flatnonzero(edges)
-    if not which.size:
-        return
-    rank, key = model.edge_rank[which], key[which]
-    tasks = np.flatnonzero(np.bincount(rank))
-    task = np.searchsorted(tasks, rank)
-    keys = int(key.max()) + 2
-    cell = task * keys + key + 1
-    end = model.graph.time[model.graph.to[which]]
-    counted = np.where(mark_inside(end, end, model.job.measured), model.graph.weight[which], 0)
-    total = np.bincount(cell, weights=counted, minlength=tasks.size * keys).reshape(-1, keys)
-    chosen = np.zeros(tasks.size, np.bool_)
-    chosen[task[ranks[which]]] = True
-    others = total[~chosen] if not chosen.all() else total
-    cut = np.maximum(total - np.median(others, axis=0), 0)
-    most = np.maximum(total.sum(axis=1) - np.median(others.sum(axis=1)), 0)
-    cut *= np.minimum(most / np.maximum(cut.sum(axis=1), 1), 1)[:, None]
-    factor = 1 - np.divide(cut, total, out=np.zeros_like(total), where=total > 0)
-    own = ranks[which]
-    weight[which[own]] = _scale(weight[which[own]], factor[task[own], key[own] + 1])

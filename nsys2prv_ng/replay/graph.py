@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import take_groups
+from nsys2prv_ng.arrays.row_keys import sort_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
 from nsys2prv_ng.replay.columns import NONE, Edges
 from nsys2prv_ng.runtime.jit import compiled
@@ -51,7 +51,7 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     grouped = np.empty(int(first[-1]), np.int32)
     _group_edges(time, since, to, kind, first, first[:-1].copy(), grouped)
     _sort_large_groups(time, edges, first, grouped)
-    by_time = np.argsort(time, kind="stable")
+    by_time = sort_rows(time)
     order, stack = np.empty((2, time.size), np.int32)
     kept = np.ones(grouped.size, np.bool_)
     _sort(by_time, first, since, grouped, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)

@@ -28,6 +28,7 @@ from nsys2prv_ng.replay.host_ranges import HostRanges
 from nsys2prv_ng.replay.in_ranges import RangeFinder, group_by_thread
 from nsys2prv_ng.replay.marks import Marks, list_marks
 from nsys2prv_ng.replay.threads import limit_returns, list_thread_edges
+from nsys2prv_ng.runtime.limits import give_back_freed_memory
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,11 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | 
     marks, mark_edges = list_marks(job, lanes, numbers, time.size)
     time = np.concatenate([time, marks.time])
     whole = join_edges([*edges, *device_edges, *communication.edges, mark_edges])
+    del packed, joined, edges, device_edges, communication, mark_edges  # a third of what the graph needs to be built
     limit_returns(whole, time, numbers, lanes.call_name)
     graph = build_graph(time, whole)
+    del time, whole
+    give_back_freed_memory()  # replays need far less than what it took to load the model
     return Model(job, lanes, numbers, graph, find_launching(operations, calls), marks, span)
 
 

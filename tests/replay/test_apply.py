@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.replay.apply import _equalise_keys, apply_changes, match_names
+from nsys2prv_ng.replay.apply import apply_changes, match_names
 from nsys2prv_ng.replay.changes import parse_changes
+from nsys2prv_ng.replay.equalise import equalise_keys
 from nsys2prv_ng.replay.model import Model
 from tests.conftest import SAMPLES
 from tests.replay.jobs import opened_model
@@ -108,5 +109,5 @@ def test_times_beyond_64_bits_are_an_error(model: Model, text: str) -> None:
 def test_ranks_without_operations_and_calls_change_nothing(model: Model) -> None:
     none = np.zeros(model.graph.to.size, np.bool_)
     weight = model.graph.weight.copy()
-    _equalise_keys(model, none, model.edge_range, ~none, weight)
+    equalise_keys(model, none, model.edge_range, ~none, weight)
     assert (weight == model.graph.weight).all()

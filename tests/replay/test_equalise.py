@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.replay.apply import _equalise_keys
+from nsys2prv_ng.replay.equalise import equalise_keys
 
 RANKS, KEYS = 3, 2
 BEGIN, END = 100, 200
@@ -41,15 +41,16 @@ def loop(edges: list[Edge], changed: int) -> list[int]:
 
 @given(EDGES, st.integers(0, RANKS - 1))
 def test_only_the_steps_that_count_are_compared(edges: list[Edge], changed: int) -> None:
-    rank, key, length, end = np.array(edges, np.int64).T
-    number = np.arange(len(edges))
+    rank, key, length, end = np.array(edges, np.int64).T.copy()
+    number = np.arange(len(edges), dtype=np.int32)
     model = SimpleNamespace(
-        edge_rank=rank,
+        edge_rank=rank.astype(np.int32),
         graph=SimpleNamespace(time=end, to=number, weight=length),
         job=SimpleNamespace(measured=[(BEGIN, END)]),
     )
     weight = length.copy()
-    _equalise_keys(model, np.ones(len(edges), np.bool_), key, rank == changed, weight)  # type: ignore[arg-type]
+    marks = np.ones(len(edges), np.bool_)
+    equalise_keys(model, marks, key.astype(np.int32), rank == changed, weight)  # type: ignore[arg-type]
     assert weight.tolist() == loop(edges, changed)
 
 
