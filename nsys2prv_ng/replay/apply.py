@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, Integers
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
@@ -150,7 +150,7 @@ def _scale_calls(model: Model, change: Change, ranks: BoolArray, weight: IntArra
     _scale_host(model, edges, np.ones(edges.size), change.factor, weight)
 
 
-def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float, weight: IntArray) -> None:
+def _scale_host(model: Model, edges: Integers, share: FloatArray, factor: float, weight: IntArray) -> None:
     """Scale a share of the time of host edges (indices). A call that is not made at all waits for nothing."""
     weight[edges] = _scale(weight[edges], 1 - (1 - factor) * share)
     if not factor:

@@ -9,7 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, Integers, IntTable
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers, IntTable
 from nsys2prv_ng.replay.columns import CODE, NETWORK, ON_HOST, STAGE, mark_kinds
 from nsys2prv_ng.replay.graph import Graph
 from nsys2prv_ng.replay.host_ranges import HostRanges, Limits
@@ -19,9 +19,9 @@ from nsys2prv_ng.runtime.jit import compiled
 class InRanges(NamedTuple):
     """Edges with time in ranges, the share of their time (0 to 1) that is, and the operations launched in ranges."""
 
-    edges: IntArray
+    edges: Int32Array
     share: FloatArray
-    operations: IntArray
+    operations: Int32Array
 
 
 class _Stretches(NamedTuple):
@@ -31,7 +31,7 @@ class _Stretches(NamedTuple):
     """
 
     first: IntArray
-    number: IntArray
+    number: Int32Array
     begin: IntArray
     end: IntArray
     earliest: IntArray
@@ -48,7 +48,7 @@ class _Stretches(NamedTuple):
 
 
 class RangeFinder:
-    """Finds what lies in ranges, for each choice of names once."""
+    """Finds what lies in ranges."""
 
     def __init__(
         self, graph: Graph, lanes: Lanes, edge_thread: Integers, edge_call: Integers, ranges: HostRanges
@@ -62,16 +62,9 @@ class RangeFinder:
         threads = lanes.thread_row.size
         self._edges = _order(edge_thread, on_host, begin, end, threads)
         self._launches = _order(operations.thread, sent, operations.launched, operations.launched + 1, threads)
-        self._found: dict[tuple[int, ...], InRanges] = {}
 
     def find(self, names: Sequence[int]) -> InRanges:
         """Return what lies in the ranges with some names, whatever other ranges are within them."""
-        key = tuple(names)
-        if key not in self._found:
-            self._found[key] = self._find(key)
-        return self._found[key]
-
-    def _find(self, names: tuple[int, ...]) -> InRanges:
         limits, thread_of = self._ranges.find_limits(names), self._ranges.thread_of
         edges, launches = self._edges, self._launches
         at, inside = edges.find(limits, thread_of)
@@ -89,7 +82,7 @@ def _order(thread: Integers, which: BoolArray, begin: IntArray, end: IntArray, t
     begin, end = begin[number], end[number]
     earliest = np.empty_like(begin)
     _find_earliest(first, begin, earliest)
-    return _Stretches(first, number, begin, end, earliest)
+    return _Stretches(first, number.astype(np.int32), begin, end, earliest)
 
 
 @compiled

@@ -14,6 +14,7 @@ from nsys2prv_ng.arrays.row_keys import (
     find_rows,
     mark_duplicates,
     mark_repeated,
+    sort_nested,
     sort_rows,
 )
 
@@ -56,6 +57,19 @@ def test_rows_are_sorted_as_tuples_and_equal_ones_stay_in_their_order(table):
     (columns,) = table
     rows = tuples(columns)
     assert sort_rows(*columns).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+
+
+@pytest.mark.parametrize("width", [20, 1 << 40, 1 << 62], ids=["16 bits", "with an index", "columns"])
+@pytest.mark.parametrize("rows", [3, 20_000])
+def test_intervals_are_sorted_by_group_start_and_length(rows, width):
+    rng = np.random.default_rng(1)
+    group, begin = rng.integers(-2, 2, rows), rng.integers(0, width, rows)
+    end = begin + rng.integers(0, 3, rows)
+    for order in (np.arange(rows), np.argsort(begin)):
+        columns = group[order], begin[order], end[order]
+        keys = list(zip(columns[0].tolist(), columns[1].tolist(), (-columns[2]).tolist(), strict=True))
+        assert sort_nested(*columns).tolist() == sorted(range(rows), key=keys.__getitem__)
+        assert sort_rows(*columns[:2]).tolist() == sorted(range(rows), key=lambda row: keys[row][:2])
 
 
 @pytest.mark.parametrize("low", [LOWEST, -5, 0, 10**9, HIGHEST - 65535])
