@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-LIBRARIES = "import numpy, numba, pandas"
+LIBRARIES = "import numpy, numba, pyarrow.compute"
 READY = "import nsys2prv_ng.runtime.jit as jit; jit.load_numba()"
 MODULES = (
     "import nsys2prv_ng.cli.summary, nsys2prv_ng.clock.alignment, nsys2prv_ng.analysis.waits.waits;"
@@ -24,7 +24,7 @@ STEPS = {
     "Python": "pass",
     "numpy": "import numpy",
     "numba": "import numpy, numba",
-    "pandas, pyarrow": LIBRARIES,
+    "pyarrow": LIBRARIES,
     "numba's runtime": f"{LIBRARIES}; {READY}",
     "typer, modules of this program": f"{LIBRARIES}; {READY}; {MODULES}",
 }
