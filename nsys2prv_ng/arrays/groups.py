@@ -1,4 +1,4 @@
-"""Tables as dicts of columns, and their sums by keys. pandas takes longer to import than most tables to add up."""
+"""Tables as dicts of columns, and their sums by keys. Importing pandas takes longer than adding up most tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 
 Table = dict[str, npt.NDArray[Any]]
-"""A small table: its columns by name, of equal length, with integers or objects such as texts."""
+"""A small table: its columns by name, of equal length, with integers, truth values or objects such as texts."""
 
 _REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,8 +17,11 @@ _LEAST_BITS = 4
 _LONG_RUN = 64
 """Mean number of values in ascending runs from which on they count as nearly in order."""
 
-_MULTIPLIER = -7046029254386353131
-"""2**64 / golden ratio, odd and as int64: the upper bits of its product depend on all bits of a value."""
+_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
+"""Odd, with bits all over. Multiplying by it twice spreads values evenly, in whatever steps they are apart."""
+
+_SEED = int.from_bytes(os.urandom(8), "little", signed=True)
+"""No report can be made so that its values share slots. Codes do not depend on it."""
 
 
 def sort_rows(*columns: Integers) -> IntArray:
@@ -46,7 +50,10 @@ def sort_rows(*columns: Integers) -> IntArray:
 
 
 def sort_nested(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Return the stable order of n intervals by group and start, then from the longest to the shortest, as indices."""
+    """Return the stable order of n intervals by group and start, then from the longest to the shortest, as indices.
+
+    No end is the lowest integer, which has no negative.
+    """
     order = sort_rows(group, begin)
     group, begin, end = group[order], begin[order], end[order]
     is_tied = (group[1:] == group[:-1]) & (begin[1:] == begin[:-1])
@@ -98,25 +105,32 @@ def find_distinct(values: IntArray) -> tuple[IntArray, IntArray]:
 
 def encode_rows(*columns: IntArray) -> tuple[IntArray, IntArray]:
     """Return (dense code of each row, first row of each code): equal rows share a code, by first occurrence."""
-    values = np.ascontiguousarray(combine_columns(*columns), np.int64).view()
+    values = np.ascontiguousarray(combine_columns(*columns).astype(np.int64, casting="same_kind", copy=False)).view()
     values.flags.writeable = False  # columns of files cannot be written, and numba compiles for either kind
+    assert values.size < np.iinfo(np.int32).max
     bits = max((2 * values.size).bit_length(), _LEAST_BITS)
     codes, first = np.empty_like(values), np.empty_like(values)
-    count = _number_values(values, 64 - bits, np.full(1 << bits, -1, np.int32), codes, first)
+    count = _number_values(values, _SEED, 64 - bits, np.full(1 << bits, -1, np.int32), codes, first)
     return codes, first[:count].copy()
 
 
 @compiled
-def _number_values(values: ReadOnlyInts, shift: int, slots: Int32Array, codes: IntArray, first: IntArray) -> int:
+def _number_values(
+    values: ReadOnlyInts, seed: int, shift: int, slots: Int32Array, codes: IntArray, first: IntArray
+) -> int:
     """Set the code of each value (n) by first occurrence, and the first index of each code. Return how many there are.
 
-    `slots`: a hash table with room for more than n codes, all -1; 2 ** (64 - shift) of them.
+    `slots`: a hash table with room for more than n codes, all -1; 2 ** (64 - shift) of them. `seed`: of the hashes.
     """
+    half, bits = np.uint64(32), np.uint64(shift)
     last = slots.size - 1
     count = 0
     for i in range(values.size):
         value = values[i]
-        slot = (value * _MULTIPLIER >> shift) & last
+        mixed = np.uint64(value ^ seed)
+        mixed = (mixed ^ (mixed >> half)) * _MULTIPLIER
+        mixed = (mixed ^ (mixed >> half)) * _MULTIPLIER
+        slot = np.int64(mixed >> bits)
         while slots[slot] >= 0 and values[first[slots[slot]]] != value:
             slot = (slot + 1) & last
         if slots[slot] < 0:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 def spill_records(result: Result, store: Store, *, on_common_clock: bool) -> None:
     """Move the records that a result has in memory to the store."""
-    records = result.records[0] if len(result.records) == 1 else rec.concatenate(result.records)
+    records = rec.concatenate(result.records)
     result.records = []
     result.runs += store_records(records, store, on_common_clock=on_common_clock)
 

@@ -97,6 +97,7 @@ def _sum_keys(
 def _scale_keys(
     edges: BoolArray, ranks: BoolArray, rank: Int32Array, key: Int32Array, factor: FloatTable, weight: IntArray
 ) -> None:
+    """Shorten edges by factors (0 to 1) of their rank and key. What was removed stays so."""
     for e in range(edges.size):
         if edges[e] and ranks[e] and weight[e] > 0:
             weight[e] = np.int64(np.rint(weight[e] * factor[rank[e], key[e] + 1]))

@@ -14,6 +14,7 @@ from nsys2prv_ng.replay.columns import CODE, NETWORK, ON_HOST, STAGE, mark_kinds
 from nsys2prv_ng.replay.graph import Graph
 from nsys2prv_ng.replay.host_ranges import HostRanges, Limits
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import search
 
 
 class InRanges(NamedTuple):
@@ -41,8 +42,9 @@ class _Stretches(NamedTuple):
 
         `thread_of`: the thread whose limits hold for each thread.
         """
+        before = np.append(0, np.cumsum(limits.end - limits.begin))
         found = np.zeros((2, 0), np.int64)
-        while (count := _find_inside(self, limits, thread_of, found)) > found.shape[1]:
+        while (count := _find_inside(self, limits, before, thread_of, found)) > found.shape[1]:
             found = np.empty((2, count), np.int64)
         return found[0], found[1]
 
@@ -87,6 +89,7 @@ def _order(thread: Integers, which: BoolArray, begin: IntArray, end: IntArray, t
 
 @compiled
 def _find_earliest(first: IntArray, begin: IntArray, earliest: IntArray) -> None:
+    """Set the first start of each stretch and all after it on its thread."""
     for thread in range(first.size - 1):
         low, high = first[thread], first[thread + 1]
         for i in range(high - 1, low - 1, -1):
@@ -94,38 +97,29 @@ def _find_earliest(first: IntArray, begin: IntArray, earliest: IntArray) -> None
 
 
 @compiled
-def _find_inside(stretches: _Stretches, limits: Limits, thread_of: IntArray, found: IntTable) -> int:
-    """Fill `found` with (position, time (ns) within limits) of stretches, as far as there is room; return how many."""
+def _find_inside(stretches: _Stretches, limits: Limits, before: IntArray, thread_of: IntArray, found: IntTable) -> int:
+    """Fill `found` with (position, time (ns) within limits) of stretches, as far as there is room; return how many.
+
+    `before`: the time (ns) within all limits before each one, and within all.
+    """
     count = 0
     for thread in range(thread_of.size):
         at, after = stretches.first[thread], stretches.first[thread + 1]
         low, high = limits.first[thread_of[thread]], limits.first[thread_of[thread] + 1]
         for k in range(low, high):
-            at = _search(stretches.end, at, after, limits.begin[k])
+            at = search(stretches.end, at, after, limits.begin[k] + 1)
             while at < after and stretches.earliest[at] < limits.end[k]:
-                inside = 0
-                j = _search(limits.end, k, high, stretches.begin[at])
-                while j < high and limits.begin[j] < stretches.end[at]:
-                    inside += min(limits.end[j], stretches.end[at]) - max(limits.begin[j], stretches.begin[at])
-                    j += 1
-                if inside > 0:
-                    if count < found.shape[1]:
-                        found[0, count], found[1, count] = at, inside
-                    count += 1
+                begin, end = stretches.begin[at], stretches.end[at]
+                one, last = search(limits.end, k, high, begin + 1), search(limits.begin, k, high, end)
+                if one < last:
+                    inside = before[last] - before[one]
+                    inside -= max(begin - limits.begin[one], 0) + max(limits.end[last - 1] - end, 0)
+                    if inside > 0:
+                        if count < found.shape[1]:
+                            found[0, count], found[1, count] = at, inside
+                        count += 1
                 at += 1
     return count
-
-
-@compiled
-def _search(values: IntArray, low: int, high: int, value: int) -> int:
-    """Return the index of the first of values[low:high], which are ascending, that is larger than a value."""
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] <= value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def group_by_thread(thread: Integers, which: BoolArray) -> Iterator[tuple[int, IntArray]]:

@@ -19,15 +19,21 @@ _MOST_THREADS = 16
 _KEPT_FREE = 1 << 30
 """Bytes of freed memory that the C library keeps at the end of its heap; it always keeps free memory below the end."""
 
+KEPT_BY_WORKER = 128 << 20
+"""The same of a process of which many run at once."""
+
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 """Numbers of the settings in glibc's malloc.h."""
 
 
-def keep_freed_memory() -> None:
-    """Let glibc reuse freed memory instead of returning it: the kernel has to clear new pages first."""
+def keep_freed_memory(kept: int = _KEPT_FREE) -> None:
+    """Let glibc reuse freed memory instead of returning it: the kernel has to clear new pages first.
+
+    `kept`: most bytes at the end of the heap that stay.
+    """
     with suppress(OSError, AttributeError):  # another C library
         set_option = ctypes.CDLL(None).mallopt
-        set_option(_M_TRIM_THRESHOLD, _KEPT_FREE)
+        set_option(_M_TRIM_THRESHOLD, kept)
         set_option(_M_MMAP_MAX, 0)  # large arrays are in the heap, too
         set_option(_M_ARENA_MAX, 1)  # glibc returns the heaps of threads as soon as they are empty
 

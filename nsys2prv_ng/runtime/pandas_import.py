@@ -10,18 +10,23 @@ import sys
 
 
 class _Refusal:
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
+    """A finder of modules that refuses pandas."""
+
+    is_on = False
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> None:
+        if cls.is_on and name == "pandas":
             raise ModuleNotFoundError(f"{name} is not needed yet", name=name)
 
 
 def refuse_pandas() -> None:
     """Let imports of pandas fail in this process, and in those forked from it, until `allow_pandas` is called."""
-    sys.meta_path.insert(0, _Refusal)
+    _Refusal.is_on = True
+    if _Refusal not in sys.meta_path:
+        sys.meta_path.insert(0, _Refusal)
 
 
 def allow_pandas() -> None:
     """Let imports of pandas succeed. Call this before a module that needs it is imported."""
-    if _Refusal in sys.meta_path:
-        sys.meta_path.remove(_Refusal)
+    _Refusal.is_on = False  # the finder stays: another thread may be going through the list

@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.runtime.limits import KEPT_BY_WORKER, keep_freed_memory
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -102,7 +103,12 @@ def run_beside(function: Callable[[], T]) -> Iterator[Callable[[], T]]:
 
     Waiting also raises its errors. The process is forked like those of `run_in_processes`, and ends with the context.
     """
-    pool = _Pool(Work(1, lambda _, tick: function()), lambda _: gc.freeze())
+
+    def work(_: int, tick: object) -> T:
+        keep_freed_memory()  # only one process does such work
+        return function()
+
+    pool = _Pool(Work(1, work), lambda _: gc.freeze())
     try:
         pool.start(0)
     except TranslationError:  # no process can be started: it is done when it is asked for
@@ -248,6 +254,7 @@ def _serve(
     for other in not_ours:
         other.close()
     _end_with_parent()
+    keep_freed_memory(KEPT_BY_WORKER)
     started(number)
     ticks = _Ticks(pipe)
     with suppress(EOFError, OSError):

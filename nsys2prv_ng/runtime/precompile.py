@@ -58,12 +58,12 @@ def compile_modules(modules: Sequence[str]) -> int:
     """Compile the kernels of modules, and return how many there are."""
     from nsys2prv_ng.runtime.signatures import list_kernels
 
-    count = 0
+    compiled = set()
     for module in modules:
         for kernel, kinds in list_kernels(import_module(module)):
             kernel.compile(kinds)
-            count += 1
-    return count
+            compiled.add(kernel)
+    return len(compiled)
 
 
 @contextmanager

@@ -43,7 +43,8 @@ def derive_types(function: Any) -> list[Types]:
     hints = get_type_hints(function, include_extras=True)
     hints.pop("return", None)
     variables = {variable for hint in hints.values() for variable in getattr(hint, "__parameters__", ())}
-    choices: Any = [element for variable in variables for element in variable.__constraints__] or [None]
+    assert len(variables) <= 1, function
+    choices: Any = [element for variable in variables for element in variable.__constraints__ or [Any]] or [None]
     derived = [[_derive(_choose(hint, element)) for hint in hints.values()] for element in choices]
     return [tuple(kinds) for kinds in derived if None not in kinds]
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsys2prv_ng.arrays import row_keys
 from nsys2prv_ng.arrays.row_keys import (
     combine_columns,
     count_earlier,
@@ -119,6 +120,29 @@ def test_codes_of_values_that_differ_in_few_bits(shift, step):
         codes, first = encode_rows(column)
         assert codes.tolist() == [kinds.index(value) for value in column.tolist()]
         assert column[first].tolist() == kinds
+
+
+@pytest.mark.parametrize("step", [1, 1000, 24157817, 102334155, 7540113804746346429, 1 << 40, -(1 << 44)])
+def test_values_in_equal_steps_do_not_share_slots(step):
+    """With one multiplication by the golden ratio, such values form one long row in the table, for some steps."""
+    values = np.arange(2048, dtype=np.int64) * step
+    slots = CountedSlots([-1] * (1 << 13))
+    with np.errstate(over="ignore"):
+        row_keys._number_values.py_func(values, 12345, 64 - 13, slots, values.copy(), values.copy())
+    assert slots.reads < 4 * 2048  # three for each value, and one for each that shares a slot
+
+
+class CountedSlots(np.ndarray):
+    """A hash table that counts how often it is read."""
+
+    def __new__(cls, values):
+        table = np.array(values, np.int32).view(cls)
+        table.reads = 0
+        return table
+
+    def __getitem__(self, index):
+        self.reads += 1
+        return int(super().__getitem__(index))
 
 
 @given(tables(tables=2))

@@ -17,6 +17,7 @@ from nsys2prv_ng.analysis.gpus.activity import (
 )
 from nsys2prv_ng.analysis.gpus.idle_causes import IdlePieces, knows_causes, split_gaps, sum_causes
 from nsys2prv_ng.arrays.groups import Table
+from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.records.runs import Run
 
@@ -37,6 +38,8 @@ def measure_gpu_times(job: Job, devices: Devices) -> dict[int, GpuTime]:
 
     def measure(run: Run) -> dict[int, GpuTime]:
         gaps = load_gaps(job, run)
+        if job.measured:
+            gaps = gaps.take(np.unique(cut_to_windows(gaps.begin, gaps.end, job.measured)[0]))
         return sum_gpu_times(job, run, gaps, split_gaps(job, devices, devices.find_reports(gaps.row), gaps))
 
     times: dict[int, GpuTime] = {}
@@ -46,7 +49,10 @@ def measure_gpu_times(job: Job, devices: Devices) -> dict[int, GpuTime]:
 
 
 def sum_gpu_times(job: Job, run: Run, gaps: Gaps, pieces: IdlePieces) -> dict[int, GpuTime]:
-    """Return the time of the GPUs of a run from `list_activity_runs`, with all their gaps in pieces, by row."""
+    """Return the time of the GPUs of a run from `list_activity_runs`, by row.
+
+    `gaps`: of these GPUs, with all that have a part in the time that numbers cover; `pieces`: of these gaps.
+    """
     causes = sum_causes(job, gaps, pieces) if knows_causes(job) else None
     shown = gaps.cut(job.measured)
     return {

@@ -131,6 +131,7 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
 
 
 def _look_up(value_of_key: Mapping[int, int], keys: IntArray) -> IntArray:
+    """Return the value of each of n keys."""
     index, distinct = find_distinct(keys)
     return np.array([value_of_key[key] for key in distinct.tolist()], np.int64)[index]
 

@@ -68,23 +68,23 @@ def _name(bandwidth: Bandwidth, name: str, label: str) -> Bandwidth:
     return replace(bandwidth, communicator_name=name, communicator_label=label)
 
 
-def rate(function: str, communicator: str, ranks: int, bytes: int, count: int, ns: int) -> Bandwidth | None:
+def rate(function: str, communicator: str, ranks: int, size: int, count: int, ns: int) -> Bandwidth | None:
     """Return the bandwidth of operations with these sums; None for a function without a defined bandwidth."""
-    size, factor = bytes, (ranks - 1) / ranks
+    moved, factor = size, (ranks - 1) / ranks
     if function == "ncclAllReduce":
         factor *= 2
     elif function in _ALL_TO_ALL:
-        size *= ranks
+        moved *= ranks
     elif function in _TO_OR_FROM_ROOT:
         factor = 1.0
     else:
         return None
-    algorithm = size * count / ns * 1e9
+    algorithm = moved * count / ns * 1e9
     return Bandwidth(
         function=function.removeprefix("nccl"),
         communicator=communicator.removeprefix("nccl "),
         ranks=ranks,
-        bytes=bytes,
+        bytes=size,
         count=count,
         ns=ns,
         algorithm_bytes_per_s=round(algorithm),
