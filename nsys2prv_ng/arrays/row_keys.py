@@ -110,7 +110,8 @@ def encode_rows(*columns: IntArray) -> tuple[IntArray, IntArray]:
     assert values.size < np.iinfo(np.int32).max
     bits = max((2 * values.size).bit_length(), _LEAST_BITS)
     codes, first = np.empty_like(values), np.empty_like(values)
-    count = _number_values(values, _SEED, 64 - bits, np.full(1 << bits, -1, np.int32), codes, first)
+    with np.errstate(over="ignore"):  # what is not compiled would warn
+        count = _number_values(values, _SEED, 64 - bits, np.full(1 << bits, -1, np.int32), codes, first)
     return codes, first[:count].copy()
 
 

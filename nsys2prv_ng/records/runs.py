@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, ReadOnlyInts
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.columns import ColumnTuple, Records, refuse_damaged, unpack_tie_class
+from nsys2prv_ng.records.columns import Records, refuse_damaged, unpack_tie_class
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.records.store import Array, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
@@ -187,7 +187,10 @@ def _collect_facts(records: Records) -> RunFacts:
     place_last = np.full(places, _NEVER[1], np.int64)
     used = np.zeros(min(int(records.handle.max(initial=0)) + 1, _MOST_HANDLES), np.bool_)
     kinds = np.zeros(max(rec.KINDS) + 1, np.int64)
-    events, pairs, beyond, first, last = _gather_facts(records.columns, place_first, place_last, used, kinds)
+    time = records.time.view()
+    time.flags.writeable = False  # times of points may be those of a file, and numba compiles for either kind
+    columns = time, *records.columns[1:]
+    events, pairs, beyond, first, last = _gather_facts(*columns, place_first, place_last, used, kinds)
     by_kind = {kind: int(kinds[kind]) for kind in rec.KINDS}
     handles = np.flatnonzero(used) if not beyond else _find_handles(records)
     return RunFacts(first, last, place_first, place_last, handles, by_kind, events, pairs)
@@ -201,9 +204,18 @@ def _find_handles(records: Records) -> IntArray:
 
 @compiled
 def _gather_facts(
-    columns: ColumnTuple, place_first: IntArray, place_last: IntArray, used: BoolArray, kinds: IntArray
+    time: ReadOnlyInts,
+    tie: IntArray,
+    place: Int32Array,
+    kind: Int8Array,
+    first: IntArray,
+    handle: Int32Array,
+    value: IntArray,
+    place_first: IntArray,
+    place_last: IntArray,
+    used: BoolArray,
+    kinds: IntArray,
 ) -> tuple[int, int, int, int, int]:
-    time, tie, place, kind, first, handle, value = columns
     events = pairs = beyond = 0
     low = high = time[0]
     for i in range(time.size):

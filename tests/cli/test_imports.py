@@ -81,6 +81,30 @@ def test_reports_are_read_without_pandas_unless_they_have_mpi(tmp_path: Path, ar
         assert (code, imported) == (0, OF_REPORTS | with_mpi)
 
 
+BROKEN = """
+import sys
+class Broken:
+    def find_spec(name, path=None, target=None):
+        if name == "pandas":
+            raise AttributeError("half of it is missing")
+sys.meta_path.insert(0, Broken)
+from nsys2prv_ng.cli.program import main
+main()
+"""
+
+
+def test_only_jobs_with_mpi_need_a_working_pandas(tmp_path: Path) -> None:
+    for sample, code, line in (
+        ("single-graph.sqlite", 0, "BOTTLENECK"),
+        ("mpi-4.rank0.sqlite", 1, "MPI messages cannot be matched without pandas (half of it is missing); install"),
+    ):
+        command = [sys.executable, "-c", BROKEN, "summary", str(SAMPLES / sample)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
+        assert done.returncode == code, done.stderr
+        assert line in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+
+
 @pytest.mark.slow
 def test_comparing_saved_summaries_imports_no_library(tmp_path: Path) -> None:
     for name in ("a", "b"):

@@ -48,8 +48,6 @@ for function, calls in called.items():
     derived = derive_types(function)
     print(function.__module__, function.__name__, len(calls), len(calls & set(derived)), sep=" ")
 """
-SEVERAL = {("nsys2prv_ng.records.runs", "_gather_facts")}
-"""Kernels that are called with other arrays as well: with times that cannot be written."""
 UNKNOWN = {"_search_begins"}
 """Kernels for arrays of any element, whose annotations do not say all. Only kernels call them."""
 
@@ -64,7 +62,7 @@ def test_types_of_all_kernels_are_those_of_real_calls(tmp_path: Path) -> None:
     for module, name, calls, known in called:
         assert name not in UNKNOWN
         assert known != "0", (module, name)
-        assert calls == known or (module, name) in SEVERAL, (module, name)
+        assert calls == known, (module, name)
 
 
 def test_every_kernel_compiles_for_its_types() -> None:

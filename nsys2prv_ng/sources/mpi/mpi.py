@@ -11,6 +11,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
@@ -207,8 +208,11 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         communicators=communicators.make_header(task_of_rank),
     )
     allow_pandas()
-    from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
-
+    try:
+        from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
+    except Exception as error:  # a damaged installation of pandas may raise anything
+        text = f"MPI messages cannot be matched without pandas ({error}); install pandas again, or skip MPI"
+        raise TranslationError(text, see=("sources",)) from error
     messages = [ReportMessages(d.messages, d.communicators.keys, part.rows, part.clock) for part, d in reports]
     captured = CapturedTime(*_find_captured_time(reports, tree))
     result, joined.messages[source_names.MPI] = match_messages(
