@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.nesting import measure_depths
@@ -122,9 +122,8 @@ def load_sequence_numbers(report: ReportRecords, store: Store, ranges: NvtxRange
         raise TranslationError("the sequence numbers of a shard are damaged; read its report again")
     place, begin, end, number = columns
     begin, end = report.clock(begin), report.clock(end)
-    once = np.flatnonzero(~mark_duplicates(place, begin, end))  # an operator and the one that only calls it agree
-    at = find_rows([place[once], begin[once], end[once]], [ranges.place, ranges.begin, ranges.end])
-    return np.append(number[once], ABSENT)[at]
+    at = find_rows([place, begin, end], [ranges.place, ranges.begin, ranges.end])
+    return np.append(number, ABSENT)[at]  # an operator and the one that only calls it agree
 
 
 def load_repeated_ranges(

@@ -132,9 +132,8 @@ def _make_lateness(job: Job, waits: Waits, which: IntArray, labels: Labels) -> l
         return []
     labels.declare(types.LATENESS)
     row, begin, margin = row[first], begin[first], margin[first]
-    known = np.flatnonzero(~mark_duplicates(waits.row, waits.begin))
-    found = find_rows([waits.row[known], waits.begin[known]], [row, begin])
-    end = np.where(found >= 0, waits.end[known][found], begin)
+    found = find_rows([waits.row, waits.begin], [row, begin])
+    end = np.where(found >= 0, waits.end[found], begin)
     number = types.LATENESS.number
     return [make_intervals(job.new_row[row], begin, end, [Pair(number, margin)], [number])]
 

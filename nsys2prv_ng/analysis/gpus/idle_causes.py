@@ -177,10 +177,8 @@ def find_launches(
     rows = rows[~mark_duplicates(gap[rows])]
     gap, thread, sent = gap[rows], lines.place[rows].astype(np.int64), lines.time[rows]
     longest_first = np.argsort(-calls.length, kind="stable")  # if calls start at once, take the outermost
-    place, begin = calls.place[longest_first], calls.begin[longest_first]
-    first = longest_first[~mark_duplicates(place, begin)]
-    call = find_rows([calls.place[first], calls.begin[first]], [thread, sent])
-    returned = np.where(np.isin(sent, begins), sent, np.append(calls.end[first], _NO_CALL)[call])
+    call = find_rows([calls.place[longest_first], calls.begin[longest_first]], [thread, sent])
+    returned = np.where(np.isin(sent, begins), sent, np.append(calls.end[longest_first], _NO_CALL)[call])
     known = np.flatnonzero(returned != _NO_CALL)
     return Launches(gap[known], thread[known], returned[known])
 

@@ -20,7 +20,7 @@ from nsys2prv_ng.analysis.path.streams import (
     list_event_steps,
     read_events,
 )
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.job.names import Names
@@ -102,7 +102,6 @@ def add_syncs(
     calls["sync"][marks["blocks"]] = path.SYNC_PROCESS
     calls["sync"][marks["hands_over"]] = path.SYNC_THREAD
     launched = np.flatnonzero(operations["thread"] >= 0)
-    launched = launched[~mark_duplicates(operations["thread"][launched], operations["launched"][launched])]
     launched_by_call = find_rows(
         [operations["thread"][launched], operations["launched"][launched]], [calls["thread"], calls["begin"]]
     )

@@ -81,9 +81,7 @@ class Streams:
 
     def find_device(self, process: IntArray, context: IntArray) -> IntArray:
         """Return the number of the device of each context; NONE for a context without operations."""
-        once = np.flatnonzero(~mark_duplicates(*self._keys[:2]))
-        index = find_rows([key[once] for key in self._keys[:2]], [process, context])
-        return np.append(self._device[once], NONE)[index]
+        return np.append(self._device, NONE)[find_rows(list(self._keys[:2]), [process, context])]
 
 
 # ---- CUDA events -----------------------------------------------------------------------------------------------------

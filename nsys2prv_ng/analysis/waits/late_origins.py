@@ -24,7 +24,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, list_indices, list_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, list_indices, list_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.device_operations import DeviceOperations, Launches
 from nsys2prv_ng.job.open_job import Job
@@ -102,7 +102,6 @@ _NO_SIDES = np.zeros((3, 0), np.int64)
 
 def _find_waits(waits: Waits, among: IntArray, row: IntArray, begin: IntArray) -> IntArray:
     """Return which of the waits `among` starts on each row at each time (ns); NONE without one."""
-    among = among[~mark_duplicates(waits.row[among], waits.begin[among])]
     at = find_rows([waits.row[among], waits.begin[among]], [row, begin])
     return np.where(at >= 0, np.append(among, NONE)[at], NONE)
 

@@ -26,7 +26,7 @@ from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_parts
 from nsys2prv_ng.analysis.waits.rendezvous import mark_waiting_sends
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.arrays.groups import find_medians
-from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment import NONE
 from nsys2prv_ng.job.open_job import Job
@@ -168,8 +168,7 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
     part = np.flatnonzero(~is_matched)
     parts = place_parts(job, part)
     loose = table.kind[part] == LOOSE
-    distinct = pieces.take(~mark_duplicates(pieces.row, pieces.begin))
-    has_piece = find_rows([distinct.row, distinct.begin], [parts.row, parts.begin]) >= 0
+    has_piece = find_rows([pieces.row, pieces.begin], [parts.row, parts.begin]) >= 0
     kept = (parts.row >= 0) & ~(loose & has_piece)
     part, parts = part[kept], Parts._make([column[kept] for column in parts])
     alone = np.array([size == 1 for size in table.sizes], np.bool_)[table.communicator[part]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.report.metadata import PID_MASK
@@ -25,15 +25,14 @@ def find_devices(reader: ReportReader, process: IntArray, context: IntArray, dev
     contexts = reader.columns(TABLE.name)
     pid = process & PID_MASK
     pids, context_devices = contexts["processId"], contexts["deviceId"]
-    known = np.flatnonzero(~mark_duplicates(pids, contexts["contextId"]))
-    at = find_rows([pids[known], contexts["contextId"][known]], [pid, context])
+    at = find_rows([pids, contexts["contextId"]], [pid, context])
 
     single = map_unambiguous(zip(pids.tolist(), context_devices.tolist(), strict=True))
     single_at = find_rows([np.array([*single], np.int64)], [pid])
     single_devices = np.array([*single.values()], np.int64)
 
     corrected: IntArray = device.copy()
-    corrected[at >= 0] = context_devices[known[at[at >= 0]]]
+    corrected[at >= 0] = context_devices[at[at >= 0]]
     has_no_context = (at < 0) & (context == _NO_CONTEXT) & (single_at >= 0)
     corrected[has_no_context] = single_devices[single_at[has_no_context]]
     return corrected

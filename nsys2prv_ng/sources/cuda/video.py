@@ -88,8 +88,6 @@ def _find_threads(reader: ReportReader) -> IntArray:
     kind = np.repeat(_ENGINES, [reader.columns(table).rows for table in CALLS])
     has_id = (caller != NULL) & (api != NULL)
     caller, kind, api = caller[has_id], kind[has_id], api[has_id]
-    first = ~keys.mark_duplicates(get_process(caller), kind, api)
-    caller, kind, api = caller[first], kind[first], api[first]
     call = keys.find_rows([get_process(caller), kind, api], [process, work["engineType"], work["apiId"]])
     main = np.where(work["globalPid"] == NULL, NULL, get_main_thread(process))
     return np.where(call >= 0, np.append(caller, NULL)[call], main)

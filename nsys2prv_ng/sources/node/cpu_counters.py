@@ -96,15 +96,15 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
     events, values = reader.columns(PMU.name), reader.columns(PMU_VALUES.name)
     counter_names = dict(reader.list_rows(PMU_NAMES.name, "id", "event_name"))
     ids = events["counter_id"]
-    first = np.flatnonzero((ids != NULL) & ~keys.mark_duplicates(ids))
-    event = keys.find_rows([ids[first]], [values["id"]])
+    known = np.flatnonzero(ids != NULL)
+    event = keys.find_rows([ids[known]], [values["id"]])
     counted = np.zeros(events.rows, np.bool_)
-    counted[first[event[event >= 0]]] = True
+    counted[known[event[event >= 0]]] = True
     result.read += int((~counted).sum())
     result.drop(NO_VALUES, int((~counted).sum()))
 
     def take_by_value(name: str) -> IntArray:
-        return np.append(events[name][first], NULL)[event]  # -1 is the last
+        return np.append(events[name][known], NULL)[event]  # -1 is the last
 
     device = [take_by_value("globalVm"), take_by_value("cpu")]
     block = make_block(take_by_value("start"), device, [values["idx"]], values["value"])

@@ -14,7 +14,7 @@ from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.windows import cut_to_windows
@@ -165,8 +165,6 @@ def _count_messages(job: Job, waits: Waits, kernels: ShownWaits) -> int:
                 sent, received = (_mark_shown(job, *side) for side in sides)
             else:
                 shown = [waits.row[kernels.at], waits.begin[kernels.at]]
-                once = np.flatnonzero(~mark_duplicates(*shown))
-                shown = [column[once] for column in shown]
                 sent, received = (find_rows(shown, [row, begin]) >= 0 for row, begin, _ in sides)
             count += int((sent | received).sum())
     return count
