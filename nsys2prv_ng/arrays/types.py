@@ -19,7 +19,6 @@ Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.uint8]
 FloatArray = npt.NDArray[np.float64]
-RecordArray = npt.NDArray[np.void]
 
 Integers = npt.NDArray[np.integer[Any]]
 """Integers of any width."""

@@ -11,22 +11,23 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.path.causes import find_cause
-from nsys2prv_ng.analysis.path.columns import GAP as AFTER_OPERATION
 from nsys2prv_ng.analysis.path.columns import (
+    BEGIN,
+    END,
     NEVER,
     NO_SYNC,
     SYNC_DEVICE,
     SYNC_OPERATION,
     SYNC_PROCESS,
     SYNC_STREAM,
-    OperationRecords,
     PathCalls,
     PathEvents,
-    PathLanes,
     PathLists,
     PathOperations,
     PathThreads,
 )
+from nsys2prv_ng.analysis.path.columns import GAP as AFTER_OPERATION
+from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS
 from nsys2prv_ng.arrays.row_keys import find_starts
@@ -62,14 +63,14 @@ def find_launching(operations: PathOperations, calls: PathCalls) -> IntArray:
     return np.where(inside, call, NONE)
 
 
-def list_device_edges(lanes: PathLanes, events: PathEvents, numbers: Numbers) -> tuple[list[Edges], IntArray]:
+def list_device_edges(lanes: Lanes, numbers: Numbers) -> tuple[list[Edges], IntArray]:
     """Return the dependencies of operations and of calls that wait for them, and the times of further nodes (ns)."""
-    operations, calls, threads, records = lanes
+    operations, calls, threads = lanes.operations, lanes.calls, lanes.threads
     launching = find_launching(operations, calls)
     every = np.arange(numbers.operations)
     sent = np.where(launching >= 0, numbers.call_begin + launching, NONE)
     begins = calls.begin[launching] if calls.begin.size else np.full(every.size, NEVER)
-    followed = _follow_streams(operations, calls, threads, events, numbers)
+    followed = _follow_streams(operations, calls, threads, lanes.events, numbers)
     time = followed.time
     all_times = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, time])
     on_time = all_times[followed.since] <= all_times[followed.to]
@@ -82,7 +83,7 @@ def list_device_edges(lanes: PathLanes, events: PathEvents, numbers: Numbers) ->
     usual_gap, usual_launch = _measure_usual(operations, latest, np.where(launching >= 0, begins, NEVER))
     known = np.maximum(latest, np.where(launching >= 0, begins, NEVER))
     cause = np.full(known.size, NONE)
-    _find_unexplained(records.operations, records.lists, known, cause)
+    _find_unexplained(lanes.tables.operations, lanes.tables.lists, known, cause)
     least = np.where(followed.kind == GAP, usual_gap, ALWAYS)
     markers = numbers.others + np.arange(time.size)
     return [
@@ -109,12 +110,12 @@ def _measure_usual(operations: PathOperations, latest: IntArray, launched: IntAr
 
 
 @compiled
-def _find_unexplained(operations: OperationRecords, lists: PathLists, known: IntArray, found: IntArray) -> None:
+def _find_unexplained(operations: IntTable, lists: PathLists, known: IntArray, found: IntArray) -> None:
     """Set the operation after which each one started that nothing known explains (path/causes.py), NONE at first."""
     for k in range(known.size):
-        if operations[k].begin - known[k] > PROMPT_NS:
-            cause, _, kind = find_cause(operations, k, operations[k].begin, lists)
-            if kind == AFTER_OPERATION and cause >= 0 and operations[cause].end > known[k]:
+        if operations[BEGIN, k] - known[k] > PROMPT_NS:
+            cause, _, kind = find_cause(operations, k, operations[BEGIN, k], lists)
+            if kind == AFTER_OPERATION and cause >= 0 and operations[END, cause] > known[k]:
                 found[k] = cause
 
 

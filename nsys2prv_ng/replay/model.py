@@ -9,7 +9,6 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.columns import PathLanes
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.span import Span
 from nsys2prv_ng.analysis.waits.waits import Waits
@@ -125,25 +124,23 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | 
 
     `lanes`: its operations, calls and threads, if the caller already has them.
     """
-    packed = load_lanes(job, waits, span) if lanes is None else lanes
-    lanes = packed.unpack()
-    assert packed.records is not None  # `load_lanes` makes them
-    joined = PathLanes(lanes.operations, lanes.calls, lanes.threads, packed.records)
+    if lanes is None:
+        lanes = load_lanes(job, waits, span)
     operations, calls = lanes.operations, lanes.calls
     numbers = Numbers(operations.begin.size, calls.begin.size)
-    device_edges, marker_time = list_device_edges(joined, lanes.events, numbers)
+    device_edges, marker_time = list_device_edges(lanes, numbers)
     time = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, marker_time])
     items = make_items(lanes, numbers)
     communication = list_communication(job, waits, items, time.size, time)
     time = np.concatenate([time, communication.time])
     every = np.arange(numbers.operations)
     own = make_edges(every, numbers.operation_end + every, _get_kinds(lanes), ALWAYS)
-    edges = [own, *list_thread_edges(joined, numbers)]
+    edges = [own, *list_thread_edges(lanes, numbers)]
     edges = [merge_own(part, communication, items.get_ends(communication.starts)) for part in edges]
     marks, mark_edges = list_marks(job, lanes, numbers, time.size)
     time = np.concatenate([time, marks.time])
     whole = join_edges([*edges, *device_edges, *communication.edges, mark_edges])
-    del packed, joined, edges, device_edges, communication, mark_edges  # a third of what the graph needs to be built
+    del edges, device_edges, communication, mark_edges  # a third of what the graph needs to be built
     limit_returns(whole, time, numbers, lanes.call_name)
     graph = build_graph(time, whole)
     del time, whole

@@ -11,16 +11,19 @@ import numpy as np
 
 from nsys2prv_ng.analysis.path.causes import find_active, find_call
 from nsys2prv_ng.analysis.path.columns import (
+    BEGIN,
+    END,
     NEVER,
+    SHORTEST_WAIT,
+    SYNC,
     SYNC_THREAD,
-    CallRecords,
-    PathLanes,
+    THREAD,
     PathLists,
-    PathRecords,
-    ThreadRecords,
+    PathTables,
 )
+from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
 from nsys2prv_ng.replay.columns import (
     ALWAYS,
     CALL,
@@ -38,13 +41,13 @@ from nsys2prv_ng.replay.columns import (
 from nsys2prv_ng.runtime.jit import compiled
 
 
-def list_thread_edges(lanes: PathLanes, numbers: Numbers) -> list[Edges]:
+def list_thread_edges(lanes: Lanes, numbers: Numbers) -> list[Edges]:
     """Return the dependencies between the calls of threads."""
     calls = lanes.calls
     every = np.arange(numbers.calls)
     before = np.where(np.append(NONE, calls.thread[:-1])[: every.size] == calls.thread, every - 1, NONE)
     handed, of_call = np.full((2, numbers.calls), NONE)
-    _find_handovers(lanes.records, before, handed, of_call)
+    _find_handovers(lanes.tables, before, handed, of_call)
     begin, end = numbers.call_begin + every, numbers.call_end + every
     # A thread that waited for another one did nothing else meanwhile.
     is_handed = handed >= 0
@@ -112,28 +115,28 @@ def _name_nodes(numbers: Numbers, found: IntArray) -> IntArray:
 
 
 @compiled
-def _find_handovers(records: PathRecords, before: IntArray, handed: IntArray, returned: IntArray) -> None:
+def _find_handovers(tables: PathTables, before: IntArray, handed: IntArray, returned: IntArray) -> None:
     """Set what of another thread came before the start of each call, and before its return: 2 * call + is its end.
 
     Both are NONE at first, and stay so without such a call.
     """
-    _, calls, threads, lists = records
-    for c in range(calls.size):
-        thread, now = calls[c].thread, calls[c].begin
+    _, calls, threads, lists = tables
+    for c in range(before.size):
+        thread, now = calls[THREAD, c], calls[BEGIN, c]
         after = NEVER
         if before[c] >= 0:
-            after = calls[before[c]].end
-        if before[c] < 0 or HANDED_OVER_NS <= now - after < threads[thread].shortest_wait:
+            after = calls[END, before[c]]
+        if before[c] < 0 or HANDED_OVER_NS <= now - after < threads[SHORTEST_WAIT, thread]:
             handed[c] = _find_last(calls, threads, lists, thread, after, now)
-        if calls[c].sync == SYNC_THREAD:
-            returned[c] = _find_last(calls, threads, lists, thread, now, calls[c].end)
+        if calls[SYNC, c] == SYNC_THREAD:
+            returned[c] = _find_last(calls, threads, lists, thread, now, calls[END, c])
 
 
 @compiled
-def _find_last(calls: CallRecords, threads: ThreadRecords, lists: PathLists, thread: int, after: int, now: int) -> int:
+def _find_last(calls: IntTable, threads: IntTable, lists: PathLists, thread: int, after: int, now: int) -> int:
     """Return the last start or end of another thread's call from `after` to `now` (ns), as `_find_handovers` does."""
     other, _, waits = find_active(calls, threads, lists, thread, after, now)
     if other < 0:
         return NONE
     c = find_call(calls, threads, other, now)
-    return 2 * c + (0 if waits or calls[c].end > now else 1)
+    return 2 * c + (0 if waits or calls[END, c] > now else 1)

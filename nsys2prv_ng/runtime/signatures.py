@@ -13,7 +13,7 @@ from numba.core import types as nb
 from numba.core.dispatcher import Dispatcher
 from numba.np.numpy_support import from_dtype
 
-from nsys2prv_ng.runtime.annotations import READ_ONLY, make_records
+from nsys2prv_ng.runtime.annotations import READ_ONLY
 
 _join: Any = nb.BaseTuple.from_types
 Types = tuple[nb.Type, ...]
@@ -70,11 +70,8 @@ def _derive(hint: Any) -> Any:
 
 
 def _derive_array(hint: Any, extras: Any) -> Any:
-    """Return the type of an array: of records with the fields of a NamedTuple and others, if extras name them."""
-    fields = [name for extra in extras for name in getattr(extra, "_fields", [extra] if isinstance(extra, str) else [])]
+    """Return the type of an array, given what its annotation says beside its element."""
     element = _find_element(hint)
-    if element is np.void:
-        return nb.Array(from_dtype(make_records(0, fields).dtype), 1, "C", aligned=False) if fields else None
     if not isinstance(element, type) or element is Any:
         return None
     dimensions = next((extra for extra in extras if isinstance(extra, int)), 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, RecordArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
 
 OPERATION, MOVING, NOT_SPLIT, LAUNCH, GAP, CALL, CODE, OUTSIDE, UNKNOWN = range(9)
 """What a segment of the path is: an operation; an NCCL kernel that moves data, or one that could not be split; the time
@@ -37,21 +37,21 @@ class PathOperations(NamedTuple):
 
     begin: IntArray
     end: IntArray
-    stream: IntArray
-    """Number of the stream, unique over all reports."""
-    device: IntArray
-    """Number of the device within its process, unique over all reports."""
-    process: IntArray
     thread: IntArray
     """Thread of the launch call; NONE if it is not known."""
-    launched: IntArray
-    """Start of the launch call, for a node of a CUDA graph the launch of the graph; NEVER if it is not known."""
-    producer: IntArray
-    """Operation that a CUDA event made the stream wait for; the last to end if there are several; NONE without one."""
     until: IntArray
     """When an NCCL kernel stopped waiting; for other operations, their start."""
     culprit: IntArray
     """The operation that the NCCL kernel waited for; NONE if it did not wait, LOST if the records are missing."""
+    process: IntArray
+    stream: IntArray
+    """Number of the stream, unique over all reports."""
+    device: IntArray
+    """Number of the device within its process, unique over all reports."""
+    launched: IntArray
+    """Start of the launch call, for a node of a CUDA graph the launch of the graph; NEVER if it is not known."""
+    producer: IntArray
+    """Operation that a CUDA event made the stream wait for; the last to end if there are several; NONE without one."""
     kind: IntArray
     """OPERATION, MOVING or NOT_SPLIT."""
 
@@ -62,17 +62,18 @@ class PathCalls(NamedTuple):
     begin: IntArray
     end: IntArray
     thread: IntArray
+    until: IntArray
+    """When an MPI call stopped waiting for another rank."""
+    culprit: IntArray
+    """The thread of that rank; NONE if the call did not wait, LOST if the records of the rank are missing."""
     sync: IntArray
     """What the call waits for: NO_SYNC or another SYNC_ constant."""
     target: IntArray
     """The operation, stream or device that the call waits for."""
     since: IntArray
     """When the wait started. If a thread polls an event, that is before the start of the call."""
-    until: IntArray
-    """When an MPI call stopped waiting for another rank."""
-    culprit: IntArray
-    """The thread of that rank; NONE if the call did not wait, LOST if the records of the rank are missing."""
     culprit_begin: IntArray
+    """When the call of that rank started."""
 
 
 class PathThreads(NamedTuple):
@@ -136,28 +137,21 @@ class PathLists(NamedTuple):
     launching_first: IntArray
 
 
-OperationRecords = Annotated[RecordArray, PathOperations]
-CallRecords = Annotated[RecordArray, PathCalls]
-ThreadRecords = Annotated[RecordArray, PathThreads, "after"]
+BEGIN, END, THREAD, UNTIL, CULPRIT = range(5)
+"""Rows of both the table of operations and the table of calls; the fields above have the same order."""
+PROCESS, STREAM, DEVICE, LAUNCHED, PRODUCER, KIND = range(5, 11)
+"""Further rows of the table of operations."""
+SYNC, TARGET, SINCE, CULPRIT_BEGIN = range(5, 9)
+"""Further rows of the table of calls."""
+FIRST, AFTER, SHORTEST_WAIT, CREATOR, CREATED = range(5)
+"""Rows of the table of threads, which has PROCESS, too. The calls of a thread are those from FIRST to before AFTER."""
 
 
-class PathRecords(NamedTuple):
-    """What kernels read: a record for each operation, call and thread, with the columns above as fields (int64).
+class PathTables(NamedTuple):
+    """What kernels read: the columns above as the rows of one table each. They compile in a third of the time that they
+    take with an array for each column."""
 
-    A thread has `after` as well, the index after its last call. A kernel reads one place in memory for all that it
-    needs of an operation, and compiles in a third of the time that it takes with a column for each field.
-    """
-
-    operations: OperationRecords
-    calls: CallRecords
-    threads: ThreadRecords
+    operations: IntTable
+    calls: IntTable
+    threads: IntTable
     lists: PathLists
-
-
-class PathLanes(NamedTuple):
-    """Operations, calls and threads as columns, and all that kernels read of them."""
-
-    operations: PathOperations
-    calls: PathCalls
-    threads: PathThreads
-    records: PathRecords

@@ -80,8 +80,7 @@ def find_critical_path(job: Job, lanes: Lanes | None, *, name_ranges: bool = Tru
     steps = None if job.windows or not job.measured else list_counted_steps(job)
     windows = [(low, min(high, job.last)) for low, high in job.measured] or [_measure_span(lanes)]
     starts = [_find_start(job, lanes, window, steps) for window in windows]
-    assert lanes.records is not None  # `load_lanes` makes them
-    walks = [walk(lanes.records, start, window) for start, window in zip(starts, windows, strict=True)]
+    walks = [walk(lanes.tables, start, window) for start, window in zip(starts, windows, strict=True)]
     segments = Segments(*(np.concatenate([column[::-1] for column in columns]) for columns in zip(*walks, strict=True)))
     return _describe_segments(job, lanes, segments, windows, steps, name_ranges)
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import MPI_CALL
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.columns import LOST, NONE
+from nsys2prv_ng.analysis.path.columns import LOST, NONE, PathCalls, PathOperations
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, RecordArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION
 from nsys2prv_ng.job.open_job import Job
@@ -30,13 +30,13 @@ class BesideRecords(NamedTuple):
     call_kind: IntArray
 
 
-def add_operation_waits(job: Job, waits: Waits, operations: RecordArray, beside: BesideRecords) -> BoolArray:
+def add_operation_waits(job: Job, waits: Waits, operations: PathOperations, beside: BesideRecords) -> BoolArray:
     """Set until, culprit and kind of all operations; return whether each culprit is unsure.
 
     If clocks are too uncertain to tell which rank was last, the one that seems to be last is the culprit.
     """
-    begin, row, is_nccl = operations["begin"], beside.row, beside.kind == COMMUNICATION
-    until, culprit, kind = operations["until"], operations["culprit"], operations["kind"]
+    begin, row, is_nccl = operations.begin, beside.row, beside.kind == COMMUNICATION
+    until, culprit, kind = operations.until, operations.culprit, operations.kind
     until[:], culprit[:], kind[:] = begin, NONE, np.where(is_nccl, path.NOT_SPLIT, path.OPERATION)
     operation = np.flatnonzero(is_nccl)
     operation, known = _match_waits(waits, np.flatnonzero(~waits.is_mpi), operation, row, begin)
@@ -52,15 +52,15 @@ def add_operation_waits(job: Job, waits: Waits, operations: RecordArray, beside:
     return is_unsure
 
 
-def add_call_waits(job: Job, waits: Waits, calls: RecordArray, kind: IntArray, thread_row: IntArray) -> None:
+def add_call_waits(job: Job, waits: Waits, calls: PathCalls, kind: IntArray, thread_row: IntArray) -> None:
     """Set until, culprit and culprit_begin of all calls, given their kinds."""
-    until, culprit, culprit_begin = calls["until"], calls["culprit"], calls["culprit_begin"]
-    until[:], culprit[:], culprit_begin[:] = calls["begin"], NONE, calls["begin"]
+    until, culprit, culprit_begin = calls.until, calls.culprit, calls.culprit_begin
+    until[:], culprit[:], culprit_begin[:] = calls.begin, NONE, calls.begin
     known = np.flatnonzero(waits.is_mpi & waits.is_split & (waits.wait > 0))
     if known.size:
         call = np.flatnonzero(kind == MPI_CALL)
-        call, known = _match_waits(waits, known, call, thread_row[calls["thread"]], calls["begin"])
-        late = waits.until[known] > calls["begin"][call]
+        call, known = _match_waits(waits, known, call, thread_row[calls.thread], calls.begin)
+        late = waits.until[known] > calls.begin[call]
         known, call = known[late], call[late]
         last_row, last_begin = _find_last_parts(job, waits, known)
         thread_of_row = np.full(job.whole.model.row_count + 1, LOST, np.int64)

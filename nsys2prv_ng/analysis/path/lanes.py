@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,17 +17,16 @@ from nsys2prv_ng.analysis.path.columns import (
     PathCalls,
     PathEvents,
     PathOperations,
-    PathRecords,
+    PathTables,
     PathThreads,
     PlaceNumbers,
 )
 from nsys2prv_ng.analysis.path.lane_waits import BesideRecords, add_call_waits, add_operation_waits
 from nsys2prv_ng.analysis.path.span import Span, cut_to_span
 from nsys2prv_ng.analysis.path.streams import EventSteps, Streams, find_copies, load_operations
-from nsys2prv_ng.analysis.path.walk import list_records
+from nsys2prv_ng.analysis.path.walk import join_tables
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.fields import fill_fields, take_fields
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, RecordArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.job.device_operations import number_streams
@@ -37,7 +36,6 @@ from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.annotations import make_records
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 
 
@@ -45,11 +43,11 @@ from nsys2prv_ng.runtime.limits import give_back_freed_memory
 class Lanes:
     """Operations, calls and threads of a job, with their rows (of the whole tree) and names.
 
-    The columns of operations and calls are fields of the records that the walk reads, so that memory has them once.
+    The columns of operations and calls are rows of the tables that the walk reads, so that memory has them once.
     """
 
-    records: PathRecords | None
-    """What the walk reads; None if operations and calls have columns of their own."""
+    tables: PathTables
+    """What the walk reads."""
     operations: PathOperations
     is_unsure: BoolArray
     """Whether the culprit of an operation only seems to be last: clocks are too uncertain to be sure."""
@@ -75,12 +73,6 @@ class Lanes:
     """Whether a thread is the main thread of a process with GPU, MPI or NCCL events; if no process has any, of any."""
     names: list[str]
 
-    def unpack(self) -> Lanes:
-        """Return the lanes without records: contiguous columns are faster where many of them are read as a whole."""
-        assert self.records is not None
-        operations, calls = (take_fields(records) for records in (self.records.operations, self.records.calls))
-        return replace(self, records=None, operations=PathOperations(*operations), calls=PathCalls(*calls))
-
 
 class _Loaded(NamedTuple):
     """The contents of one report. Indices of operations and names are valid within the report."""
@@ -102,7 +94,8 @@ def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     give_back_freed_memory()  # what loading took
     names = _unite_names(loaded)
     events = _join_events(loaded)
-    operations, calls, beside = _join_reports(loaded)
+    operation_table, call_table, beside = _join_reports(loaded)
+    operations, calls = PathOperations(*operation_table), PathCalls(*call_table)
     places = [np.flatnonzero(number.thread != NONE) for number in numbers]
     row = np.concatenate([rows[place] for rows, place in zip(job.whole.rows, places, strict=True)])
     first, last = (
@@ -114,14 +107,14 @@ def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     computes = (beside.kind == WHOLE_GRAPH) & (not job.hides_nccl)  # a graph that cannot contain NCCL
     threads, is_main = _join_threads(job, loaded, numbers, operations, calls, beside, names, first)
     return Lanes(
-        records=list_records(operations, calls, threads),
-        operations=PathOperations(*(operations[name] for name in PathOperations._fields)),
+        tables=join_tables(operation_table, call_table, threads),
+        operations=operations,
         is_unsure=is_unsure,
         operation_row=beside.row,
         operation_name=beside.name,
         operation_kind=np.where(computes, COMPUTE, beside.kind),
         launch=beside.launch,
-        calls=PathCalls(*(calls[name] for name in PathCalls._fields)),
+        calls=calls,
         call_name=beside.call_name,
         call_kind=beside.call_kind,
         events=events,
@@ -173,7 +166,7 @@ _NUMBERS = {"stream", "device", "process", "thread", "launch", "producer", "row"
 _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 
 
-def _join_reports(loaded: Sequence[_Loaded]) -> tuple[RecordArray, RecordArray, BesideRecords]:
+def _join_reports(loaded: Sequence[_Loaded]) -> tuple[IntTable, IntTable, BesideRecords]:
     """Return (operations, calls, their other columns) of all reports, ordered by stream or thread, then start.
 
     The columns of the reports are moved, so that memory does not have all of them twice.
@@ -186,34 +179,27 @@ def _join_reports(loaded: Sequence[_Loaded]) -> tuple[RecordArray, RecordArray, 
     beside = BesideRecords(
         row, name, kind, np.where(launch == NONE, NONE, launch + first), _join(calls, "name"), _join(calls, "kind")
     )
-    operation_records = make_records(sum(counts), PathOperations._fields)
-    _move(operations, _OPERATION_COLUMNS, operation_records)
-    producer = operation_records["producer"]
+    operation_table = np.empty((len(PathOperations._fields), sum(counts)), np.int64)
+    for column in _OPERATION_COLUMNS:
+        _join(operations, column, operation_table[PathOperations._fields.index(column)])
+    producer = operation_table[path.PRODUCER]
     producer += np.where(producer == NONE, 0, first)
-    call_records = make_records(sum(call_counts), PathCalls._fields)
-    _move(calls, _CALL_COLUMNS, call_records)
-    call_records["target"] += np.where(call_records["sync"] == path.SYNC_OPERATION, first_of_call, 0)
-    return operation_records, call_records, beside
+    call_table = np.empty((len(PathCalls._fields), sum(call_counts)), np.int64)
+    for column in _CALL_COLUMNS:
+        _join(calls, column, call_table[PathCalls._fields.index(column)])
+    call_table[path.TARGET] += np.where(call_table[path.SYNC] == path.SYNC_OPERATION, first_of_call, 0)
+    return operation_table, call_table, beside
 
 
-def _join(parts: Sequence[dict[str, IntArray]], name: str) -> IntArray:
-    """Return a column of all reports, and remove it from the columns of each."""
-    return np.concatenate([columns.pop(name) for columns in parts], dtype=np.int64)
-
-
-def _move(parts: Sequence[dict[str, IntArray]], names: Sequence[str], records: RecordArray) -> None:
-    """Move columns of each report to the fields of records."""
-    low = freed = 0
-    for columns in parts:
-        moved = {name: columns.pop(name) for name in names}
-        high = low + moved["begin"].size
-        fill_fields(records[low:high], moved)
-        freed += sum(column.nbytes for column in moved.values())
-        low = high
-        del moved
-        if freed >= _WORTH_GIVING_BACK:
-            give_back_freed_memory()
-            freed = 0
+def _join(parts: Sequence[dict[str, IntArray]], name: str, joined: IntArray | None = None) -> IntArray:
+    """Return a column of all reports, in an array if the caller has one, and remove it from the columns of each."""
+    columns = [part.pop(name) for part in parts]
+    joined = np.concatenate(columns, out=joined, dtype=None if joined is not None else np.int64)
+    freed = sum(column.nbytes for column in columns)
+    del columns
+    if freed >= _WORTH_GIVING_BACK:
+        give_back_freed_memory()
+    return joined
 
 
 def _join_events(loaded: Sequence[_Loaded]) -> PathEvents:
@@ -237,8 +223,8 @@ def _join_threads(
     job: Job,
     loaded: Sequence[_Loaded],
     numbers: Sequence[PlaceNumbers],
-    operations: RecordArray,
-    calls: RecordArray,
+    operations: PathOperations,
+    calls: PathCalls,
     beside: BesideRecords,
     names: Sequence[str],
     first: IntArray,
@@ -256,11 +242,11 @@ def _join_threads(
         shortest_wait = np.full(place.size, part.shortest_wait)
         columns.append((number.process[place], is_main, is_application, shortest_wait))
     process, is_main, is_application, shortest_wait = (np.concatenate(c) for c in zip(*columns, strict=True))
-    kernels = operations["thread"][np.isin(beside.kind, _KERNELS)]
+    kernels = operations.thread[np.isin(beside.kind, _KERNELS)]
     creator, created = _find_creators(calls, beside.call_name, names, process, is_main, first)
     threads = PathThreads(
         process=process,
-        first=np.searchsorted(calls["thread"], np.arange(process.size + 1)).astype(np.int64),
+        first=np.searchsorted(calls.thread, np.arange(process.size + 1)).astype(np.int64),
         launches=np.isin(np.arange(process.size), kernels),
         shortest_wait=shortest_wait,
         creator=creator,
@@ -270,7 +256,7 @@ def _join_threads(
 
 
 def _find_creators(
-    calls: RecordArray,
+    calls: PathCalls,
     name: IntArray,
     names: Sequence[str],
     process: IntArray,
@@ -283,13 +269,13 @@ def _find_creators(
     without one. `name`: of each call, an index of `names`; `first`: time of the first event of each thread.
     """
     creations = np.flatnonzero(np.isin(name, [n for n, text in enumerate(names) if text == _CREATES]))
-    creator_process = process[calls["thread"][creations]]
-    call = find_latest(creator_process, calls["begin"][creations], process, first - 1)
+    creator_process = process[calls.thread[creations]]
+    call = find_latest(creator_process, calls.begin[creations], process, first - 1)
     call = np.append(creations, NONE)[call]
     main = np.full(int(process.max(initial=NONE)) + 1, NONE, np.int64)
     main[process[is_main]] = np.flatnonzero(is_main)
-    creator = np.where(call >= 0, np.append(calls["thread"], NONE)[call], main[process])
-    created = np.where(call >= 0, np.minimum(np.append(calls["end"], 0)[call], first), first)
+    creator = np.where(call >= 0, np.append(calls.thread, NONE)[call], main[process])
+    created = np.where(call >= 0, np.minimum(np.append(calls.end, 0)[call], first), first)
     return np.where(is_main, NONE, creator), created
 
 

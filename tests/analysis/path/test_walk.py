@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.walk import list_records, pack, walk
+from nsys2prv_ng.analysis.path.walk import join_tables, walk
 from tests.analysis.path.path_job import SmallJob
 from tests.analysis.path.path_truth import find_longest, make_arrays, name_streams, read_segments
 from tests.conftest import push_but
@@ -20,14 +20,6 @@ LATEST = np.iinfo(np.int64).max
 # ---- jobs made by chance ---------------------------------------------------------------------------------------------
 
 
-def make_path_records(
-    operations: path.PathOperations, calls: path.PathCalls, threads: path.PathThreads
-) -> path.PathRecords:
-    """Return what the walk reads."""
-    columns = (part._asdict() for part in (operations, calls))
-    return list_records(*(pack(part["begin"].size, part) for part in columns), threads)
-
-
 def check(seed: int, latency: int) -> bool:
     """Compare the path of a job made by chance with its longest path; return whether there is only one."""
     job = SmallJob(seed, latency=latency)
@@ -35,9 +27,9 @@ def check(seed: int, latency: int) -> bool:
     arrays = make_arrays(job)
     kind, last = longest.last
     start = path.Start(arrays.number[last], path.NONE) if kind == "end" else path.Start(path.NONE, last.thread)
-    records = make_path_records(arrays.operations, arrays.calls, arrays.threads)
+    tables = join_tables(np.stack(arrays.operations), np.stack(arrays.calls), arrays.threads)
     for low in (0, longest.length * 2 // 3):
-        segments = walk(records, start, (low, longest.length))
+        segments = walk(tables, start, (low, longest.length))
         pieces = name_streams(read_segments(segments), arrays.operations)
         assert [piece.begin for piece in pieces] == [low, *(piece.end for piece in pieces[:-1])]
         assert pieces[-1].end == longest.length
@@ -100,9 +92,9 @@ def find_path(
     call_columns = {name: column([c.get(name, c["until"]) for c in calls]) for name in path.PathCalls._fields}
     n = len(threads.process)
     first = np.searchsorted(call_columns["thread"], np.arange(n + 1)).astype(np.int64)
-    records = make_path_records(
-        operations,
-        path.PathCalls(**call_columns),
+    tables = join_tables(
+        np.stack(operations),
+        np.stack(path.PathCalls(**call_columns)),
         path.PathThreads(
             column(threads.process),
             first,
@@ -110,7 +102,7 @@ def find_path(
             **{name: column(values) for name, values in threads.columns.items()},
         ),
     )
-    segments = walk(records, start, window)
+    segments = walk(tables, start, window)
     low, high = window
     begins, ends = segments.begin.tolist(), segments.end.tolist()
     assert ends == [high, *begins[:-1]] and (begins or [low])[-1] == low
