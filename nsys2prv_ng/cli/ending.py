@@ -29,7 +29,7 @@ class Terminated(BaseException):
     def fail(self) -> int:
         """Print how the program ends; return the exit code."""
         how = "interrupted" if self.signal == signal.SIGINT else "terminated"
-        return fail(f"{how}; no unfinished trace is left", 128 + self.signal)
+        return fail(f"{how}; no unfinished file is left", 128 + self.signal)
 
 
 received: list[Terminated] = []

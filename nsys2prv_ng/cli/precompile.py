@@ -17,5 +17,6 @@ def precompile() -> None:
     if folder is None:
         raise TranslationError("no folder can be written to keep machine code; set NUMBA_CACHE_DIR to one")
     start = time.monotonic()
-    count = compile_all()
-    print(f"{count} kernels compiled in {time.monotonic() - start:.0f} s; their machine code is in {folder}")
+    kernels = compile_all()
+    when = f"compiled in {time.monotonic() - start:.0f} s" if kernels.compiled else "compiled before"
+    print(f"{kernels.total} kernels {when}; their machine code is in {folder}")

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
+from typing import NamedTuple
 
 import numba
 
@@ -54,16 +55,23 @@ def list_modules(rooms: Sequence[str]) -> list[str]:
     return found
 
 
-def compile_modules(modules: Sequence[str]) -> int:
-    """Compile the kernels of modules, and return how many there are."""
+class Kernels(NamedTuple):
+    """Numbers of kernels: all, and those of them that were compiled now. The machine code of the others was loaded."""
+
+    total: int
+    compiled: int
+
+
+def compile_modules(modules: Sequence[str]) -> Kernels:
+    """Compile the kernels of modules whose machine code is not kept."""
     from nsys2prv_ng.runtime.signatures import list_kernels
 
-    compiled = set()
+    kernels = {}
     for module in modules:
         for kernel, kinds in list_kernels(import_module(module)):
             kernel.compile(kinds)
-            compiled.add(kernel)
-    return len(compiled)
+            kernels[kernel] = bool(kernel.stats.cache_misses)
+    return Kernels(len(kernels), sum(kernels.values()))
 
 
 @contextmanager
@@ -82,25 +90,25 @@ def compile_ahead(rooms: Sequence[str]) -> Iterator[None]:
             process.communicate()
 
 
-def compile_all() -> int:
-    """Compile all kernels with all cores, and return how many there are.
+def compile_all() -> Kernels:
+    """Compile all kernels whose machine code is not kept, with all cores.
 
     Raises TranslationError if a process that compiles fails.
     """
     processes = _start(ALL, min(count_usable_cores(), _MOST_PROCESSES), subprocess.PIPE)
-    count = sum(_finish(process) for process in processes)
+    done = [_finish(process) for process in processes]
     if processes:
         _mark(FOR_TRANSLATE)
         _mark(FOR_SUMMARY)
-    return count
+    return Kernels(*map(sum, zip(*done, strict=True))) if done else Kernels(0, 0)
 
 
-def _finish(process: subprocess.Popen[bytes]) -> int:
-    """Return how many kernels a process compiles."""
+def _finish(process: subprocess.Popen[bytes]) -> Kernels:
+    """Wait for a process, and return the numbers of its kernels."""
     assert process.stdout is not None and process.stderr is not None
-    count, errors = process.stdout.read(), process.stderr.read().decode(errors="replace")
+    counts, errors = process.stdout.read(), process.stderr.read().decode(errors="replace")
     if process.wait() == 0:
-        return int(count)
+        return Kernels(*map(int, counts.split()))
     raise TranslationError(f"kernels cannot be compiled: {clean_name((errors.splitlines() or ['killed'])[-1])}")
 
 
@@ -144,5 +152,5 @@ def _end_with_input() -> None:
 
 if __name__ == "__main__":
     Thread(target=_end_with_input, daemon=True).start()
-    print(compile_modules(list_modules(sys.argv[3:])[int(sys.argv[1]) :: int(sys.argv[2])]), flush=True)
+    print(*compile_modules(list_modules(sys.argv[3:])[int(sys.argv[1]) :: int(sys.argv[2])]), flush=True)
     os._exit(0)

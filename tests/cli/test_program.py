@@ -509,7 +509,7 @@ def test_a_signal_while_a_module_is_imported(tmp_path, module, name, start):
     command = [sys.executable, *start, str(SAMPLE), str(tmp_path / "out.prv")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=Path.cwd())
     how = "interrupted" if name == "SIGINT" else "terminated"
-    assert assert_one_line(done, 128 + getattr(signal, name)).endswith(f"error: {how}; no unfinished trace is left")
+    assert assert_one_line(done, 128 + getattr(signal, name)).endswith(f"error: {how}; no unfinished file is left")
     assert not list(tmp_path.glob("out*"))
 
 
@@ -657,5 +657,5 @@ program.main()
     process.terminate()
     _, error = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-    assert error == "nsys2prv-ng: error: terminated; no unfinished trace is left\n"
+    assert error == "nsys2prv-ng: error: terminated; no unfinished file is left\n"
     assert time.monotonic() - began < 20

@@ -55,6 +55,16 @@ def test_another_process_compiles_once_for_all_runs(tmp_path: Path) -> None:
     assert run(tmp_path, "2", "wait") == "0 []"
 
 
+def test_what_is_kept_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(precompile, "ALL", ("runtime",))
+    assert precompile.compile_all() == (2, 2)
+    [kept, _] = sorted(tmp_path.rglob("*.nbi"))
+    kept.unlink()
+    assert precompile.compile_all() == (2, 1)
+    assert precompile.compile_all() == (2, 0)
+
+
 def test_a_process_ends_with_the_command_that_needs_it(tmp_path: Path) -> None:
     assert run(tmp_path, "2", "leave") == "1 [-9]"
     assert run(tmp_path, "2", "wait") == "1 [0]"  # it was not done
@@ -67,7 +77,7 @@ def test_the_current_folder_does_not_matter(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     [process] = precompile._start(["runtime"], 1, subprocess.PIPE)
-    assert precompile._finish(process) == 2
+    assert precompile._finish(process) == (2, 2)
     assert list_kept(tmp_path / "cache") == {"kernels.search", "kernels.take_median"}
 
 
