@@ -249,6 +249,12 @@ UNEXPLAINED = Bottleneck(
     "analysis/gpu-gaps",
     ("efficiency",),
 )
+UNEXPLAINED_MIGRATIONS = UNEXPLAINED._replace(
+    title="GPU gaps without a launch, as managed memory migrates",
+    rule="unexplained gaps, and at least as many migrations of managed memory",
+    hint="prefetch managed memory (cudaMemPrefetchAsync, cudaMemAdvise), so that GPUs do not wait for page faults",
+    preset="basics/unified_memory",
+)
 NOTHING = Bottleneck(
     "nothing to gain",
     "Nothing to gain from a single change",
@@ -292,6 +298,7 @@ BOTTLENECKS = (
         HOST,
         QUEUED,
         UNEXPLAINED,
+        UNEXPLAINED_MIGRATIONS,
         NOTHING,
     ),
 )

@@ -29,6 +29,7 @@ from nsys2prv_ng.summary.verdicts.variants import (
     choose_pipeline,
     choose_straggler,
     choose_transfer,
+    choose_unexplained,
 )
 
 _COMPUTES = 0.8
@@ -38,13 +39,10 @@ _SLOW_SHARE = 0.25
 """Least part of the steps' time that a few slow steps cost to be the bottleneck."""
 _SLOWEST_SHARE, _SLOWEST_FACTOR, _EARLY = 1 / 3, 5, 1 / 4
 """A step is start-up if it takes this share of all steps and this many times the median, and is in this first part."""
+_WITHOUT_BOUND = ("queued", "unknown")
+"""Losses of GPU time that no bound takes away."""
 _CLOSE = 0.8
 """Two savings are close if the smaller one is at least this part of the larger: what they save overlaps."""
-_OTHERS = {
-    "queued": bottlenecks.QUEUED,
-    "unknown": bottlenecks.UNEXPLAINED,
-}
-"""Classes of losses that have no variants."""
 
 
 def classify(case: Case) -> Bottleneck | None:
@@ -80,7 +78,8 @@ def classify(case: Case) -> Bottleneck | None:
         return _classify_loss(case, largest)
     if losses.compute_ns >= HALF * case.gpu_ns:
         return choose_compute(losses, case.summary.kernels)
-    return _OTHERS.get(largest, bottlenecks.NOTHING) if loses else bottlenecks.NOTHING
+    gains = any(change.share >= LEAST for change in case.changes)
+    return _classify_loss(case, largest) if loses and (gains or largest in _WITHOUT_BOUND) else bottlenecks.NOTHING
 
 
 def _is_paced_by_host(case: Case) -> bool:
@@ -106,7 +105,9 @@ def _classify_loss(case: Case, largest: str) -> Bottleneck:
         return choose_host(case)
     if largest == "copies":
         return choose_copies(case)
-    return _OTHERS.get(largest) or choose_transfer(case.summary)
+    if largest == "unknown":
+        return choose_unexplained(case)
+    return bottlenecks.QUEUED if largest == "queued" else choose_transfer(case.summary)
 
 
 def _is_start_up(summary: JobSummary, slow: SlowSteps) -> bool:

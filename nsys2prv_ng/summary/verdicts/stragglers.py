@@ -61,7 +61,7 @@ def describe_stragglers(case: Case, stragglers: list[Straggler]) -> list[str]:
     texts = []
     for straggler in stragglers[:1]:
         rank = next(rank for rank in waits.ranks if rank.task == straggler.task)
-        more = f"; {len(stragglers) - 1:,} more (--details)" if len(stragglers) > 1 else ""
+        more = f"; {len(stragglers) - 1:,} more" if len(stragglers) > 1 else ""
         texts.append(_describe(case, straggler, rank, whole) + more)
     hidden = _describe_hidden(case.summary, waits, _LEAST_SHARE * whole)
     return [*texts, *([hidden] if hidden else [])]

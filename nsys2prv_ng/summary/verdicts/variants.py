@@ -46,6 +46,7 @@ _CHAINED = 0.75
 _STAGED = 0.1
 """Least time of copies between hosts and GPUs, as a part of the MPI time, at which messages may pass through hosts."""
 _PEER, _PINNED, _MIGRATION = "peer to peer", MEMORY_KINDS[2], "Migration"
+"""Parts of the names of copies and of their memory."""
 _WITH_HOST = ("host to device", "device to host")
 """Ends of the names of copies from and to host memory."""
 _LARGE_BYTES = 8 << 20
@@ -117,6 +118,15 @@ def choose_copies(case: Case) -> Bottleneck:
             variant = bottlenecks.COPIES_CHAIN
         return variant if ns > HALF * times.total() else bottlenecks.COPIES
     return bottlenecks.COPIES
+
+
+def choose_unexplained(case: Case) -> Bottleneck:
+    """Return the variant of unexplained gaps: by whether what ends them may be migrations, which no call launches."""
+    causes = [cause for gpu in case.summary.gpus for cause in gpu.idle_causes or [] if cause.cause == "unknown"]
+    copies = case.summary.memory_operations
+    migrations = sum(each.count for each in copies if each.operation.startswith(_MIGRATION))
+    gaps = sum(cause.gaps for cause in causes)
+    return bottlenecks.UNEXPLAINED_MIGRATIONS if migrations >= max(gaps, 1) else bottlenecks.UNEXPLAINED
 
 
 def _are_chained(case: Case) -> bool:

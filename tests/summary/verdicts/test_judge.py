@@ -35,7 +35,7 @@ from tests.summary.made_waits import cost_of
 from tests.summary.verdicts.test_what_if import find, try_change
 
 MS = 10**6
-MIXED = make_losses(compute=40, waiting=20, moving=20, host=20)
+MIXED = make_losses(compute=40, waiting=19, moving=22, host=19)
 """Nothing is most of the time."""
 
 
@@ -80,6 +80,10 @@ def add_gaps(summary: JobSummary, gaps: int, **calls: int) -> JobSummary:
         ([try_change("host = ideal", 40 * MS, connected=False)], "Nothing to gain from a single change"),
         ([try_change("host = ideal", 4 * MS)], "Nothing to gain from a single change"),
         ([], "Nothing to gain from a single change"),
+        # No bound is known to save anything, but what somebody can change does: the largest loss decides.
+        ([try_change("class 'NCCL' * 0.5", 5 * MS)], "Exposed communication"),
+        ([try_change("class 'NCCL' * 0.5", 4 * MS)], "Nothing to gain from a single change"),
+        ([try_change("class 'NCCL' * 0.5", 5 * MS, measurable=False)], "Nothing to gain from a single change"),
     ],
 )
 def test_the_largest_gain_decides(scenarios: list[Scenario], title: str) -> None:
@@ -245,6 +249,27 @@ def test_hints_for_copies_follow_their_memory(copies: dict[tuple[str, str], int]
         part = MemoryKindNumbers(source=memory, destination="", **sums)
         numbers.append(MemoryOperationNumbers(operation=operation, by_memory=[part], **sums))
     assert choose_copies(Case(replace(make_summary(MIXED), memory_operations=numbers))) == hint
+
+
+@pytest.mark.parametrize(
+    ("migrations", "copies", "hint"),
+    [
+        (9, 0, bottlenecks.UNEXPLAINED_MIGRATIONS),
+        (8, 9, bottlenecks.UNEXPLAINED),
+        (0, 0, bottlenecks.UNEXPLAINED),
+    ],
+)
+def test_hints_for_unexplained_gaps_follow_the_migrations(migrations: int, copies: int, hint: Bottleneck) -> None:
+    """No call launches a migration, so that at least as many gaps as migrations may end with one."""
+    sums = {"bytes": 1, "total_ns": 1, "rated_ns": 1}
+    counts = {"Migration host to device": migrations, "Memcpy host to device": copies}
+    numbers = [
+        MemoryOperationNumbers(operation=name, by_memory=[], count=count, **sums) for name, count in counts.items()
+    ]
+    summary = add_gaps(make_summary(make_losses(compute=40, unknown=60)), 100, cudaLaunchKernel=1)
+    unknown = Cause(cause="unknown", range="", call="", ns=60 * MS, gaps=9)
+    gpus = [replace(gpu, idle_causes=[*(gpu.idle_causes or []), unknown]) for gpu in summary.gpus]
+    assert classify(Case(replace(summary, gpus=gpus, memory_operations=numbers))) == hint
 
 
 @pytest.mark.parametrize(("saving", "hint"), [(15, bottlenecks.COPIES_CHAIN), (14, bottlenecks.COPIES_PEER)])
