@@ -117,12 +117,12 @@ def _are_narrow(values: IntArray) -> bool:
 
 
 def load_records(run: Run, store: Store) -> Records:
-    """Return a copy of the records of a run."""
-    records = Records.make_empty(len(run), run.words)
-    columns = _list_columns(records, run.width)
-    store.get(run.slot, columns)
-    if run.width == 4:
-        records.value[:], records.first[:] = columns[2:4]
+    """Return the records of a run. The caller may change them."""
+    n, m, narrow = len(run), run.words, _TYPE_OF_WIDTH[run.width]
+    lengths, types = (n, n, m, n + 1, n, m, n), (np.int64, np.int64, narrow, narrow, np.int32, np.int32, np.int8)
+    time, tie, value, first, place, handle, kind = store.load(run.slot, lengths, types)
+    first, value = (column.astype(np.int64, copy=False) for column in (first, value))
+    records = Records(time, tie, place, kind, first, handle, value)
     if run.slot.is_named:
         refuse_damaged(records, run.facts.place_first.size, run.slot.shelf)
     return records
@@ -135,10 +135,10 @@ def load_times(run: Run, store: Store) -> IntArray:
     return times
 
 
-def _list_columns(records: Records, width: int) -> list[Array]:
+def _list_columns(records: Records) -> list[Array]:
     """Return the columns in the order in which they are stored: by the size of their values, largest first."""
-    words = [column.astype(_TYPE_OF_WIDTH[width], copy=False) for column in (records.value, records.first)]
-    return [records.time, records.tie, *words, records.place, records.handle, records.kind]
+    columns = records.time, records.tie, records.value, records.first, records.place, records.handle, records.kind
+    return list(columns)
 
 
 def count_bytes(records: Count, words: Count, width: Count) -> Count:
@@ -148,7 +148,7 @@ def count_bytes(records: Count, words: Count, width: Count) -> Count:
 
 def _cut_into_pieces(records: Records, width: int) -> Iterator[Array]:
     """Yield the columns of records, as `_list_columns` lists them: narrow ones in pieces, others whole."""
-    for column in _list_columns(records, 8):
+    for column in _list_columns(records):
         if width == 4 and (column is records.value or column is records.first):
             yield from (column[low : low + _PIECE].astype(np.int32) for low in range(0, column.size, _PIECE))
         else:
@@ -165,7 +165,7 @@ def _gather_pieces(records: Records, order: IntArray, width: int) -> Iterator[Ar
     pieces = [order[low : low + _PIECE] for low in range(0, len(records), _PIECE)]
     words = np.diff(first[[*range(0, len(records), _PIECE), len(records)]])
     narrow = _TYPE_OF_WIDTH[width]
-    for column in _list_columns(records, 8):
+    for column in _list_columns(records):
         out = np.empty(_PIECE, column.dtype)
         if column is records.first:
             yield first.astype(narrow, copy=False)

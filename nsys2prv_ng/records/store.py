@@ -33,6 +33,8 @@ SHELVES_OF_TRACES = f"{_TRACE_PREFIX}{'[0-9a-f]' * 16}{SHELF}"
 """Pattern that only such files match."""
 _MOST_MAPPED = 512 << 20
 """About how many bytes of mapped shelves a process keeps in memory."""
+_LEAST_MAPPED = 1 << 18
+"""Least bytes of columns that are mapped instead of copied."""
 _MOST_OPEN = 64
 """Most files in a folder that a process keeps open to read: there may be one for each report."""
 
@@ -104,6 +106,12 @@ class Store(ABC):
     def get(self, slot: Slot, columns: Sequence[Array]) -> None:
         """Fill columns, one after the other, from a slot. Raises TranslationError."""
 
+    def load(self, slot: Slot, lengths: Sequence[int], types: Sequence[npt.DTypeLike]) -> list[Array]:
+        """Return columns of these lengths and types, which the caller may change. Raises TranslationError."""
+        columns = [np.empty(length, dtype) for length, dtype in zip(lengths, types, strict=True)]
+        self.get(slot, columns)
+        return columns
+
 
 class LocalStore(Store):
     """Columns of a job on one machine: in memory up to a limit, then in nameless files. A context manager.
@@ -170,6 +178,22 @@ class LocalStore(Store):
             self.read_from.get(slot, columns)
         else:
             _read(self._get_descriptor(slot), _view_all(columns), slot.at)
+
+    def load(self, slot: Slot, lengths: Sequence[int], types: Sequence[npt.DTypeLike]) -> list[Array]:
+        sizes = [length * np.dtype(dtype).itemsize for length, dtype in zip(lengths, types, strict=True)]
+        if slot.on_disk or not self._memory or sum(sizes) < _LEAST_MAPPED:
+            return super().load(slot, lengths, types)
+        before = slot.at % mmap.ALLOCATIONGRANULARITY
+        limits = np.cumsum([before, *sizes]).tolist()
+        try:
+            # Memory is mapped, not copied. What the caller changes, the kernel copies.
+            content = mmap.mmap(
+                self._get_descriptor(slot), limits[-1], access=mmap.ACCESS_COPY, offset=slot.at - before
+            )
+        except OSError:  # the address space or the number of descriptors is limited
+            return super().load(slot, lengths, types)
+        columns = zip(types, lengths, limits[:-1], strict=True)
+        return [np.frombuffer(content, dtype, length, at) for dtype, length, at in columns]
 
     def map(self, slot: Slot, end: int = 0) -> ByteArray:
         if self.read_from is not None and slot.is_named:
@@ -319,9 +343,7 @@ def store_columns(columns: Sequence[Array], store: Store) -> StoredColumns:
 
 def load_columns(stored: StoredColumns, store: Store) -> list[Array]:
     """Return stored columns."""
-    columns = [np.empty(stored.length, dtype) for dtype in stored.types]
-    store.get(stored.slot, columns)
-    return columns
+    return store.load(stored.slot, [stored.length] * len(stored.types), stored.types)
 
 
 def locate_shelf(folder: Path, shelf: str) -> Path:

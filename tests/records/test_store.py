@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import resource
@@ -44,6 +45,34 @@ def test_what_was_put_comes_back(tmp_path_factory, shapes, memory):
                 np.testing.assert_array_equal(back, column)
         in_memory = sum(c.nbytes for slot, group in zip(slots, kept, strict=True) if not slot.on_disk for c in group)
         assert in_memory <= memory
+
+
+@pytest.mark.parametrize("memory", [0, 10**9])
+@pytest.mark.parametrize("least", [0, 10**9])
+@given(shapes=st.lists(COLUMNS, max_size=4))
+def test_loaded_columns_are_the_callers(tmp_path_factory, memory, least, shapes):
+    """Mapped or copied: what a caller changes, nobody else gets."""
+    with LocalStore(tmp_path_factory.getbasetemp(), memory) as store, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "_LEAST_MAPPED", least)
+        kept = [sorted(columns(shape, seed), key=lambda c: -c.itemsize) for seed, shape in enumerate(shapes)]
+        slots = [store.put(group) for group in kept]
+        for _ in range(2):
+            for slot, group in zip(slots, kept, strict=True):
+                lengths, types = [column.size for column in group], [column.dtype for column in group]
+                for back, column in zip(store.load(slot, lengths, types), group, strict=True):
+                    assert back.flags.writeable and back.flags.aligned and back.dtype == column.dtype
+                    np.testing.assert_array_equal(back, column)
+                    back += 1
+
+
+def test_columns_that_cannot_be_mapped_are_copied(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOMEM, "the address space is limited")
+
+    monkeypatch.setattr(stores.mmap, "mmap", refuse)
+    with LocalStore(tmp_path, 10**9) as store:
+        slot = store.put([np.arange(10**5)])
+        np.testing.assert_array_equal(store.load(slot, [10**5], [np.int64])[0], np.arange(10**5))
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no memory without a name")
