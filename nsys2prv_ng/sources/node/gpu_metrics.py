@@ -66,7 +66,8 @@ def read(reader: ReportReader) -> Result:
         result.read = read_json_samples(reader)  # a newer nsys exports the same report with a table of metrics
         result.drop(ONLY_JSON, result.read)
         return result
-    blocks = read_blocks(reader, TABLE, ("typeId",), ("typeId", "metricId"))
+    device, metric = ("typeId",), ("typeId", "metricId")
+    blocks = read_blocks(reader, TABLE, device, metric, only_limits=reader.options.metrics_limits)
     index, names = _find_metrics(reader, blocks)
     samples = join_blocks(blocks, _find_gpus(blocks), index)
     result.read = samples.time.size

@@ -27,6 +27,7 @@ from nsys2prv_ng.sources.shared.sound_times import lacks_time
 Key = tuple[int, ...]
 T = TypeVar("T")
 
+_LATEST = np.iinfo(np.int64).max
 _TOO_LARGE = NULL + 1
 """The result of `scale_values` for real numbers that do not fit."""
 
@@ -69,14 +70,37 @@ class Block(NamedTuple):
     value: Integers
 
 
-def make_block(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntArray], value: IntArray) -> Block:
-    """Make a block from copies of columns: times (ns), the columns that identify devices and metrics, and values."""
+def make_block(
+    time: IntArray,
+    device: Sequence[IntArray],
+    metric: Sequence[IntArray],
+    value: IntArray,
+    *,
+    only_limits: bool = False,
+) -> Block:
+    """Make a block from copies of columns: times (ns), the columns that identify devices and metrics, and values.
+
+    If `only_limits`, a run has one value, unless it may be the first or last of its device, or the block has NULL.
+    """
     first = keys.find_starts(time, *device)
+    run_time = time[first]
     run_device, devices = keys.find_distinct_rows(*(column[first] for column in device))
+    if only_limits and all(column.min(initial=0) > NULL for column in (time, *device, *metric, value)):
+        count = np.where(_mark_limits(run_time, run_device), np.diff(np.append(first, time.size)), 1)
+        rows, first = keys.list_indices(first, count), np.cumsum(count) - count
+        metric, value = [column[rows] for column in metric], value[rows]
     code, row_of_code = _encode_metrics(metric, int(first[2] - first[1]) if first.size > 2 else 0)
     metrics = list(zip(*(column[row_of_code].tolist() for column in metric), strict=True))
     code = code.astype(np.min_scalar_type(len(metrics)))
-    return Block(time[first], run_device, first, devices, code, metrics, _copy_narrow(value))
+    return Block(run_time, run_device, first, devices, code, metrics, _copy_narrow(value))
+
+
+def _mark_limits(time: IntArray, device: IntArray) -> BoolArray:
+    """Mark the runs that have the first or last time (ns) of their device."""
+    low, high = np.full(int(device.max(initial=0)) + 1, _LATEST), np.full(int(device.max(initial=0)) + 1, NULL)
+    np.minimum.at(low, device, time)
+    np.maximum.at(high, device, time)
+    return np.asarray((time == low[device]) | (time == high[device]), np.bool_)
 
 
 def _copy_narrow(values: IntArray) -> Integers:
@@ -85,17 +109,23 @@ def _copy_narrow(values: IntArray) -> Integers:
 
 
 def read_blocks(
-    reader: ReportReader, table: Table, device: Sequence[str], metric: Sequence[str], value: str = "value"
+    reader: ReportReader,
+    table: Table,
+    device: Sequence[str],
+    metric: Sequence[str],
+    value: str = "value",
+    *,
+    only_limits: bool = False,
 ) -> list[Block]:
     """Read a large table, given the columns that identify devices and metrics, and the column of values.
 
-    Times are in the column `start`, or else as `get_times` returns them.
+    Times are in the column `start`, or else as `get_times` returns them. `only_limits`: as for `make_block`.
     """
 
     def convert(columns: Columns) -> Block:
         time = columns["start"] if "start" in columns.numbers else get_times(columns)
         devices, metrics = ([columns[name] for name in names] for names in (device, metric))
-        return make_block(time, devices, metrics, columns[value])
+        return make_block(time, devices, metrics, columns[value], only_limits=only_limits)
 
     return reader.read_by_block(table.name, convert)
 

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import FAMILIES, make_gpu_metric
+from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.node import gpu_metrics
 from nsys2prv_ng.sources.shared.samples import join_blocks, make_block
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -353,6 +354,40 @@ def test_samples_do_not_depend_on_the_blocks_that_they_are_read_in(
     assert found == [
         (gpu, time, [10 * gpu + rows[i][2] for i in values], values) for (gpu, time), values in expected.items()
     ]
+
+
+@given(st.lists(st.tuples(FEW, FEW, FEW, st.sampled_from([NULL, 1, 2])), max_size=20), st.sets(st.integers(1, 19)))
+def test_blocks_of_limits_keep_all_samples_and_all_values_of_limits(
+    rows: list[tuple[int, int, int, int]], cuts: set[int]
+) -> None:
+    """Rows are time, GPU, metric and value. A block with NULL keeps everything: what is dropped is counted."""
+    limits = sorted({0, *(cut for cut in cuts if cut < len(rows)), len(rows)})
+    found = []
+    for only_limits in (False, True):
+        blocks = []
+        for low, high in pairwise(limits):
+            time, gpu, metric, value = np.array(rows[low:high], np.int64).T
+            blocks.append(make_block(time, [gpu], [metric], value, only_limits=only_limits))
+        samples = join_blocks(blocks, {(gpu,): gpu for gpu in range(3)}, {(metric,): metric for metric in range(3)})
+        keys = zip(samples.device.tolist(), samples.time.tolist(), strict=True)
+        values = zip(samples.metric.tolist(), samples.value.tolist(), strict=True)
+        values_of = [list(islice(values, int(count))) for count in np.diff(samples.first)]
+        found.append(list(zip(keys, values_of, strict=True)))
+    whole, kept = found
+    assert [key for key, _ in kept] == [key for key, _ in whole]
+    for gpu in range(3):
+        times = [time for (device, time), _ in whole if device == gpu]
+        ends = {(gpu, time) for time in (min(times, default=0), max(times, default=0))}
+        assert [item for item in kept if item[0] in ends] == [item for item in whole if item[0] in ends]
+    for (_, mine), (_, every) in zip(kept, whole, strict=True):
+        assert [value for _, value in mine].count(NULL) == [value for _, value in every].count(NULL)
+
+
+def test_a_block_of_limits_is_small() -> None:
+    time = np.repeat(np.arange(100), 5)
+    metric = np.tile(np.arange(5), 100)
+    block = make_block(time, [time * 0], [metric], metric, only_limits=True)
+    assert block.value.size == 98 + 2 * 5
 
 
 @given(st.lists(st.lists(INT64, min_size=1, max_size=6), max_size=5), st.integers(1, 300))
