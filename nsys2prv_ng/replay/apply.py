@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, Integers
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
@@ -32,10 +32,12 @@ from nsys2prv_ng.replay.columns import (
     STAGE,
     TOGETHER,
     WAKE,
+    mark_at,
     mark_kinds,
 )
 from nsys2prv_ng.replay.equalise import equalise
 from nsys2prv_ng.replay.model import Model
+from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.text.option import quote_shortened
 
 _WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR, STAGE)
@@ -57,7 +59,7 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
             _scale_network(model, change, ranks, weight)
         elif change.target == what.HOST:
             chosen = mark_kinds(model.graph.kind, ON_HOST) & ranks
-            weight[chosen] = _scale(weight[chosen], change.factor)
+            _scale(weight, np.flatnonzero(chosen), change.factor)
         elif change.target == what.COPIES:
             _scale_operations(model, model.is_memory, ranks, change.factor, weight)
         elif change.target == what.WAITS:
@@ -78,12 +80,25 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
     return weight
 
 
-def _scale(weight: IntArray, factor: float | FloatArray) -> IntArray:
-    """Return weights (ns) times a factor; what was removed stays so. Raises UsageError beyond 64 bits."""
-    scaled = np.where(weight < 0, weight, np.rint(weight * factor))
-    if scaled.max(initial=0) > _LONGEST:
+def _scale(weight: IntArray, edges: IntArray, factor: float | FloatArray) -> None:
+    """Scale the weights (ns) of edges by one factor or by one for each; what was removed stays so.
+
+    Raises UsageError beyond 64 bits.
+    """
+    if not _scale_edges(weight, edges, np.atleast_1d(np.asarray(factor, np.float64))):
         raise UsageError(_TOO_LONG)
-    return scaled.astype(np.int64)
+
+
+@compiled
+def _scale_edges(weight: IntArray, edges: IntArray, factor: FloatArray) -> bool:
+    """Do what `_scale` does; return whether all weights fit."""
+    for i in range(edges.size):
+        if weight[edges[i]] >= 0:
+            scaled = np.rint(weight[edges[i]] * factor[i if factor.size > 1 else 0])
+            if scaled > _LONGEST:
+                return False
+            weight[edges[i]] = np.int64(scaled)
+    return True
 
 
 def _mark_ranks(model: Model, change: Change) -> BoolArray:
@@ -115,10 +130,10 @@ def match_names(pattern: str, names: Iterable[str], kind: str) -> list[int]:
 def _scale_operations(model: Model, chosen: BoolArray, ranks: BoolArray, factor: float, weight: IntArray) -> None:
     """Scale the lengths of operations, and of what reads their memory; those of no length need no gap or launch."""
     graph = model.graph
-    own = np.flatnonzero(np.append(chosen, False)[model.scaled_operation] & ranks)
+    own = np.flatnonzero(mark_at(chosen, model.scaled_operation) & ranks)
     is_end = graph.to[own] >= model.numbers.operation_end
     ends = own[is_end]
-    weight[ends] = _scale(weight[ends], factor)
+    _scale(weight, ends, factor)
     if not factor:
         begins = own[~is_end]
         begins = begins[mark_kinds(graph.kind[begins], (GAP, LAUNCH))]
@@ -143,16 +158,16 @@ def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: IntAr
 def _scale_calls(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
     used = np.unique(model.lanes.call_name)
     found = used[match_names(change.name, [model.lanes.names[n] for n in used.tolist()], change.target)]
-    named = np.isin(np.append(model.lanes.call_name, NONE), found)
+    named = np.isin(model.lanes.call_name, found)
     kept = (CODE, STAGE) if change.factor else (CODE,)
-    chosen = named[model.edge_call] & (model.edge_call >= 0) & ranks & ~mark_kinds(model.graph.kind, kept)
+    chosen = mark_at(named, model.edge_call) & ranks & ~mark_kinds(model.graph.kind, kept)
     edges = np.flatnonzero(chosen)
     _scale_host(model, edges, np.ones(edges.size), change.factor, weight)
 
 
-def _scale_host(model: Model, edges: Integers, share: FloatArray, factor: float, weight: IntArray) -> None:
+def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float, weight: IntArray) -> None:
     """Scale a share of the time of host edges (indices). A call that is not made at all waits for nothing."""
-    weight[edges] = _scale(weight[edges], 1 - (1 - factor) * share)
+    _scale(weight, edges, 1 - (1 - factor) * share)
     if not factor:
         graph, whole = model.graph, edges[share >= 1]
         own = graph.since[whole] + model.numbers.calls == graph.to[whole]
@@ -164,7 +179,7 @@ def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: IntArr
     edges, share, operations = model.in_ranges.find(names)
     chosen = ranks if not change.factor else ranks & ~mark_kinds(model.graph.kind, NETWORK)
     changed = chosen[edges] & (not change.factor or model.graph.kind[edges] != STAGE)
-    _scale_host(model, edges[changed], share[changed], change.factor, weight)
+    _scale_host(model, edges[changed].astype(np.int64), share[changed], change.factor, weight)
     launched = np.zeros(model.numbers.operations, np.bool_)
     launched[operations] = True
     _scale_operations(model, launched, chosen, change.factor, weight)
@@ -178,7 +193,7 @@ def _scale_network(model: Model, change: Change, ranks: BoolArray, weight: IntAr
     chosen = mark_kinds(model.graph.kind, kinds) & ranks
     if not chosen.any():
         raise UsageError(f"no communication {change.name or 'between ranks'} can be split into waiting and moving")
-    weight[chosen] = _scale(weight[chosen], change.factor)
+    _scale(weight, np.flatnonzero(chosen), change.factor)
 
 
 def mark_crossing(model: Model) -> BoolArray:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, Integers
+from nsys2prv_ng.runtime.jit import compiled
 
 CODE, CALL, WAKE, LAUNCH, GAP, KERNEL, COPY, NEAR, FAR, UNSPLIT, TOGETHER, FREE, HANDOVER, STAGE = range(14)
 """What passes along an edge:
@@ -53,9 +54,23 @@ REMOVED = np.iinfo(np.int64).min // 4
 
 def mark_kinds(kind: Integers, kinds: Iterable[int]) -> BoolArray:
     """Mark the edges of some kinds."""
-    table = np.zeros(len(NAMES), np.bool_)
-    table[list(kinds)] = True
-    return table[kind]
+    marked = np.zeros(kind.shape, np.bool_)
+    for each in kinds:  # a few, and each comparison of bytes is far faster than looking all of them up
+        marked |= kind == each
+    return marked
+
+
+def mark_at(marked: BoolArray, index: Int32Array) -> BoolArray:
+    """Mark the items (n) whose index is that of a marked one; the index NONE is of none."""
+    found = np.empty(index.size, np.bool_)
+    _mark_at(marked, index, found)
+    return found
+
+
+@compiled
+def _mark_at(marked: BoolArray, index: Int32Array, found: BoolArray) -> None:
+    for i in range(index.size):
+        found[i] = index[i] >= 0 and marked[index[i]]
 
 
 class Edges(NamedTuple):

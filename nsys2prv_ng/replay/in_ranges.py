@@ -55,15 +55,16 @@ class RangeFinder:
     def __init__(
         self, graph: Graph, lanes: Lanes, edge_thread: Integers, edge_call: Integers, ranges: HostRanges
     ) -> None:
-        operations = lanes.operations
-        end = graph.time[graph.to]
-        begin = np.where(graph.kind == CODE, end - graph.weight, np.append(lanes.calls.begin, 0)[edge_call])
-        on_host = mark_kinds(graph.kind, (*ON_HOST, *NETWORK, STAGE)) & (edge_thread >= 0)
-        sent = (operations.thread >= 0) & (lanes.launch >= 0)
+        operations, threads = lanes.operations, lanes.thread_row.size
+        edges = np.flatnonzero(mark_kinds(graph.kind, (*ON_HOST, *NETWORK, STAGE)) & (edge_thread >= 0))
+        end = graph.time[graph.to[edges]]
+        call_begin = np.append(lanes.calls.begin, 0)[edge_call[edges]]
+        begin = np.where(graph.kind[edges] == CODE, end - graph.weight[edges], call_begin)
+        sent = np.flatnonzero((operations.thread >= 0) & (lanes.launch >= 0))
+        launched = operations.launched[sent]
         self._ranges = ranges
-        threads = lanes.thread_row.size
-        self._edges = _order(edge_thread, on_host, begin, end, threads)
-        self._launches = _order(operations.thread, sent, operations.launched, operations.launched + 1, threads)
+        self._edges = _order(edges, edge_thread[edges], begin, end, threads)
+        self._launches = _order(sent, operations.thread[sent], launched, launched + 1, threads)
 
     def find(self, names: Sequence[int]) -> InRanges:
         """Return what lies in the ranges with some names, whatever other ranges are within them."""
@@ -74,17 +75,18 @@ class RangeFinder:
         return InRanges(edges.number[at], share, launches.number[launches.find(limits, thread_of)[0]])
 
 
-def _order(thread: Integers, which: BoolArray, begin: IntArray, end: IntArray, threads: int) -> _Stretches:
-    """Return the marked stretches of time of each thread."""
-    number = np.flatnonzero(which)
-    if (end[number[1:]] < end[number[:-1]]).any():
-        number = number[np.argsort(end[number], kind="stable")]
-    number = number[sort_rows(thread[number])]
-    first = np.searchsorted(thread[number], np.arange(threads + 1))
-    begin, end = begin[number], end[number]
+def _order(number: IntArray, thread: Integers, begin: IntArray, end: IntArray, threads: int) -> _Stretches:
+    """Return n stretches of time (ns) by thread and end. `number`: of what each one is."""
+    if (end[1:] < end[:-1]).any():
+        by_end = np.argsort(end, kind="stable")
+        order = by_end[sort_rows(thread[by_end])]
+    else:
+        order = sort_rows(thread)
+    first = np.searchsorted(thread[order], np.arange(threads + 1))
+    begin = begin[order]
     earliest = np.empty_like(begin)
     _find_earliest(first, begin, earliest)
-    return _Stretches(first, number.astype(np.int32), begin, end, earliest)
+    return _Stretches(first, number[order].astype(np.int32), begin, end[order], earliest)
 
 
 @compiled
