@@ -52,7 +52,7 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     _group_edges(time, since, to, kind, first, first[:-1].copy(), grouped)
     _sort_large_groups(time, edges, first, grouped)
     by_time = sort_rows(time)
-    order, stack = np.empty((2, time.size), np.int32)
+    order, stack = np.empty(time.size, np.int32), np.empty(time.size, np.int32)
     kept = np.ones(grouped.size, np.bool_)
     _sort(by_time, first, since, grouped, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
     del by_time, stack
