@@ -48,7 +48,7 @@ def test_what_was_put_comes_back(tmp_path_factory, shapes, memory):
 
 
 @pytest.mark.parametrize("memory", [0, 10**9])
-@pytest.mark.parametrize("least", [0, 10**9])
+@pytest.mark.parametrize("least", [1, 10**9])
 @given(shapes=st.lists(COLUMNS, max_size=4))
 def test_loaded_columns_are_the_callers(tmp_path_factory, memory, least, shapes):
     """Mapped or copied: what a caller changes, nobody else gets."""
