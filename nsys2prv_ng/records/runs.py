@@ -30,6 +30,9 @@ _MOST = 1 << 48
 _MOST_HANDLES = 1 << 16
 """More handles than a report can have, which count from 0. In records of all reports, handles are type numbers."""
 
+_STORED = ("time", "tie", "value", "first", "place", "handle", "kind")
+"""Columns in the order in which they are stored: by the size of their values, largest first."""
+
 _NARROW = np.iinfo(np.int32)
 
 _TYPE_OF_WIDTH = {4: np.int32, 8: np.int64}
@@ -120,9 +123,8 @@ def load_records(run: Run, store: Store) -> Records:
     """Return the records of a run. The caller may change them."""
     n, m, narrow = len(run), run.words, _TYPE_OF_WIDTH[run.width]
     lengths, types = (n, n, m, n + 1, n, m, n), (np.int64, np.int64, narrow, narrow, np.int32, np.int32, np.int8)
-    time, tie, value, first, place, handle, kind = store.load(run.slot, lengths, types)
-    first, value = (column.astype(np.int64, copy=False) for column in (first, value))
-    records = Records(time, tie, place, kind, first, handle, value)
+    records = Records(**dict(zip(_STORED, store.load(run.slot, lengths, types), strict=True)))
+    records.value, records.first = (words.astype(np.int64, copy=False) for words in (records.value, records.first))
     if run.slot.is_named:
         refuse_damaged(records, run.facts.place_first.size, run.slot.shelf)
     return records
@@ -136,9 +138,8 @@ def load_times(run: Run, store: Store) -> IntArray:
 
 
 def _list_columns(records: Records) -> list[Array]:
-    """Return the columns in the order in which they are stored: by the size of their values, largest first."""
-    columns = records.time, records.tie, records.value, records.first, records.place, records.handle, records.kind
-    return list(columns)
+    """Return the columns in the order in which they are stored."""
+    return [getattr(records, name) for name in _STORED]
 
 
 def count_bytes(records: Count, words: Count, width: Count) -> Count:

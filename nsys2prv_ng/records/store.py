@@ -181,7 +181,7 @@ class LocalStore(Store):
 
     def load(self, slot: Slot, lengths: Sequence[int], types: Sequence[npt.DTypeLike]) -> list[Array]:
         sizes = [length * np.dtype(dtype).itemsize for length, dtype in zip(lengths, types, strict=True)]
-        if slot.on_disk or not self._memory or sum(sizes) < _LEAST_MAPPED:
+        if slot.is_named or slot.on_disk or not self._memory or sum(sizes) < _LEAST_MAPPED:
             return super().load(slot, lengths, types)
         before = slot.at % mmap.ALLOCATIONGRANULARITY
         limits = np.cumsum([before, *sizes]).tolist()

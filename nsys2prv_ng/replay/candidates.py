@@ -7,7 +7,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.replay.columns import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_kinds
+from nsys2prv_ng.replay.columns import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.outcome import Outcome
 from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
@@ -43,7 +43,7 @@ class Totals:
         ends = graph.time[graph.to]
         self._inside = (ends > observed.begin) & (ends <= observed.end)
         self._runs = self._inside & mark_kinds(graph.kind, (KERNEL, COPY)) & (model.edge_operation >= 0)
-        works = np.append(model.lanes.threads.launches | model.lanes.is_main, False)[model.edge_thread]
+        works = mark_at(model.lanes.threads.launches | model.lanes.is_main, model.edge_thread)
         self._on_host = self._inside & mark_kinds(graph.kind, (CODE, CALL)) & works
         self.launching: set[str] = set()
         self.least_ns = _LEAST_SHARE * (observed.end - observed.begin) * max(observed.tasks.size, 1)

@@ -100,7 +100,7 @@ def compile_all() -> Kernels:
     if processes:
         _mark(FOR_TRANSLATE)
         _mark(FOR_SUMMARY)
-    return Kernels(*map(sum, zip(*done, strict=True))) if done else Kernels(0, 0)
+    return Kernels(sum(each.total for each in done), sum(each.compiled for each in done))
 
 
 def _finish(process: subprocess.Popen[bytes]) -> Kernels:

@@ -148,8 +148,10 @@ FIRST, AFTER, SHORTEST_WAIT, CREATOR, CREATED = range(5)
 
 
 class PathTables(NamedTuple):
-    """What kernels read: the columns above as the rows of one table each. They compile in a third of the time that they
-    take with an array for each column."""
+    """What kernels read: tables whose rows are the columns above, and lists.
+
+    Kernels compile in a third of the time that they take with an array for each column.
+    """
 
     operations: IntTable
     calls: IntTable

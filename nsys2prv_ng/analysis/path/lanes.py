@@ -179,16 +179,20 @@ def _join_reports(loaded: Sequence[_Loaded]) -> tuple[IntTable, IntTable, Beside
     beside = BesideRecords(
         row, name, kind, np.where(launch == NONE, NONE, launch + first), _join(calls, "name"), _join(calls, "kind")
     )
-    operation_table = np.empty((len(PathOperations._fields), sum(counts)), np.int64)
-    for column in _OPERATION_COLUMNS:
-        _join(operations, column, operation_table[PathOperations._fields.index(column)])
+    operation_table = _join_table(operations, PathOperations._fields, _OPERATION_COLUMNS)
     producer = operation_table[path.PRODUCER]
     producer += np.where(producer == NONE, 0, first)
-    call_table = np.empty((len(PathCalls._fields), sum(call_counts)), np.int64)
-    for column in _CALL_COLUMNS:
-        _join(calls, column, call_table[PathCalls._fields.index(column)])
+    call_table = _join_table(calls, PathCalls._fields, _CALL_COLUMNS)
     call_table[path.TARGET] += np.where(call_table[path.SYNC] == path.SYNC_OPERATION, first_of_call, 0)
     return operation_table, call_table, beside
+
+
+def _join_table(parts: Sequence[dict[str, IntArray]], fields: Sequence[str], names: Sequence[str]) -> IntTable:
+    """Return a table with a row for each field. Those of `names` are the columns of all reports; others are not set."""
+    table = np.empty((len(fields), sum(part["begin"].size for part in parts)), np.int64)
+    for name in names:
+        _join(parts, name, table[fields.index(name)])
+    return table
 
 
 def _join(parts: Sequence[dict[str, IntArray]], name: str, joined: IntArray | None = None) -> IntArray:

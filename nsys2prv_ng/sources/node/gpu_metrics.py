@@ -32,6 +32,7 @@ from nsys2prv_ng.sources.shared.samples import (
     join_blocks,
     make_keys,
     make_records,
+    mark_limits,
     number_keys,
     read_blocks,
     select_sound,
@@ -80,7 +81,8 @@ def read(reader: ReportReader) -> Result:
     if reader.options.metrics_changes:
         samples = _select(result, samples, _mark_changes(samples), UNCHANGED)
     if reader.options.metrics_limits:
-        samples = _select(result, samples, _mark_limits(samples), BETWEEN_LIMITS)
+        is_limit = mark_limits(samples.time, samples.device)
+        samples = _select(result, samples, np.repeat(is_limit, np.diff(samples.first)), BETWEEN_LIMITS)
     if samples.time.size:
         types = [families.make_gpu_metric(name, metric_id) for name, metric_id in names]
         result.records.append(make_records(reader, samples, reader.places.devices(samples.device), types))
@@ -136,15 +138,6 @@ def _mark_changes(samples: Samples) -> BoolArray:
     changes = np.zeros(at.size, np.bool_)
     changes[at[find_starts(series[by_series], samples.value[at])]] = True
     return changes
-
-
-def _mark_limits(samples: Samples) -> BoolArray:
-    """Mark the values of the first and the last sample of each GPU."""
-    order = np.lexsort((samples.time, samples.device))
-    starts = find_starts(samples.device[order])
-    is_limit = np.zeros(order.size, np.bool_)
-    is_limit[order[starts]] = is_limit[order[starts - 1]] = True
-    return np.repeat(is_limit, np.diff(samples.first))
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------

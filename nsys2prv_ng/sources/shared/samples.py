@@ -86,7 +86,7 @@ def make_block(
     run_time = time[first]
     run_device, devices = keys.find_distinct_rows(*(column[first] for column in device))
     if only_limits and all(column.min(initial=0) > NULL for column in (time, *device, *metric, value)):
-        count = np.where(_mark_limits(run_time, run_device), np.diff(np.append(first, time.size)), 1)
+        count = np.where(mark_limits(run_time, run_device), np.diff(np.append(first, time.size)), 1)
         rows, first = keys.list_indices(first, count), np.cumsum(count) - count
         metric, value = [column[rows] for column in metric], value[rows]
     code, row_of_code = _encode_metrics(metric, int(first[2] - first[1]) if first.size > 2 else 0)
@@ -95,9 +95,10 @@ def make_block(
     return Block(run_time, run_device, first, devices, code, metrics, _copy_narrow(value))
 
 
-def _mark_limits(time: IntArray, device: IntArray) -> BoolArray:
-    """Mark the runs that have the first or last time (ns) of their device."""
-    low, high = np.full(int(device.max(initial=0)) + 1, _LATEST), np.full(int(device.max(initial=0)) + 1, NULL)
+def mark_limits(time: IntArray, device: IntArray) -> BoolArray:
+    """Mark the items (n) that have the first or last time (ns) of their device."""
+    devices = int(device.max(initial=-1)) + 1
+    low, high = np.full(devices, _LATEST), np.full(devices, NULL)
     np.minimum.at(low, device, time)
     np.maximum.at(high, device, time)
     return np.asarray((time == low[device]) | (time == high[device]), np.bool_)

@@ -122,10 +122,10 @@ def choose_copies(case: Case) -> Bottleneck:
 
 def choose_unexplained(case: Case) -> Bottleneck:
     """Return the variant of unexplained gaps: by whether what ends them may be migrations, which no call launches."""
-    causes = [cause for gpu in case.summary.gpus for cause in gpu.idle_causes or [] if cause.cause == "unknown"]
+    causes = (cause for gpu in case.summary.gpus for cause in gpu.idle_causes or [])
+    gaps = sum(cause.gaps for cause in causes if cause.cause == "unknown")
     copies = case.summary.memory_operations
     migrations = sum(each.count for each in copies if each.operation.startswith(_MIGRATION))
-    gaps = sum(cause.gaps for cause in causes)
     return bottlenecks.UNEXPLAINED_MIGRATIONS if migrations >= max(gaps, 1) else bottlenecks.UNEXPLAINED
 
 

@@ -17,6 +17,11 @@ from tests.examples import examples
 LATEST = np.iinfo(np.int64).max
 
 
+@pytest.mark.parametrize("kind", [path.PathOperations, path.PathCalls])
+def test_rows_of_tables_are_fields(kind: type[path.PathOperations | path.PathCalls]) -> None:
+    assert [getattr(path, name.upper()) for name in kind._fields] == list(range(len(kind._fields)))
+
+
 # ---- jobs made by chance ---------------------------------------------------------------------------------------------
 
 
