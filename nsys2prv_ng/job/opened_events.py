@@ -59,7 +59,7 @@ class OpenedEvents:
 
     def _find_values(self, event_types: Sequence[EventType]) -> IntArray:
         values = np.full(self.begin.size, ABSENT, np.int64)
-        known = [self._labels.types.index(wanted) for wanted in event_types if wanted in self._labels.types]
+        known = [handle for handle in map(self._labels.find_handle, event_types) if handle is not None]
         if not known:
             return values
         records, wanted = self._records, np.zeros(max(known) + 1, np.bool_)

@@ -23,7 +23,5 @@ def list_traced_graphs(report: ReportRecords) -> list[str]:
 
 def _has_events(report: ReportRecords, sources: Sequence[str], event_type: EventType) -> bool:
     """Return whether any record of some sources has an event type."""
-    if event_type not in report.labels.types:
-        return False
-    handle = report.labels.types.index(event_type)
-    return any(bool((run.facts.handles == handle).any()) for run in report.runs(sources))
+    handle = report.labels.find_handle(event_type)
+    return handle is not None and any(bool((run.facts.handles == handle).any()) for run in report.runs(sources))

@@ -46,6 +46,10 @@ class Labels:
             self.types.append(event_type)
         return known
 
+    def find_handle(self, event_type: EventType) -> int | None:
+        """Return the dense id of an event type; None if this report does not have it."""
+        return self._handles.get(event_type)
+
     def declare(self, event_type: EventType) -> None:
         """Note that records made from all reports together will have this type."""
         self.handle(event_type)

@@ -46,7 +46,7 @@ def sum_operators(
     FLOPs are `high` * 2^31 + `low`. `explained_ns` is the part of `kernel_ns` in kernels of the heavy classes.
     """
     event_type = families.make_nvtx_flops("")
-    if event_type not in report.labels.types:
+    if report.labels.find_handle(event_type) is None:
         return {name: np.zeros(0, object if name in _KEYS[:2] else np.int64) for name in _COLUMNS}
     ranges = load_opened_events(report, source_names.NVTX, store)
     flops = ranges.get_values(event_type)
