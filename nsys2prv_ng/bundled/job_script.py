@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
 from nsys2prv_ng.bundled.files import locate_bundled
 from nsys2prv_ng.errors import UsageError, escape_unprintable
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.option import Flag, Integer, Text, Words
 
 _TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape, unescape
 
 from nsys2prv_ng.bundled.files import locate_bundled
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.light_dataclass import dataclass
 
 WORKSPACES = "workspaces.xml"
 _BEGIN, _END = "ConfigFile.BeginDescription", "ConfigFile.EndDescription"

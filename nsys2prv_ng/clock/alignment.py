@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from nsys2prv_ng.clock.chains import fit_clocks
 from nsys2prv_ng.clock.fit import UTC, ClockFit, make_lines
 from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.report.exported_times import FARTHEST, SYSTEM

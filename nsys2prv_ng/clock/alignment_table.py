@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from nsys2prv_ng.clock.applying import LARGEST_DRIFT, ClockMap
 from nsys2prv_ng.clock.causality import Violations
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.exported_times import FARTHEST, SYSTEM
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.tables import format_table

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.light_dataclass import dataclass
 
 LARGEST_DRIFT = 1e-3
 """A clock with more drift is broken, and a map that followed it would tear short intervals apart."""

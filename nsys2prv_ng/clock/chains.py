@@ -8,7 +8,7 @@ the smallest errors connect the sets. Errors add up along a path, so the referen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -21,6 +21,7 @@ from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets, make_l
 from nsys2prv_ng.clock.links import Link, fit_links
 from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.clock.messages import Delays
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 def fit_clocks(matches: Matches, names: Sequence[str], *, always: bool) -> list[ClockFit]:

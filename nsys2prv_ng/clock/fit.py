@@ -10,7 +10,6 @@ and causality holds without it, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +26,7 @@ from nsys2prv_ng.clock.normal import (
     drop_blocks,
     solve,
 )
+from nsys2prv_ng.light_dataclass import dataclass
 
 # Conditions for fitting drift, from measurements: its error is 15 to 25 ppm in a window of 0.7 s, 0.1 ppm in 5.4 s.
 DRIFT_SPAN_NS = 5 * 10**9

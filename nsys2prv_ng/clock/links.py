@@ -13,7 +13,6 @@ shortest times allows (after Zhang, Liu and Xia, 2002, who use convex hulls).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.fit import MOST_DRIFT
 from nsys2prv_ng.clock.messages import Delays
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.jit import compiled
 
 FEWEST = 8

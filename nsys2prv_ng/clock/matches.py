@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from nsys2prv_ng.arrays.groups import Table, join_tables, take_rows
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.messages import NEVER_ENTERS, NEVER_LEAVES, NO_DELAYS, Delays, match_messages
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.matching import Operations, PartTable, match_collectives
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT, Evidence
 from nsys2prv_ng.operations.ranks import resolve_ranks

@@ -13,12 +13,11 @@ tau_i.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import take_median
 

@@ -7,9 +7,10 @@ its meaning, increase COMPARISON_VERSION.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.text.names import clean_name

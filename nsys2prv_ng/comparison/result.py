@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 
 from nsys2prv_ng.comparison.model import ComparisonNumbers
 from nsys2prv_ng.comparison.text import format_comparison
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.layout import WIDTH
 from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.text.tables import cut_names

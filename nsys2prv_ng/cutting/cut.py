@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.cutting import lines
@@ -34,6 +33,7 @@ from nsys2prv_ng.cutting.reader import Block, Part, Reader, make_block
 from nsys2prv_ng.cutting.result import CutResult
 from nsys2prv_ng.cutting.type_roles import find_roles
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.gzip_blocks import BLOCK_BYTES, compress
 from nsys2prv_ng.paraver.output import TraceOutput

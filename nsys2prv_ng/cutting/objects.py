@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.cutting.line_fields import Rows
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.model import format_levels
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.text.formatting import format_number_ranges

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.files import list_trace_files
 from nsys2prv_ng.paraver.read.header_reader import DATE, NS_OF_UNIT, TraceHeader, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf

@@ -6,9 +6,10 @@ change.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
 
 CUT_VERSION = 1

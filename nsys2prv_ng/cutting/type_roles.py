@@ -8,12 +8,12 @@ do. Other types count as points, which change nothing after them.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig

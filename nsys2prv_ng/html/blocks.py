@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.html.charts.axes import Tick
@@ -12,6 +12,7 @@ from nsys2prv_ng.html.charts.matrix import MatrixFigure
 from nsys2prv_ng.html.charts.plots import Shape
 from nsys2prv_ng.html.tables import Table
 from nsys2prv_ng.html.trees import Tree
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.charts.plots import Shape, draw_histogram
 from nsys2prv_ng.html.colours import get_cell_css
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.grid import Bar, Cell, Grid, Histogram, Interval, Score, Term
 

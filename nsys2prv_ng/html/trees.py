@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.html.tables import show_grid
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import count_noun, format_time
 from nsys2prv_ng.text.grid import Grid
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.report import diagnostics
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database

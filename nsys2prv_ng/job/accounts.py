@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 @dataclass

@@ -6,7 +6,7 @@ Push/pop ranges nest on their thread. Start/end ranges nest in no other range: t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.store import Store, load_columns
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -38,6 +37,7 @@ from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
 from nsys2prv_ng.job.selection import Selection, choose_steps, prune_tree, select_rows
 from nsys2prv_ng.job.steps import Steps, find_steps
 from nsys2prv_ng.job.traced_graphs import list_traced_graphs
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.tasks import ReportPlaces
 from nsys2prv_ng.objects.tree import ObjectTree, build_tree

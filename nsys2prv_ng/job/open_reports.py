@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from nsys2prv_ng.clock.alignment import uses_collectives
@@ -13,6 +13,7 @@ from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_each, read_report
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.job.shards import WhatToRead, find_shards, load_shards, write_shard
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
 from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.job.accounts import ReportAccount
 from nsys2prv_ng.job.spill import load_for_change, spill_records, spill_states
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.paraver.labels import Labels

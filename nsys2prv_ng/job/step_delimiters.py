@@ -14,7 +14,6 @@ Words and bursts whose places are uneven are no delimiters: the median distance 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.job.launched_work import LaunchedWork
+from nsys2prv_ng.light_dataclass import dataclass
 
 _LONGEST_WORD = 64
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)

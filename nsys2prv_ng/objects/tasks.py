@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.labels import LabelledTask, label_rows, name_threads
 from nsys2prv_ng.objects.places import Device, NodePart, Places, Stream, Thread
 from nsys2prv_ng.objects.rows import FOLDED, Row, RowKey, RowKind, is_folded

@@ -7,12 +7,13 @@ tables serve to align clocks and to find waits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL
 
 ANY_SIZE = -1

@@ -8,11 +8,12 @@ job, because programs make communicators from ranks in ascending order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.parts import Messages, RankMessages
 from nsys2prv_ng.report.database import NULL
 

@@ -7,10 +7,10 @@ parameter, for values that make no sense.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.options.kinds import (
     Amount,
     Choice,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, ByteTable, IntArray, IntTable
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.records.columns import COMMUNICATION, STATE, ColumnTuple, Records
 from nsys2prv_ng.runtime.jit import compiled, inlined
 

@@ -8,7 +8,7 @@ in sorted order over all reports, independent of the order of reports and events
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count, pairwise
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import FAMILIES
 from nsys2prv_ng.text.names import to_one_line

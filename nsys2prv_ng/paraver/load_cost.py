@@ -10,9 +10,11 @@ its order of magnitude is right.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from operator import add
 from typing import TYPE_CHECKING
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 if TYPE_CHECKING:  # it imports libraries that an estimate does not need
     from nsys2prv_ng.records.runs import Run

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.load_cost import WXPARAVER_LIMIT, LoadCost, format_memory
 from nsys2prv_ng.text.formatting import format_time
 

@@ -18,7 +18,7 @@ each of its two lines gives the other limit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.runtime.jit import compiled, inlined
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, ReadOnlyInts
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, refuse_damaged, unpack_tie_class
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import format_number_ranges
 from nsys2prv_ng.text.option import parse_number_ranges
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 WHAT_IF_VERSION = 1
 _BOUNDS = ("host =", "waits =", "rank ")

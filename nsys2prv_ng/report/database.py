@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError, TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.formats import find_format
 from nsys2prv_ng.report.table_reader import NULL, Among, TableReader
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import Database
 
 TABLE = "DIAGNOSTIC_EVENT"

@@ -14,13 +14,13 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 
 from nsys2prv_ng.errors import ReportError, TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import Database, load_reader, open_database
 from nsys2prv_ng.report.export_errors import NoLocksError, describe_failure, wrote_incompletely
 from nsys2prv_ng.report.exported_times import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings

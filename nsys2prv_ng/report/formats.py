@@ -5,9 +5,10 @@ The module imports nothing: the command line asks it for endings before it loads
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL, Among, Database
 from nsys2prv_ng.report.exported_times import (
     CAPTURE,

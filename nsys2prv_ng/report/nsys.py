@@ -11,10 +11,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 
 # Where installers put nsys. CUDA, the HPC SDK and Nsight Compute each include an nsys.
 INSTALL_FOLDERS = (

@@ -18,7 +18,6 @@ import os
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.page_kernels import INTERIOR, LEAF, NOT_READ, SLACK
 from nsys2prv_ng.report.table_reader import NULL

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import current_process
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.parallel import Work, run_beside, run_in_processes, run_in_threads
 
 Item = TypeVar("Item")

@@ -6,8 +6,10 @@ import ctypes
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 _TO_READ = 8
 """Bytes of memory needed to read one byte of an export: 2 to 3 if most are numbers, more for texts."""

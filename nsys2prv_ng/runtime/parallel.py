@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.limits import KEPT_BY_WORKER, keep_freed_memory
 
 Item = TypeVar("Item")

@@ -7,8 +7,8 @@ and has a shade on a page. `str` of a cell is its text. A plain `str` as a cell 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import format_bytes, format_difference, format_flops, format_percent, format_time
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.job.open_job import open_job
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.records.store import SHELVES_OF_TRACES, FolderStore
 from nsys2prv_ng.runtime.engine import LocalEngine

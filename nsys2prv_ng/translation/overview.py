@@ -8,7 +8,7 @@ dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.open_job import Job, store_derived
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.sources.shared.reasons import (

@@ -6,13 +6,13 @@ Both follow from the numbers of rows, records and digits alone, so they are the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.encode import encode
 from nsys2prv_ng.records.runs import Run, load_records
 

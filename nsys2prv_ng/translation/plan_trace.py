@@ -7,7 +7,7 @@ nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path, load_path_lanes
@@ -17,6 +17,7 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load

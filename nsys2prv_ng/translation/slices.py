@@ -6,12 +6,12 @@ The limits of the slices follow from the records alone, so a trace has the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.gzip_blocks import compress
 from nsys2prv_ng.records.gather import PlacedRun, RunGroup, gather_records, group_runs

@@ -7,7 +7,6 @@ steps then stand for them: those nearest to the medians of the longer and of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT
 from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 MOST_CELLS = 1_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEM
 from nsys2prv_ng.intervals.step_functions import StepFunction, find_peaks, measure_durations, sum_parts
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Device, Stream
 from nsys2prv_ng.objects.tree import make_gpu_key
 from nsys2prv_ng.paraver import event_types as types

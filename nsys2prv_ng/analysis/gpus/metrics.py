@@ -9,7 +9,6 @@ several reports sampled a GPU, the samples of a report that started later count 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_source_records
 from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, add_to_series, measure_period
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType

@@ -24,7 +24,6 @@ attributed twice.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +47,7 @@ from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_DEPENDENCY, LATE_DEVICE, LATE_LAUNCH, LATE_UNKNOWN
 from nsys2prv_ng.records.store import Store
 

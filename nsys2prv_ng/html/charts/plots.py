@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import FloatArray
 from nsys2prv_ng.html.charts.axes import Tick, format_times, make_value_ticks
+from nsys2prv_ng.light_dataclass import dataclass
 
 SIDE = 1000
 _MOST_POINTS = 1500

@@ -8,10 +8,10 @@ checker is stricter on purpose.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker.cfg_check_events import check_events
 from nsys2prv_ng.paraver.checker.cfg_check_histograms import check_histogram
 from nsys2prv_ng.paraver.checker.cfg_check_windows import check_window

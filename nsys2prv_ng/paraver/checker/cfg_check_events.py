@@ -9,8 +9,8 @@ a window chooses the filter function All or None for evt_type. A later choice wi
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker.cfg_functions import EVENT, FILTERS
 from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgWindow

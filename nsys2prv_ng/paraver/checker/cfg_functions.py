@@ -7,7 +7,8 @@ crashes. So each level has its own table here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker.cfg_functions import WINDOW_LEVELS
 
 NUMBER = re.compile(r"-?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)

@@ -13,8 +13,8 @@ does not fit the items after it leaves the rest unread. Here they must have the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker.cfg_functions import ALIASES, FILTERS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_keys import is_number
 

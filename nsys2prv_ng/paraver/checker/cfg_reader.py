@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker.cfg_functions import ALIASES, DEFAULT_FUNCTION
 from nsys2prv_ng.paraver.checker.cfg_keys import (
     ALIAS_KEYS,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
 from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader, check_communicator, read_header

@@ -11,9 +11,10 @@ a task on a node that does not exist puts it into an endless loop.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.read.problems import Findings
 
 MAX_OBJECTS = 65535

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.read.problems import Findings, read_lines
 from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
 

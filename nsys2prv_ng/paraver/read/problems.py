@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 SHOWN_LINES = 5
 """Most lines that a problem names."""

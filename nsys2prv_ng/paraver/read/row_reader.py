@@ -10,9 +10,10 @@ by numbers.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.read.problems import Findings, read_lines
 
 LEVELS = ("WORKLOAD", "APPL", "TASK", "THREAD", "SYSTEM", "NODE", "CPU")

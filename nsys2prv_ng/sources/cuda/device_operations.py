@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL, Columns
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.shared.reasons import NO_STREAM

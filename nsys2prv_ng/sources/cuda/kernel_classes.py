@@ -25,13 +25,13 @@ The precision of a matrix product comes from these names:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 
 _NUMBERS = {label: number for number, label in KERNEL_CLASSES.items()}

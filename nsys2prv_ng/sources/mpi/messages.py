@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.mpi.calls import COMPLETES, IMMEDIATE, PERSISTENT, RECEIVES, SENDS, STARTS
 

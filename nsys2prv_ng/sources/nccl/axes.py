@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
 
 AXES = {GRADIENTS: "data", SHARDS: "sharded data", ACTIVATIONS: "tensor", STAGES: "pipeline", EXPERTS: "expert"}

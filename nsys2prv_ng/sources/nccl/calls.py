@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, find_distinct_rows, find_starts, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process

@@ -8,9 +8,9 @@ the remaining members, in the order of tasks, provided that no member is missing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.ranks import CommunicatorRanks

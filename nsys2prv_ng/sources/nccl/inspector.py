@@ -13,13 +13,14 @@ import io
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.json as pj
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.sources.shared.nccl_ranges import ADVANCED_CALLS
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.names import quote_name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
 from nsys2prv_ng.arrays.row_keys import find_distinct, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.calls import RECEIVING, CallTable, NcclCalls, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import CallPairs, NcclKernels

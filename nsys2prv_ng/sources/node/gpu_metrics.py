@@ -9,7 +9,6 @@ between kinds of GPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 import numpy as np
@@ -18,6 +17,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_starts, list_indices, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.report.database import NULL, Table

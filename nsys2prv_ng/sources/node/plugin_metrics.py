@@ -10,7 +10,6 @@ belong to other sources, and the events of tracers (ftrace, hypervisor, ETW) are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.records.columns import Pair, Records, count_events, drop_places, make_intervals, select
 from nsys2prv_ng.records.runs import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import MessagePairs

@@ -8,7 +8,6 @@ task, or else to the GPU whose memory it changed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Device
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.summary.compute.kernel_cells import KernelTimes, find_blocks, join_cells

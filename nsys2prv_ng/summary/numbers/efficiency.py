@@ -7,7 +7,9 @@ times by a few units in the last place at most. Do not multiply the trees of hos
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ FLOPs are floats, exact up to 2^53: a large job does more than 64-bit integers c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

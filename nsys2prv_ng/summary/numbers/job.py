@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.accounts import SkippedReport
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.summary.numbers.build import build_dataclass

@@ -5,7 +5,7 @@ Values are in percent of the peak of the counter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from nsys2prv_ng.light_dataclass import dataclass
 
 DRAM, TENSOR, NEITHER = "DRAM", "tensor cores", "neither"
 LEAST_SAMPLED = 0.5

@@ -6,7 +6,9 @@ collective.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 NCCL, MPI = "NCCL", "MPI"
 

@@ -6,7 +6,9 @@ memory, which may be on the host, not pinned memory of the host, and not the sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 ALLOCATOR_CALLS = (
     *("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister", "cudaMemPool"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 @dataclass(frozen=True)

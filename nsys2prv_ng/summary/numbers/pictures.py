@@ -7,11 +7,12 @@ trace; their names come from reports. What is not known is NaN in floats, and 0 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment_table import NodeClock
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import format_window
 
 

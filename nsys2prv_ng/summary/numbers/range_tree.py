@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.numbers.kernel_activity import UnitActivity
 
 MOST_NODES = 2_000

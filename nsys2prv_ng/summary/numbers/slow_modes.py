@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from nsys2prv_ng.light_dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.numbers.build import build_dataclass
 
 
