@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,32 +126,33 @@ def _summarize(
     with_metrics: bool = True,
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job and, if `draws`, the pictures for its page."""
-    from nsys2prv_ng.analysis.waits.waits import find_waits
     from nsys2prv_ng.api.plans import make_summary_options
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
-    from nsys2prv_ng.summary.compute.job import compute_summary
-    from nsys2prv_ng.summary.verdicts.answer import add_verdict
-    from nsys2prv_ng.summary.verdicts.slow_steps import find_slowest
 
-    compute = partial(
-        compute_summary,
-        progress=progress,
-        with_metrics=with_metrics,
-        flops_per_step=flops_per_step,
-        peak_tflops=peak_tflops,
-    )
     with (
         choose_engine(
             options, make_summary_options(options, with_metrics=with_metrics), _find_scratch()
         ) as read_options,
         announce_compilation(progress.note),
         compile_ahead(FOR_SUMMARY),
-        open_job(reports, _find_scratch(), read_options, progress) as job,
+        open_job(reports, _find_scratch(), read_options, progress, _import_what_sums_up) as job,
     ):
+        from nsys2prv_ng.analysis.waits.waits import find_waits
+        from nsys2prv_ng.summary.compute.job import compute_summary
+        from nsys2prv_ng.summary.verdicts.answer import add_verdict
+        from nsys2prv_ng.summary.verdicts.slow_steps import find_slowest
+
         waits = find_waits(job)
-        summary = compute(job, waits)
+        summary = compute_summary(
+            job,
+            waits,
+            progress=progress,
+            with_metrics=with_metrics,
+            flops_per_step=flops_per_step,
+            peak_tflops=peak_tflops,
+        )
         slowest = find_slowest(summary)
         if slowest is not None:  # most jobs need not import what compares
             from nsys2prv_ng.comparison.slow_steps import add_slow_steps
@@ -163,6 +164,12 @@ def _summarize(
         from nsys2prv_ng.summary.compute.pictures import collect_pictures
 
         return summary, collect_pictures(job, waits, slowest)
+
+
+def _import_what_sums_up() -> None:
+    """Import what `_summarize` needs once reports are read: it takes half as long as to read small ones."""
+    for module in ("compute.job", "verdicts.answer", "text"):
+        import_module(f"nsys2prv_ng.summary.{module}")
 
 
 def _find_scratch() -> Path:

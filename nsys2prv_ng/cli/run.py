@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import traceback
@@ -26,8 +25,6 @@ def run(words: list[str]) -> int:
     # Numpy's OpenBLAS would start a thread for each core. Nothing here needs them, and sums of real numbers, as in
     # the fit of the clocks, would depend on the number of cores.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Imports make 200,000 objects that stay: looking through them again and again takes a tenth of a second.
-    gc.set_threshold(500_000)
     keep_freed_memory()
     refuse_pandas()
     group: Any = typer.main.get_command(app)

@@ -16,11 +16,6 @@ from nsys2prv_ng.report.exported_times import FARTHEST, SYSTEM
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.tables import format_table
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found]  # installed for Python 3.10 only
-
 NOTHING_CHECKED = Violations(0, 0, 0.0)
 
 
@@ -198,6 +193,11 @@ class Alignment:
 
 def read_table(path: Path) -> dict[str, ClockMap]:
     """Return the correction of each node by its name. Raises TranslationError for any other file."""
+    # Few runs read a table, and the import compiles long patterns.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib  # type: ignore[import-not-found]  # installed for Python 3.10 only
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

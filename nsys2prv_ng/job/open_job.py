@@ -5,7 +5,7 @@ Everything that looks at the reports of a job starts here: its translation, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -141,14 +141,21 @@ class Job:
 
 
 @contextmanager
-def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress) -> Iterator[Job]:
+def open_job(
+    reports: Sequence[Path],
+    folder: Path,
+    options: ReadOptions,
+    progress: Progress,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Iterator[Job]:
     """Read reports and place their records, which exist while the context is open.
 
     `reports`: reports, or one folder of shards (job/shards.py). `folder` takes exports that cannot be beside their
-    reports, and the file of records that do not fit into memory, unless the options name another folder for it. Raises
-    TranslationError (including UsageError).
+    reports, and the file of records that do not fit into memory, unless the options name another folder for it.
+    `meanwhile` may be called while other processes read, for what takes time and is needed later, such as imports.
+    Raises TranslationError (including UsageError).
     """
-    with open_reports(reports, folder, options, progress) as opened:
+    with open_reports(reports, folder, options, progress, meanwhile) as opened:
         options = opened.options
         refuse_absent(opened.read, options.named_sources)
         count = len(opened.read) + len(opened.skipped)

@@ -74,9 +74,16 @@ class OpenedReports:
 
 @contextmanager
 def open_reports(
-    reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress
+    reports: Sequence[Path],
+    folder: Path,
+    options: ReadOptions,
+    progress: Progress,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Iterator[OpenedReports]:
-    """Read reports, or load shards; the records exist while the context is open. Raises the errors of `open_job`."""
+    """Read reports, or load shards; the records exist while the context is open.
+
+    `meanwhile` and errors: as for `open_job`.
+    """
     refuse_twice(reports)
     refuse_missing(reports)
     errors: dict[Path, ReportError] | None = None if options.strict or len(reports) == 1 else {}
@@ -90,7 +97,7 @@ def open_reports(
         with closing(FolderStore(shared)) as store:
             yield OpenedReports(read, store, engine, report_skipped(errors or {}, progress), options)
     else:
-        with _read_here(reports, folder, options, progress, errors) as opened:
+        with _read_here(reports, folder, options, progress, errors, meanwhile) as opened:
             yield opened
 
 
@@ -101,6 +108,7 @@ def _read_here(
     options: ReadOptions,
     progress: Progress,
     errors: dict[Path, ReportError] | None,
+    meanwhile: Callable[[], object],
 ) -> Iterator[OpenedReports]:
     """Read reports in processes of this machine. Add reports that cannot be read to `errors`; without it, raise them.
 
@@ -125,7 +133,7 @@ def _read_here(
         work, title = Work(len(exports), read_one), f"reading {count_noun(len(exports), 'report')}"
         with progress.step(title, len(exports) * len(sources), "source") as step:
             # Each process reads on its own shelf, starting with shelf 1.
-            answers = read_each(work, workers, step.update, lambda number: store.use_shelf(number + 1))
+            answers = read_each(work, workers, step.update, lambda number: store.use_shelf(number + 1), meanwhile)
         if errors is not None:
             answered = zip(exports, answers, strict=True)
             errors.update({path: answer for path, answer in answered if isinstance(answer, ReportError)})

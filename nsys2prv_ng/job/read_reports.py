@@ -127,14 +127,21 @@ class ReportRecords(_Report):
 
 
 def read_each(
-    work: Work[T], processes: int, tick: Callable[[int], object], started: Callable[[int], None] = lambda _: None
+    work: Work[T],
+    processes: int,
+    tick: Callable[[int], object],
+    started: Callable[[int], None] = lambda _: None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> list[T]:
-    """Return the results of all pieces of work, in order: in this process, or as `run_in_processes` does them."""
+    """Return the results of all pieces of work, in order: in this process, or as `run_in_processes` does them.
+
+    `meanwhile` saves time while other processes work; alone, this process does not call it.
+    """
     processes = min(processes, work.count)
     if processes <= 1:
         return [work.do(index, tick) for index in range(work.count)]
     load_numba()
-    return run_in_processes(work, processes, tick, started)
+    return run_in_processes(work, processes, tick, started, meanwhile)
 
 
 def order_reports(read: list[ReadReport], progress: Progress) -> list[ReadReport]:

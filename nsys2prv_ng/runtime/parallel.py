@@ -78,11 +78,16 @@ def run_in_threads(function: Callable[[Item], T], items: Iterable[Item], threads
 
 
 def run_in_processes(
-    work: Work[T], processes: int, tick: Callable[[int], object], started: Callable[[int], None]
+    work: Work[T],
+    processes: int,
+    tick: Callable[[int], object],
+    started: Callable[[int], None],
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> list[T]:
     """Return the results of all pieces, in order. Each process first calls `started` with its number, from 0.
 
-    Processes are forked: they see the memory of this process, and only what `do` returns is sent back. If the system
+    Processes are forked: they see the memory of this process, and only what `do` returns is sent back. This process
+    first calls `meanwhile`, which must be short: no process gets its second piece before it ends. If the system
     ends a process, another process takes over its number and its piece of work, once for each piece. Raises the error
     of the first piece that fails, or TranslationError if the system ends its process again or cannot start one. No
     process is left running, even if this one is killed.
@@ -92,6 +97,7 @@ def run_in_processes(
         for number in range(processes):
             pool.start(number)
         pool.begin()
+        meanwhile()
         return pool.collect_answers(tick)
     finally:
         _end(pool.running.values())

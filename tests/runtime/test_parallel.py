@@ -49,6 +49,24 @@ def test_ticks_and_numbers():
     assert set(numbers) <= {0, 1, 2} and place == []
 
 
+def test_this_process_does_something_meanwhile():
+    done = multiprocessing.get_context("fork").Event()
+    here = []
+
+    def meanwhile():
+        here.append(os.getpid())
+        done.set()
+
+    answers = run_in_processes(Work(4, lambda index, tick: done.wait(30)), 2, lambda n: None, lambda n: None, meanwhile)
+    assert answers == [True] * 4 and here == [os.getpid()]
+
+
+def test_an_error_meanwhile_leaves_nobody():
+    with pytest.raises(ZeroDivisionError):
+        run_in_processes(Work(4, lambda index, tick: index), 2, lambda n: None, lambda n: None, lambda: 1 // 0)
+    assert nobody_is_left()
+
+
 @pytest.mark.slow
 def test_more_processes_than_work_and_no_work():
     assert run(1, lambda index, tick: index) == [0]
