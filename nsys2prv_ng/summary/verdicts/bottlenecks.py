@@ -83,7 +83,7 @@ UNCLASSIFIED = Bottleneck(
     "unclassified communication",
     "Exposed communication, transfer or wait unknown",
     "NCCL kernels that may wait or transfer data are the largest loss, and at least a quarter of the GPU time",
-    "give the reports of all ranks: a kernel is classified by when the other ranks start",
+    "include the reports of all ranks: a kernel is classified by when the other ranks start",
     "analysis/exposed_communication",
     ("efficiency", "waits"),
 )
@@ -203,7 +203,7 @@ HOST_ALLOCATES = HOST._replace(
 HOST_MPI = HOST._replace(
     title="Host-bound, in MPI calls",
     rule="host-bound, and most of it in MPI calls",
-    hint="give the reports of all ranks, to tell wait from transfer; overlap messages with compute, or send fewer",
+    hint="include the reports of all ranks, to tell wait from transfer; overlap messages with compute, or send fewer",
     preset="basics/mpi",
     evidence=("efficiency", "mpi", "what_if"),
 )
