@@ -1,9 +1,10 @@
 """Makes dataclasses whose methods are the same functions for all of them.
 
-The standard decorator compiles up to six methods for each class whenever a program starts. A summary imports 200 such
-classes, and that was an eighth of the time until it read reports (measured with Python 3.11; 3.13 takes as long). Here
-only `__init__` is compiled. Type checkers see the standard decorator and refuse to assign to fields of frozen classes;
-at run time nothing does.
+The standard decorator compiles up to six methods for each class whenever a program starts: about 0.4 ms for a frozen
+class with Python 3.11 and 3.13. A summary imports more than 200 classes, and that was an eighth of the time until it
+read reports. Here only `__init__` is compiled. Values are compared as tuples of their fields, as in Python up to 3.12.
+
+Type checkers see the standard decorator, and refuse to assign to fields of frozen classes; at run time nothing does.
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, *, frozen=False, kw_only=False, eq=True, repr=True):
-        """Return the class with the methods of a standard dataclass with these parameters, but assignable."""
+        """Return a class with what a standard dataclass with these parameters has. Own methods of the class stay."""
         if cls is None:
             return partial(dataclass, frozen=frozen, kw_only=kw_only, eq=eq, repr=repr)
-        own = vars(cls)
+        own = dict(vars(cls))
         made = dataclasses.dataclass(cls, kw_only=kw_only, eq=False, repr=False)
         if repr and "__repr__" not in own:
             made.__repr__ = _format
-        if eq and "__eq__" not in own:
+        if eq:
             names = [field.name for field in dataclasses.fields(made) if field.compare]
             made.__compared__ = attrgetter(*names, "__class__")
-            made.__eq__ = _equal
-            made.__hash__ = _hash if frozen else None
+            if "__eq__" not in own:
+                made.__eq__ = _equal
+            if own.get("__hash__") is None:  # Python sets None for a class with an __eq__ of its own
+                made.__hash__ = _hash if frozen else None
         return made
 
     def _equal(self, other):

@@ -13,7 +13,7 @@ from nsys2prv_ng.light_dataclass import dataclass
 
 OPTIONS = ("frozen", "kw_only", "eq", "repr")
 SHAPES = [dict(zip(OPTIONS, chosen, strict=True)) for chosen in product((False, True), repeat=4)]
-VALUES = st.integers(0, 1) | st.just(float("nan")) | st.text(max_size=1) | st.lists(st.integers(0, 1), max_size=1)
+VALUES = st.integers(0, 1) | st.text(max_size=1) | st.lists(st.integers(0, 1), max_size=1)
 
 
 def _make(decorator: Any, options: dict[str, bool]) -> Any:
@@ -53,7 +53,7 @@ def test_methods_agree(
         assert _hash(changed) == _hash(reference)
         if options["eq"] and ours == changed and _hash(ours):
             assert hash(ours) == hash(changed)
-        assert dataclasses.asdict(changed) == dataclasses.asdict(reference) or x != x or other_x != other_x
+        assert dataclasses.asdict(changed) == dataclasses.asdict(reference)
         if options["repr"]:
             assert repr(changed) == repr(reference)
 
@@ -80,6 +80,27 @@ def test_a_class_keeps_its_own_methods(decorator: Any) -> None:
     assert (repr(Named("a")), Named("a") == Named("A"), hash(Named("a"))) == ("a", True, 7)
     assert (Longer("a", 1) == Longer("A", 1), Longer("a", 1) == Longer("a", 1)) == (False, True)
     assert "length=0" in repr(Longer("a"))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("decorator", [dataclass, dataclasses.dataclass])
+def test_a_class_with_one_of_the_methods_gets_the_other(decorator: Any, frozen: bool) -> None:
+    @decorator(frozen=frozen)
+    class Hashed:
+        name: str
+
+        def __hash__(self) -> int:
+            return 7
+
+    @decorator(frozen=frozen)
+    class Equal:
+        name: str
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Equal)
+
+    assert hash(Hashed("a")) == 7 and Hashed("a") == Hashed("a") != Hashed("b")
+    assert Equal("a") == Equal("b") and _hash(Equal("a")) == frozen
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The formats of reports and their exports, each declared once: its names and its first bytes.
 
-The module imports nothing: the command line asks it for endings before it loads anything, and readers for first bytes.
+The module imports no library: the command line asks it for endings before it loads anything, and readers for first
+bytes.
 """
 
 from __future__ import annotations

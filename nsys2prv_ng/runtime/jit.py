@@ -5,8 +5,7 @@ module, numba/ in XDG_CACHE_HOME or ~/.cache. `machine_code` makes that cache sa
 and uses what is beside the module even if it cannot be written, unless NUMBA_CACHE_DIR is set.
 It builds on private parts of numba: with a version of numba that lacks them, numba's own cache is used.
 
-Measured with numba 0.68: `summary` of four samples takes 1.9 s of CPU time, and 2.1 s with numba's own cache; for one
-sample 1.01 s and 1.09 s.
+Measured with numba 0.68: 51 kernels of a summary load in 82 ms, and in 140 ms if numba parses what they came from.
 """
 
 from __future__ import annotations

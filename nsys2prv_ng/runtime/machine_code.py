@@ -35,7 +35,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numba.core import config, entrypoints, registry
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import JITCodeLibrary, JitEngine
 from numba.core.runtime.nrt import rtsys
 
 from nsys2prv_ng.version import __version__
@@ -170,12 +170,13 @@ class _FunctionCache(FunctionCache):
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         # Numba would load what only compiling needs here, which takes 0.2 s; it loads it later if necessary.
         rtsys.initialize(target_context)
-        target_context.codegen()._library_class = _Library
+        if _CAN_DELAY_PARSING:
+            target_context.codegen()._library_class = _Library  # from now on for all cached functions of the process
         return self._load_overload(signature, target_context)
 
 
 class _Library(JITCodeLibrary):
-    """Numba's library of a function, which loads machine code in two thirds of the time.
+    """Numba's library of a function, which loads machine code in three fifths of the time.
 
     Numba parses LLVM's code, which only compiled callers need, and asks for the name of every symbol in it.
     """
@@ -199,7 +200,8 @@ class _Library(JITCodeLibrary):
         if self._bitcode is None:
             address: int = super().get_pointer_to_function(name)
             return address
-        # Machine code has what its description names, or its file is damaged, which its digest shows.
+        # Numba first looks the name up in a table, which lacks those of code that is not parsed. The engine returns 0
+        # for an unknown name, too.
         return int(self._codegen._engine.get_function_address(name))
 
     def _get_module_for_linking(self) -> Any:
@@ -208,6 +210,12 @@ class _Library(JITCodeLibrary):
             self._codegen._engine._load_defined_symbols(self._shared_module)
             self._bitcode = None
         return super()._get_module_for_linking()
+
+
+_CAN_DELAY_PARSING = hasattr(JitEngine, "_load_defined_symbols") and all(
+    hasattr(JITCodeLibrary, part)
+    for part in ("enable_object_caching", "_set_compiled_object", "_finalize_final_module", "_get_module_for_linking")
+)
 
 
 def _digest_file(file: Path) -> str:

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.job.open_job import open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.runtime.limits import Resources
+from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.sources.small_reports import MAIN, WORKER, export, get_account, translate_reports
 from tests.trace_reader import pair_intervals
@@ -48,3 +52,14 @@ def test_damage_of_what_is_not_chosen_does_not_matter(tmp_path: Path) -> None:
     }
     trace, _ = translate_reports([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "scheduling")
     assert len(pair_intervals(trace, 66700000)) == 1
+
+
+@pytest.mark.parametrize(("jobs", "calls"), [(1, 0), (2, 1)])
+def test_this_process_does_something_while_others_read(tmp_path: Path, samples: Path, jobs: int, calls: int) -> None:
+    done: list[bool] = []
+    options = ReadOptions(resources=Resources(jobs=jobs))
+    with open_job(
+        sorted(samples.glob("mpi-4.rank[01].sqlite")), tmp_path, options, Progress(), lambda: done.append(True)
+    ) as job:
+        assert len(job.reports) == 2
+    assert len(done) == calls

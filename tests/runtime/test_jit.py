@@ -170,13 +170,16 @@ def test_a_caller_is_compiled_with_a_callee_that_was_kept(tmp_path):
     environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     code = (
         "import callee, caller, numpy as np; callee.limit(5)\n"
-        "print(caller.total(np.array([1, 2, 3])), sum(callee.limit.stats.cache_hits.values()))"
+        "library = next(iter(callee.limit.overloads.values())).library\n"
+        "is_parsed = library._bitcode is None\n"
+        "print(caller.total(np.array([1, 2, 3])), sum(callee.limit.stats.cache_hits.values()))\n"
+        "print(is_parsed, library._bitcode is None)"
     )
-    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 0\n"
+    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 0\nTrue True\n"
     for path in cached(tmp_path / "module.py", ".nb?"):
         if path.name.startswith("caller"):
             path.unlink()
-    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 1\n"
+    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 1\nFalse True\n"
 
 
 @pytest.mark.slow

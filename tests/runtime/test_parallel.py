@@ -50,20 +50,29 @@ def test_ticks_and_numbers():
 
 
 def test_this_process_does_something_meanwhile():
-    done = multiprocessing.get_context("fork").Event()
+    begun, done = (multiprocessing.get_context("fork").Event() for _ in range(2))
     here = []
 
+    def do(index, tick):
+        begun.set()
+        return done.wait(30)
+
     def meanwhile():
+        assert begun.wait(30)
         here.append(os.getpid())
         done.set()
 
-    answers = run_in_processes(Work(4, lambda index, tick: done.wait(30)), 2, lambda n: None, lambda n: None, meanwhile)
+    answers = run_in_processes(Work(4, do), 2, lambda n: None, lambda n: None, meanwhile)
     assert answers == [True] * 4 and here == [os.getpid()]
 
 
 def test_an_error_meanwhile_leaves_nobody():
+    def meanwhile():
+        assert len(multiprocessing.active_children()) == 2
+        raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError):
-        run_in_processes(Work(4, lambda index, tick: index), 2, lambda n: None, lambda n: None, lambda: 1 // 0)
+        run_in_processes(Work(4, lambda index, tick: index), 2, lambda n: None, lambda n: None, meanwhile)
     assert nobody_is_left()
 
 
