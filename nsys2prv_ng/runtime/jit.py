@@ -102,7 +102,7 @@ class _Listener(event.Listener):
             what = (
                 "that no run needed before (kept for later runs"
                 if is_kept
-                else "(in every run: set NUMBA_CACHE_DIR to a folder to keep them"
+                else "(in every run: set NUMBA_CACHE_DIR to a folder that can be written"
             )
             self._announce(f"compiling numba kernels {what}; all take about 30 s of one core)")
 

@@ -114,7 +114,8 @@ def _copied(profiled: Profiled, folder: Path) -> list[Path]:
 def _translate(reports: list[Path], output: Path, *options: str) -> str:
     """By the command line; gives what it printed."""
     output.parent.mkdir(exist_ok=True)
-    done = run(*reports, output, *options)
+    # The reports were captured one after the other, on a busy machine more than half a minute apart.
+    done = run(*reports, output, "--several-jobs", *options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
