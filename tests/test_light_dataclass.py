@@ -32,7 +32,7 @@ def _make(decorator: Any, options: dict[str, bool]) -> Any:
 PAIRS = [(_make(dataclass, options), _make(dataclasses.dataclass, options), options) for options in SHAPES]
 
 
-def _hash(value: object) -> bool:
+def _is_hashable(value: object) -> bool:
     try:
         hash(value)
     except TypeError:
@@ -50,8 +50,8 @@ def test_methods_agree(
     for change in ({"x": other_x}, {"y": 1 - y}, {"z": other_x}, {}):
         changed, reference = dataclasses.replace(ours, **change), dataclasses.replace(theirs, **change)
         assert (ours == changed) == (theirs == reference)
-        assert _hash(changed) == _hash(reference)
-        if options["eq"] and ours == changed and _hash(ours):
+        assert _is_hashable(changed) == _is_hashable(reference)
+        if options["eq"] and ours == changed and _is_hashable(ours):
             assert hash(ours) == hash(changed)
         assert dataclasses.asdict(changed) == dataclasses.asdict(reference)
         if options["repr"]:
@@ -100,7 +100,7 @@ def test_a_class_with_one_of_the_methods_gets_the_other(decorator: Any, frozen: 
             return isinstance(other, Equal)
 
     assert hash(Hashed("a")) == 7 and Hashed("a") == Hashed("a") != Hashed("b")
-    assert Equal("a") == Equal("b") and _hash(Equal("a")) == frozen
+    assert Equal("a") == Equal("b") and _is_hashable(Equal("a")) == frozen
 
 
 @dataclass(frozen=True)

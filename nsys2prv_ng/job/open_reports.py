@@ -78,7 +78,7 @@ def open_reports(
     folder: Path,
     options: ReadOptions,
     progress: Progress,
-    meanwhile: Callable[[], object] = lambda: None,
+    meanwhile: Callable[[], object],
 ) -> Iterator[OpenedReports]:
     """Read reports, or load shards; the records exist while the context is open.
 

@@ -41,7 +41,7 @@ class Labels:
 
     def handle(self, event_type: EventType) -> int:
         """Return the dense id of an event type in this report's records."""
-        known = self._handles.get(event_type)
+        known = self.find_handle(event_type)
         if known is None:
             known = self._handles[event_type] = len(self.types)
             self.types.append(event_type)
