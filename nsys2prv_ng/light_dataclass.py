@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, *, frozen=False, kw_only=False, eq=True, repr=True):
-        """Return a class with what a standard dataclass with these parameters has. Own methods of the class stay."""
+        """Return a class with the methods of a standard dataclass, and with those that it defines itself."""
         if cls is None:
             return partial(dataclass, frozen=frozen, kw_only=kw_only, eq=eq, repr=repr)
         own = dict(vars(cls))

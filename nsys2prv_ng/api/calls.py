@@ -166,7 +166,7 @@ def _summarize(
 
 
 def _import_what_sums_up() -> None:
-    """Import what `_summarize` needs after it has read the reports, which takes as long as to read a small one."""
+    """Import what `_summarize` needs once the reports are read. This takes as long as reading a small report."""
     import nsys2prv_ng.summary.compute.job
     import nsys2prv_ng.summary.verdicts.answer  # noqa: F401
 

@@ -182,7 +182,7 @@ class _Library(JITCodeLibrary):
     """
 
     _bitcode: bytes | None = None
-    """LLVM's code of a function that was loaded and that nothing has been linked with."""
+    """LLVM's code of a loaded function; None once something is linked with it, and for a function compiled here."""
 
     @classmethod
     def _unserialize(cls, codegen: Any, state: tuple[str, str, Any]) -> Any:
