@@ -16,7 +16,7 @@ from nsys2prv_ng.comparison.model import BudgetRow
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.summary.numbers.efficiency import Losses, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.words.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.names import USER_CODE
 
 HOST_BOUND = PARTS["host_ns"]

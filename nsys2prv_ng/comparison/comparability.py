@@ -16,7 +16,7 @@ from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import find_most_compute
+from nsys2prv_ng.summary.words.windows import find_most_compute
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.names import to_one_line
 from nsys2prv_ng.text.tables import cut_middle

@@ -10,7 +10,7 @@ from nsys2prv_ng.comparison.model import BudgetRow, Change, Prediction, Side, Ta
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_MPI, PARTS
+from nsys2prv_ng.summary.words.windows import COMPUTE, IN_MPI, PARTS
 from nsys2prv_ng.text.names import USER_CODE
 
 _Target = tuple[str, str | int]

@@ -34,7 +34,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import find_most_compute
+from nsys2prv_ng.summary.words.windows import find_most_compute
 
 KINDS = (STRONG, WEAK)
 _UNKNOWN = "whether it is strong or weak does not show, say which"

@@ -19,8 +19,8 @@ from nsys2prv_ng.comparison.statistics import NOISE
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.range_tree import list_paths
-from nsys2prv_ng.summary.tables.efficiency import are_steps
-from nsys2prv_ng.summary.tables.links import name_class
+from nsys2prv_ng.summary.words.links import name_class
+from nsys2prv_ng.summary.words.windows import are_steps
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 from nsys2prv_ng.text.names import NO_RANGE
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers
+from nsys2prv_ng.summary.numbers.efficiency import (
+    EfficiencyNumbers,
+    Losses,
+    StepNumbers,
+)
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.tables import calls
-from nsys2prv_ng.summary.tables.efficiency import (
-    PARTS,
-    choose_window,
-    find_main_range,
-    list_parts,
-    name_time,
-    tabulate_efficiency,
-)
+from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency
 from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
@@ -43,6 +40,13 @@ from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
+from nsys2prv_ng.summary.words.windows import (
+    PARTS,
+    choose_window,
+    find_main_range,
+    list_parts,
+    list_windows,
+)
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
@@ -221,3 +225,13 @@ def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers |
     if table:
         table += wrap(describe_parts(efficiency, steps), width)
     return [table, [] if steps is None else wrap(describe_steps(steps), width)]
+
+
+def name_time(summary: JobSummary) -> str:
+    """Return what all numbers cover, in a sentence: a time, and what else the user chose."""
+    others = [name for name in summary.chosen if name != "time"]
+    whole = "these reports"
+    if summary.efficiency is not None:
+        window = list_windows(summary.efficiency, summary.steps)[0]
+        whole = window.name if window.title != "capture" else whole
+    return " and ".join([whole, *([f"the chosen {' and '.join(others)}"] if others else [])])

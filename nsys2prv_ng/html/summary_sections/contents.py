@@ -12,11 +12,11 @@ from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.tables import calls
-from nsys2prv_ng.summary.tables.efficiency import name_time
 from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
 from nsys2prv_ng.summary.tables.range_tree import LEAST_SHARE, tabulate_range_tree
 from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
+from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 

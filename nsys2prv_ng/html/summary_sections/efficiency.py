@@ -6,8 +6,9 @@ from nsys2prv_ng.html.blocks import Section
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.efficiency import choose_window, list_windows, tabulate_efficiency, tabulate_parts
+from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency, tabulate_parts
 from nsys2prv_ng.summary.tables.path import tabulate_path, tabulate_path_of_tasks
+from nsys2prv_ng.summary.words.windows import choose_window, list_windows
 
 
 def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section | None:

@@ -13,17 +13,17 @@ from nsys2prv_ng.html.tables import MOST_RANKS, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.link_metrics import NVLINK, PCIE
 from nsys2prv_ng.summary.numbers.links import MPI, NCCL, Link, LinkNumbers
-from nsys2prv_ng.summary.tables.efficiency import name_time
 from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics, tabulate_links_with_metrics
 from nsys2prv_ng.summary.tables.links import (
     NO_COLLECTIVES,
-    name_end,
     tabulate_exchanges,
     tabulate_links,
     tabulate_message_rates,
     tabulate_node_links,
 )
+from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
+from nsys2prv_ng.summary.words.links import name_end
 from nsys2prv_ng.text.grid import Grid, Rate
 from nsys2prv_ng.text.names import clean_name
 

@@ -15,10 +15,8 @@ from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import list_stragglers
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
-from nsys2prv_ng.summary.tables.efficiency import name_time
 from nsys2prv_ng.summary.tables.gpus import tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.tables.waits import (
-    list_bandwidth,
     tabulate_bandwidth,
     tabulate_communicators,
     tabulate_excess,
@@ -26,7 +24,9 @@ from nsys2prv_ng.summary.tables.waits import (
     tabulate_nccl_waits,
     tabulate_reasons,
 )
+from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
+from nsys2prv_ng.summary.words.bandwidth import list_bandwidth
 from nsys2prv_ng.text.formatting import format_bytes, format_window
 from nsys2prv_ng.text.grid import Rate
 from nsys2prv_ng.text.names import name_task

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.summary.numbers.links import Link, LinkEnd, LinkNumbers, MessageRate
+from nsys2prv_ng.summary.numbers.links import Link, LinkNumbers, MessageRate
+from nsys2prv_ng.summary.words.links import name_class, name_end
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns
 from nsys2prv_ng.text.names import clean_name, name_task
@@ -50,11 +51,6 @@ def _get_key(rate: MessageRate) -> tuple[object, ...]:
     return rate.library, rate.between_nodes, rate.bytes, rate.together
 
 
-def name_class(row: MessageRate | Link) -> str:
-    """Return whether messages stay within a node, in words."""
-    return "between nodes" if row.between_nodes else "within nodes"
-
-
 def tabulate_node_links(links: LinkNumbers) -> Grid:
     """Return the traffic of each pair of nodes; no rows for a single node, whose pairs another table has."""
     rows = links.node_links if any(link.between_nodes for link in links.node_links) else []
@@ -66,12 +62,6 @@ def tabulate_links(links: LinkNumbers, between: bool | None = None) -> Grid:
     kinds = {"GPUs" if end.gpu is not None else "ranks" for end in links.ends}
     rows = [link for link in links.links if between in (None, link.between_nodes)]
     return _tabulate(f"Messages between {' and '.join(sorted(kinds))}", [name_end(end) for end in links.ends], rows)
-
-
-def name_end(end: LinkEnd) -> str:
-    """Return what sends or receives, for a text: its rank, node and GPU."""
-    gpu = "" if end.gpu is None else f" GPU {end.gpu}"
-    return f"{name_task(end.rank, end.task)} ({clean_name(end.node)}{gpu})"
 
 
 def _tabulate(caption: str, names: Sequence[str], links: Sequence[Link]) -> Grid:

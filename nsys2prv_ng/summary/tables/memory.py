@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsys2prv_ng.summary.numbers.memory import GpuMemory, MemoryNumbers
-from nsys2prv_ng.text.formatting import format_ranks, join_first
+from nsys2prv_ng.summary.words.memory import name_users
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Growth, Moment, Name, Ns, make_columns
-from nsys2prv_ng.text.names import NO_RANGE, clean_name
-
-_MOST_TASKS = 3
+from nsys2prv_ng.text.names import NO_RANGE
 
 
 def list_memory_tables(memory: MemoryNumbers, time: str) -> list[Grid]:
     """Return the tables for a terminal: those of all GPUs, of calls, and of what leaks. `time`: what numbers cover."""
     kept = [tabulate_kept([gpu]) for gpu in memory.leaks]
     return [tabulate_memory(memory, time), tabulate_allocations(memory), tabulate_allocator_calls(memory), *kept]
-
-
-def name_users(gpu: GpuMemory) -> str:
-    """Return the ranks, or else the tasks, that use a GPU, for a text."""
-    return format_ranks(gpu.ranks) if gpu.ranks else join_first([clean_name(task) for task in gpu.tasks], _MOST_TASKS)
 
 
 def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid:

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from nsys2prv_ng.paraver.event_types import PATH_CUDA_CALL, PATH_HOST, PATH_KINDS, PATH_MPI, PATH_SYSTEM_CALL
-from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
+from nsys2prv_ng.summary.numbers.path import PathNumbers
+from nsys2prv_ng.summary.words.path import find_main_task
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
 from nsys2prv_ng.text.names import NO_CALL, NO_RANGE, name_task
 
 _ON_HOST = [PATH_KINDS[kind] for kind in (PATH_HOST, PATH_CUDA_CALL, PATH_SYSTEM_CALL, PATH_MPI)]
-_MOST_OF_ALL = 0.9
-"""Least share of the time of a part at which one task stands for all of it."""
 
 
 def tabulate_path(path: PathNumbers, *, has_several: bool) -> Grid:
@@ -59,11 +58,3 @@ def tabulate_path_of_tasks(path: PathNumbers) -> Grid:
 def _draw_classes(classes: Mapping[str, int], scale: int) -> Bar:
     parts = [BarPart(kind, kind, float(classes[kind])) for kind in PATH_KINDS.values() if classes.get(kind)]
     return Bar(parts, scale)
-
-
-def find_main_task(part: PathPart) -> str:
-    """Return the task with nearly all of the time of a part; "" if several tasks share it."""
-    if not part.ranks:  # only in a summary that another program wrote
-        return ""
-    first = part.ranks[0]
-    return name_task(first.rank, first.task) if first.ns >= _MOST_OF_ALL * part.ns else ""

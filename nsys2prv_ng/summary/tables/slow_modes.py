@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.slow_modes import SlowMode, SlowModeNumbers
-from nsys2prv_ng.text.formatting import format_number_ranges, format_percent, format_ranks, join_first
+from nsys2prv_ng.summary.numbers.slow_modes import SlowModeNumbers
+from nsys2prv_ng.summary.words.slow_modes import name_steps, name_tasks
+from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Share, make_columns
-from nsys2prv_ng.text.names import clean_name
-
-_MOST_NUMBERS, _MOST_TASKS = 4, 3
 
 
 def tabulate_slow_modes(slow: SlowModeNumbers) -> Grid:
@@ -40,17 +38,3 @@ def tabulate_slow_modes(slow: SlowModeNumbers) -> Grid:
 
 def _format_shape(sizes: list[int]) -> str:
     return " x ".join(f"{size:,}" for size in sizes)
-
-
-def name_tasks(mode: SlowMode) -> str:
-    """Return the ranks of a mode, or else its tasks."""
-    ranks = sorted(task.rank for task in mode.tasks if task.rank is not None)
-    if len(ranks) == len(mode.tasks):
-        return format_ranks(ranks)
-    return join_first([clean_name(task.task) for task in mode.tasks], _MOST_TASKS)
-
-
-def name_steps(mode: SlowMode) -> str:
-    """Return the numbers of the slow steps."""
-    numbers = format_number_ranges(mode.steps).split(",")
-    return f"step{'s' * (len(mode.steps) > 1)} {join_first(numbers, _MOST_NUMBERS)}"

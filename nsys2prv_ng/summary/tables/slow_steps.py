@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from nsys2prv_ng.summary.numbers.slow_steps import IdlePart, SlowStepNumbers, StepChange, StepPart
-from nsys2prv_ng.summary.tables.efficiency import PARTS
+from nsys2prv_ng.summary.words.windows import PARTS
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, join_first
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, Ns, NsChange, Share, make_columns
 from nsys2prv_ng.text.names import NO_RANGE, USER_CODE, clean_name

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.replay.numbers import Limit, Slack, WhatIfNumbers
-from nsys2prv_ng.text.formatting import format_percent
+from nsys2prv_ng.replay.numbers import Slack, WhatIfNumbers
+from nsys2prv_ng.summary.words.what_if import name_limit
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
-from nsys2prv_ng.text.names import name_task
 
 UNLIMITED = "unlimited"
 
@@ -42,16 +41,3 @@ def _sort(slack: list[Slack]) -> list[Slack]:
     """Return the least slack first, and the longest of equal ones."""
     unlimited = max((own.slack_ns or 0 for own in slack), default=0) + 1
     return sorted(slack, key=lambda own: (unlimited if own.slack_ns is None else own.slack_ns, -own.own_ns))
-
-
-def name_limit(limit: Limit | None) -> str:
-    """Return what sets the pace in words, and its share; "" if that is not known."""
-    return "" if limit is None else f"{name_pace(limit)} ({format_percent(limit.share, 1)})"
-
-
-def name_pace(limit: Limit) -> str:
-    """Return what sets the pace in words: host of rank 3."""
-    if limit.what == "network":
-        return "the network"
-    what = {"launch": "launch latency"}.get(limit.what, limit.what)
-    return f"the {what}" if limit.rank is None else f"{what} of {name_task(limit.rank, '')}"

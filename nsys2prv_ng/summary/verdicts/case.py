@@ -13,8 +13,8 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.efficiency import Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
-from nsys2prv_ng.summary.tables.efficiency import NamedWindow, are_steps, choose_window
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
+from nsys2prv_ng.summary.words.windows import NamedWindow, are_steps, choose_window
 
 COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
 _STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")

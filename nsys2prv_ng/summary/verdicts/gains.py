@@ -8,7 +8,6 @@ from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
-from nsys2prv_ng.summary.tables.what_if import name_pace
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import (
@@ -26,6 +25,7 @@ from nsys2prv_ng.summary.verdicts.case import (
 from nsys2prv_ng.summary.verdicts.path import bound_gain
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step
 from nsys2prv_ng.summary.verdicts.variants import is_launch_change
+from nsys2prv_ng.summary.words.what_if import name_pace
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.links import LinkNumbers, SlowLink
-from nsys2prv_ng.summary.tables.links import name_end
+from nsys2prv_ng.summary.words.links import name_end
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.text.names import quote_name
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.slow_steps import LateInSlow, SlowStepNumbers
 from nsys2prv_ng.summary.numbers.verdict import Place
-from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
+from nsys2prv_ng.summary.words.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 

@@ -30,9 +30,9 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     StepNumbers,
     StepOfRank,
 )
-from nsys2prv_ng.summary.tables.efficiency import list_windows
 from nsys2prv_ng.summary.text import format_efficiency, format_summary
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
+from nsys2prv_ng.summary.words.windows import list_windows
 from tests.job.made_steps import make_steps
 from tests.spans import sum_lengths, unite
 

@@ -13,10 +13,12 @@ from nsys2prv_ng.summary.numbers.job import Cause, GpuNumbers, JobSummary
 from nsys2prv_ng.summary.numbers.late import list_stragglers
 from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathPart
 from nsys2prv_ng.summary.numbers.waits import Bandwidth, Excess
-from nsys2prv_ng.summary.tables.efficiency import list_parts, tabulate_efficiency
+from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency
 from nsys2prv_ng.summary.tables.gpus import tabulate_causes
 from nsys2prv_ng.summary.tables.path import tabulate_path
-from nsys2prv_ng.summary.tables.waits import list_bandwidth, tabulate_bandwidth, tabulate_excess
+from nsys2prv_ng.summary.tables.waits import tabulate_bandwidth, tabulate_excess
+from nsys2prv_ng.summary.words.bandwidth import list_bandwidth
+from nsys2prv_ng.summary.words.windows import list_parts
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, Score, Share, Term
 from tests.summary.made import summarize_reports
 from tests.summary.made_summary import make_losses, make_summary
