@@ -139,36 +139,21 @@ def _summarize(
         open_job(reports, _find_scratch(), read_options, progress, _import_what_sums_up) as job,
     ):
         from nsys2prv_ng.analysis.waits.waits import find_waits
-        from nsys2prv_ng.summary.compute.job import compute_summary
-        from nsys2prv_ng.summary.verdicts.answer import add_verdict
-        from nsys2prv_ng.summary.verdicts.slow_steps import find_slowest
+        from nsys2prv_ng.summary.compute.job import Known, Wanted
+        from nsys2prv_ng.summary.summarize import summarize as run
 
-        waits = find_waits(job)
-        summary = compute_summary(
-            job,
-            waits,
-            progress=progress,
-            with_metrics=with_metrics,
-            flops_per_step=flops_per_step,
-            peak_tflops=peak_tflops,
-        )
-        slowest = find_slowest(summary)
-        if slowest is not None:  # most jobs need not import what compares
-            from nsys2prv_ng.comparison.slow_steps import add_slow_steps
-
-            summary = add_slow_steps(summary, job, waits)
-        summary = add_verdict(summary)
+        waits, wanted = find_waits(job), Wanted(with_metrics, flops_per_step, peak_tflops)
+        summary, slow = run(job, waits, Known(), wanted, progress)
         if not draws:
             return summary, None
         from nsys2prv_ng.summary.compute.pictures import collect_pictures
 
-        return summary, collect_pictures(job, waits, slowest)
+        return summary, collect_pictures(job, waits, None if slow is None else slow.longest.number)
 
 
 def _import_what_sums_up() -> None:
     """Import what `_summarize` needs once the reports are read. This takes as long as reading a small report."""
-    import nsys2prv_ng.summary.compute.job
-    import nsys2prv_ng.summary.verdicts.answer  # noqa: F401
+    import nsys2prv_ng.summary.summarize  # noqa: F401
 
 
 def _find_scratch() -> Path:

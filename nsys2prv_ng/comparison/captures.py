@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.model import CaptureNumbers, Side
-from nsys2prv_ng.comparison.statistics import find_median
+from nsys2prv_ng.summary.difference.statistics import find_median
 from nsys2prv_ng.summary.numbers.job import JobSummary
 
 

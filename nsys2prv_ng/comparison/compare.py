@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.comparison.budget import Windows, find_cause, list_captures, list_windows, make_budget
 from nsys2prv_ng.comparison.captures import describe_captures, find_table_capture, has_steps, list_step_times
-from nsys2prv_ng.comparison.changes import find_changes
 from nsys2prv_ng.comparison.comparability import check_comparability
 from nsys2prv_ng.comparison.model import Kind, Pair, Samples, Side, SideNumbers, Table, Verdict
 from nsys2prv_ng.comparison.prediction import find_prediction
 from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.scaling import make_scaling
-from nsys2prv_ng.comparison.statistics import FEWEST, LARGE, LEVEL, NOISE, bound_median, compare_ranks, find_median
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
 from nsys2prv_ng.comparison.work_units import find_units
+from nsys2prv_ng.summary.difference.budget import Windows, find_cause, list_captures, list_windows, make_budget
+from nsys2prv_ng.summary.difference.changes import find_changes
+from nsys2prv_ng.summary.difference.statistics import (
+    FEWEST,
+    LARGE,
+    LEVEL,
+    NOISE,
+    bound_median,
+    compare_ranks,
+    find_median,
+)
 from nsys2prv_ng.text.formatting import format_time
 
 
@@ -43,7 +51,7 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     allowed = [table for table in tables if table.key not in prevented]
     explains = by_step and all(per_step)
     cause = find_cause(a.summary, b.summary, rows, by_step=by_step)
-    changes = find_changes(a.summary, b.summary, rows, verdict, prevented) if explains else []
+    changes = find_changes(a.summary, b.summary, rows, verdict.a_ns, prevented) if explains else []
     return Pair(
         verdict=verdict,
         a=_measure(a),

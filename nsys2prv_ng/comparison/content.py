@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.model import BudgetRow, Pair, Table, TableRow
+from nsys2prv_ng.comparison.model import Pair, Table, TableRow
 from nsys2prv_ng.comparison.number_text import (
     format_change,
     format_count,
@@ -15,6 +15,7 @@ from nsys2prv_ng.comparison.number_text import (
     join_values,
 )
 from nsys2prv_ng.comparison.sentences import is_shown
+from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_difference, format_signed
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, make_columns
 from nsys2prv_ng.text.layout import MOST_ROWS, WIDTH

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.budget import HOST_BOUND
-from nsys2prv_ng.comparison.model import BudgetRow, Change, Prediction, Side, Table, Verdict
+from nsys2prv_ng.comparison.model import Prediction, Side, Table, Verdict
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
+from nsys2prv_ng.summary.difference.budget import HOST_BOUND, BudgetRow
+from nsys2prv_ng.summary.difference.changes import Change
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.words.windows import COMPUTE, IN_MPI, PARTS
 from nsys2prv_ng.text.names import USER_CODE

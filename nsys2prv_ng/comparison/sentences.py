@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.comparison.budget import HOST_BOUND
 from nsys2prv_ng.comparison.comparability import WARNING
-from nsys2prv_ng.comparison.model import BudgetRow, Change, Comparability, Pair, Scaling, SideNumbers
+from nsys2prv_ng.comparison.model import Comparability, Pair, Scaling, SideNumbers
 from nsys2prv_ng.comparison.number_text import format_change, format_points, state_p
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
-from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE
 from nsys2prv_ng.comparison.tables import EXPOSED, OVERLAPPED
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
+from nsys2prv_ng.summary.difference.budget import HOST_BOUND, BudgetRow
+from nsys2prv_ng.summary.difference.changes import Change
+from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE
 from nsys2prv_ng.text.formatting import count_noun, format_difference, format_percent, format_ranks, format_time
 from nsys2prv_ng.text.tables import cut_middle, cut_names
 

@@ -12,10 +12,10 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import NamedTuple
 
-from nsys2prv_ng.comparison.budget import LEAST
 from nsys2prv_ng.comparison.match_names import match_names
 from nsys2prv_ng.comparison.model import Table, TableRow
-from nsys2prv_ng.comparison.statistics import NOISE
+from nsys2prv_ng.summary.difference.budget import LEAST
+from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.range_tree import list_paths

@@ -107,12 +107,10 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     slices = cut_into_slices(runs, model.number_rows(), job.origin, compressed=output.name.endswith(".gz"))
     summary = None
     if plan.summary:
-        from nsys2prv_ng.comparison.slow_steps import add_slow_steps  # takes a tenth of a second to import
-        from nsys2prv_ng.summary.compute.job import compute_summary
-        from nsys2prv_ng.summary.verdicts.answer import add_verdict
+        from nsys2prv_ng.summary.compute.job import Known, Wanted  # takes a tenth of a second to import
+        from nsys2prv_ng.summary.summarize import summarize
 
-        summary = compute_summary(job, waits, late, lanes, path)
-        summary = add_verdict(add_slow_steps(summary, job, waits, late))
+        summary, _ = summarize(job, waits, Known(late, lanes, path), Wanted())
     load = measure_load(placed.run for placed in runs)
     warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if needs_path else ())]
     warnings += warn_of_load(load, plan.paraver_memory)

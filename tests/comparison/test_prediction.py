@@ -17,8 +17,8 @@ from nsys2prv_ng.replay.numbers import Scenario, WhatIfNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary, NcclNumbers
 from nsys2prv_ng.text.names import quote_name
 from tests.comparison.made import GPUS, MS
-from tests.comparison.test_changes import FAST, HOST, STEPS, call, in_mpi, in_range, kernel, run
 from tests.conftest import Unpacked
+from tests.summary.difference.test_changes import FAST, HOST, STEPS, call, in_mpi, in_range, kernel, run
 
 
 def predicted(savings: Mapping[str, float], measurable: bool = True) -> WhatIfNumbers:

@@ -15,7 +15,7 @@ from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_gpu, make_run
-from tests.comparison.test_changes import run
+from tests.summary.difference.test_changes import run
 
 VERDICT = re.compile(r"^(FASTER|SLOWER|NO DIFFERENCE|INCONCLUSIVE)", re.MULTILINE)
 PARTS = ("compute", "waiting", "moving", "not_split", "memory", "host", "queued", "graph", "unknown", "cut")

@@ -53,30 +53,47 @@ from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
 from nsys2prv_ng.summary.numbers.waits import Excess, WaitNumbers
 
 
+class Known(NamedTuple):
+    """Results for a job that a caller already has."""
+
+    late: LateReasons | None = None
+    """Why the culprits of all waits were late."""
+    lanes: Lanes | None = None
+    path: CriticalPath | None = None
+
+
+class Wanted(NamedTuple):
+    """What a summary is to contain, and what the user knows for the MFU, as `add_mfu` takes it."""
+
+    with_metrics: bool = True
+    """Whether to measure the metrics of GPUs, on which no verdict depends."""
+    flops_per_step: float | None = None
+    peak_tflops: float | None = None
+
+
+_NOTHING, _ALL = Known(), Wanted()
+
+
 def compute_summary(
     job: Job,
     waits: Waits | None = None,
-    late: LateReasons | None = None,
-    lanes: Lanes | None = None,
-    path: CriticalPath | None = None,
+    known: Known = _NOTHING,
+    wanted: Wanted = _ALL,
     progress: Progress | None = None,
-    *,
-    with_metrics: bool = True,
-    flops_per_step: float | None = None,
-    peak_tflops: float | None = None,
 ) -> JobSummary:
-    """Return the numbers of a job. Each worker loads the records of one report at once; another replays the job.
+    """Return the numbers of a job, without its slow steps and its answer.
 
-    `waits`, `late`, `lanes` and `path`: the results for this job, if the caller already has them. `with_metrics`:
-    measure the metrics of GPUs, on which no verdict depends. `flops_per_step` and `peak_tflops`: what the user knows
-    for the MFU, as `add_mfu` takes it.
+    Each worker loads the records of one report at once; another replays the job. `waits`: all waits of the job, if the
+    caller has them.
     """
     waits = find_waits(job) if waits is None else waits
     beside = replace(job, engine=job.engine.share())
-    with job.engine.beside(lambda: compute_path_and_savings(beside, waits, lanes, path)) as wait_for_savings:
-        late = find_reasons(job, waits) if late is None else late
+    with job.engine.beside(
+        lambda: compute_path_and_savings(beside, waits, known.lanes, known.path)
+    ) as wait_for_savings:
+        late = find_reasons(job, waits) if known.late is None else known.late
         efficiency = compute_efficiency(job, waits)
-        summary = _sum_up(job, waits, late, efficiency, with_metrics=with_metrics)
+        summary = _sum_up(job, waits, late, efficiency, with_metrics=wanted.with_metrics)
         shown = progress if progress is not None and job.finds_waits else Progress()
         with shown.step("replaying changes", 1, "job", logged=False) as step:
             found = wait_for_savings()
@@ -89,7 +106,7 @@ def compute_summary(
         what_if=found.what_if,
         warnings=[*summary.warnings, *([*check_size(job), *unplayed][:1] if job.finds_waits else ())],
     )
-    return add_mfu(summary, flops_per_step, peak_tflops)
+    return add_mfu(summary, wanted.flops_per_step, wanted.peak_tflops)
 
 
 def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *, with_metrics: bool) -> JobSummary:

@@ -90,6 +90,6 @@ class SlowStepNumbers:
     changes: list[StepChange] = field(default_factory=list)
     """What differs by 0.5 % of a usual step or more, at most ten of each kind; the largest difference first."""
     only_slow: list[OnlySlow] = field(default_factory=list)
-    """The longest time first; only what cannot be chance (comparison/slow_steps.py)."""
+    """The longest time first; only what cannot be chance (summary/difference/slow_steps.py)."""
     late: LateInSlow | None = None
     """None unless each of the other tasks waits for one task for half of the difference or more, on average."""

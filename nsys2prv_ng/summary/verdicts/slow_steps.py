@@ -39,6 +39,11 @@ class SlowSteps:
     median_ns: int
 
     @property
+    def longest(self) -> StepEfficiency:
+        """The longest slow step; the first of equal ones."""
+        return max(self.slow, key=lambda step: step.window_ns)
+
+    @property
     def excess_ns(self) -> int:
         """How much longer the slow steps take than as many median steps, together."""
         return sum(step.window_ns - self.median_ns for step in self.slow)
@@ -80,12 +85,6 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
         return None
     found = SlowSteps(slow, usual, steps.median_ns)
     return found if found.share >= _LEAST_SHARE else None
-
-
-def find_slowest(summary: JobSummary) -> int | None:
-    """Return the number of the longest slow step; None if no step is slow."""
-    found = find_slow_steps(summary)
-    return None if found is None else max(found.slow, key=lambda step: step.window_ns).number
 
 
 def describe_slow(found: SlowSteps, name: str) -> str:

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.comparison.model import BudgetRow
-from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
+from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.summary.numbers.efficiency import Losses, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.words.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
@@ -146,3 +146,17 @@ def _list_ranges(summary: JobSummary, *, by_step: bool) -> dict[str, float]:
         return {}
     windows = len(efficiency.steps) if by_step else 1
     return {idle.range: idle.ns / (windows * window.losses.devices) for idle in window.losses.idle_by_range}
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """A part of the step, or of the capture: its mean over steps and over GPUs."""
+
+    name: str
+    a_ns: int
+    b_ns: int
+    difference_ns: int
+    p: float | None
+    """p of the rank test over the samples; None for less than four a side, and for rows that single samples lack."""
+    differs: bool
+    """Whether the part differs by more than noise."""

@@ -18,14 +18,13 @@ from dataclasses import replace
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, group_rows
-from nsys2prv_ng.comparison.budget import LEAST, list_windows, make_budget
-from nsys2prv_ng.comparison.changes import Kind, find_kernels, list_changes
-from nsys2prv_ng.comparison.model import Change
-from nsys2prv_ng.comparison.statistics import NOISE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.compute.some_steps import list_names_by_step, sum_up_steps, take_steps
 from nsys2prv_ng.summary.compute.waits import list_costs
+from nsys2prv_ng.summary.difference.budget import LEAST, list_windows, make_budget
+from nsys2prv_ng.summary.difference.changes import Change, Kind, find_kernels, list_changes
+from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
 from nsys2prv_ng.summary.numbers.slow_steps import (
@@ -38,7 +37,7 @@ from nsys2prv_ng.summary.numbers.slow_steps import (
 )
 from nsys2prv_ng.summary.numbers.waits import LateCost
 from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
+from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps
 
 _KINDS: tuple[Kind, ...] = ("kernel", "transfer", "range", "call")
 _MOST_CHANGES = 10
@@ -49,14 +48,15 @@ _MOST_NAMES = 20
 _HALF = 0.5
 
 
-def add_slow_steps(summary: JobSummary, job: Job, waits: Waits, late: LateReasons | None = None) -> JobSummary:
-    """Return the summary of a job with its slow steps compared with the usual ones, if it has any.
+def add_slow_steps(
+    summary: JobSummary, found: SlowSteps, job: Job, waits: Waits, late: LateReasons | None = None
+) -> JobSummary:
+    """Return the summary of a job with the slow steps that were found compared with the usual ones.
 
-    `late`: why the culprits of `waits` were late, if the caller already knows. It takes another pass over the reports,
-    so there is none without slow steps.
+    `late`: why the culprits of `waits` were late, if the caller already knows. This takes another pass over the
+    reports.
     """
-    found = find_slow_steps(summary)
-    if found is None or job.counted is None:
+    if job.counted is None:
         return summary
     numbers = [[step.number for step in steps] for steps in (found.usual, found.slow)]
     jobs = [take_steps(job, chosen) for chosen in numbers]

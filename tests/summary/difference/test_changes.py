@@ -13,8 +13,9 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import Change, Side
+from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.comparison.text import format_comparison
+from nsys2prv_ng.summary.difference.changes import Change
 from nsys2prv_ng.summary.numbers.job import (
     CallNumbers,
     JobSummary,

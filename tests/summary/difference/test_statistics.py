@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.comparison import statistics
-from nsys2prv_ng.comparison.statistics import bound_median, compare_ranks, find_median
+from nsys2prv_ng.summary.difference import statistics
+from nsys2prv_ng.summary.difference.statistics import bound_median, compare_ranks, find_median
 from tests.examples import examples
 
 VALUES = st.lists(st.integers(0, 6), min_size=1, max_size=5)

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.comparison.budget import HOST_BOUND, LEAST
-from nsys2prv_ng.comparison.model import BudgetRow, Change, Verdict
-from nsys2prv_ng.comparison.statistics import NOISE
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
+from nsys2prv_ng.summary.difference.budget import HOST_BOUND, LEAST, BudgetRow
+from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.numbers.job import JobSummary, RangeOfTask
 from nsys2prv_ng.summary.words.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.formatting import shorten_range_name
@@ -60,10 +60,13 @@ def list_changes(a: JobSummary, b: JobSummary, kind: Kind) -> list[Change]:
 
 
 def find_changes(
-    a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], verdict: Verdict, prevented: frozenset[str]
+    a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], step_ns: int, prevented: frozenset[str]
 ) -> list[Change]:
-    """Return what changed most, at most three. Both summaries are of steps. `prevented`: keys of tables to omit."""
-    limits = verdict.a_ns * NOISE, verdict.a_ns * LEAST
+    """Return what changed most, at most three. Both summaries are of steps.
+
+    `step_ns`: the step of side a. `prevented`: keys of tables to omit.
+    """
+    limits = step_ns * NOISE, step_ns * LEAST
     found = [
         *(() if "kernels" in prevented else find_kernels(a, b)),
         *_find_transfers(a, b, prevented),
@@ -243,3 +246,20 @@ def _has_nearly_all(part: Change, whole: Change) -> bool:
     return part.difference_ns * whole.difference_ns > 0 and abs(part.difference_ns) >= _NEARLY * abs(
         whole.difference_ns
     )
+
+
+@dataclass(frozen=True)
+class Change:
+    """A range, call, class of kernels, kernel or transfer whose time changed: means over the steps."""
+
+    kind: Literal["range", "call", "kernel", "transfer"]
+    name: str
+    a_ns: int
+    b_ns: int
+    difference_ns: int
+    per: Literal["rank", "GPU"]
+    """What the times are means over."""
+    rank: int | None
+    """The rank with nearly all of the change, of which the times are then; None for the mean."""
+    only: Literal["", "A", "B"]
+    """The only side that has it."""
