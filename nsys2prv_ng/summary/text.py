@@ -11,24 +11,26 @@ from nsys2prv_ng.summary.numbers.efficiency import (
 )
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathNumbers
-from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency
 from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
 from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
 from nsys2prv_ng.summary.tables.links import list_link_tables
-from nsys2prv_ng.summary.tables.memory import list_memory_tables
+from nsys2prv_ng.summary.tables.memory import list_memory_tables, tabulate_memory_operations
 from nsys2prv_ng.summary.tables.path import tabulate_path
 from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
 from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
-from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
+from nsys2prv_ng.summary.tables.siblings import tabulate_ranges
+from nsys2prv_ng.summary.tables.slow_modes import tabulate_kernels, tabulate_slow_modes
 from nsys2prv_ng.summary.tables.slow_steps import list_slow_tables
 from nsys2prv_ng.summary.tables.waits import (
     tabulate_bandwidth,
     tabulate_communicators,
     tabulate_excess,
+    tabulate_mpi,
     tabulate_mpi_waits,
+    tabulate_nccl,
     tabulate_nccl_waits,
     tabulate_reasons,
 )
@@ -155,17 +157,17 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
         *_format_slow_steps(summary, width),
-        format_grid(calls.tabulate_ranges(summary), width),
+        format_grid(tabulate_ranges(summary.ranges), width),
         format_grid(tabulate_range_tree(summary.range_tree), width, None),
-        format_grid(calls.tabulate_kernels(summary), width),
+        format_grid(tabulate_kernels(summary.kernels, summary.gpus), width),
         format_grid(tabulate_kernel_activity(summary.activity), width),
         format_grid(tabulate_range_activity(summary.range_tree), width, None),
         [] if summary.flops is None else format_grid(tabulate_flops(summary.flops), width),
         [] if summary.slow_modes is None else format_grid(tabulate_slow_modes(summary.slow_modes), width),
         *_format_memory(summary, width),
-        format_grid(calls.tabulate_memory_operations(summary), width, None),
-        format_grid(calls.tabulate_nccl(summary), width, None),
-        format_grid(calls.tabulate_mpi(summary), width),
+        format_grid(tabulate_memory_operations(summary.memory_operations), width, None),
+        format_grid(tabulate_nccl(summary.nccl), width, None),
+        format_grid(tabulate_mpi(summary.mpi), width),
         format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
@@ -199,7 +201,7 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         tabulate_nccl_waits(waits),
         tabulate_mpi_waits(waits),
         tabulate_reasons(waits),
-        tabulate_excess(summary),
+        tabulate_excess(waits, summary.measured_ns, summary.step_count),
         tabulate_communicators(waits),
         tabulate_bandwidth(waits.bandwidth),
         *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),

@@ -17,7 +17,8 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     WindowEfficiency,
 )
 from nsys2prv_ng.summary.numbers.facts import JobFacts
-from nsys2prv_ng.summary.numbers.job import GpuNumbers, JobSummary
+from nsys2prv_ng.summary.numbers.gpu_metrics import GpuNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
 
 MS = 10**6
 _Window = TypeVar("_Window", bound=WindowEfficiency)

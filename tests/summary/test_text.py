@@ -10,8 +10,9 @@ import pytest
 
 from nsys2prv_ng import summarize
 from nsys2prv_ng.api.calls import find_answer
-from nsys2prv_ng.summary.numbers.job import JobSummary, MpiNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.memory import AllocatorCalls, GpuMemory, KeptMemory, MemoryNumbers
+from nsys2prv_ng.summary.numbers.waits import MpiNumbers
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.formatting import format_time
 from tests.summary.made import summarize_reports

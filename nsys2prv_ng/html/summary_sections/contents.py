@@ -11,11 +11,13 @@ from nsys2prv_ng.html.trees import show_tree
 from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables import calls
 from nsys2prv_ng.summary.tables.flops import tabulate_flops
 from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
+from nsys2prv_ng.summary.tables.memory import tabulate_memory_operations
 from nsys2prv_ng.summary.tables.range_tree import LEAST_SHARE, tabulate_range_tree
-from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
+from nsys2prv_ng.summary.tables.siblings import tabulate_ranges
+from nsys2prv_ng.summary.tables.slow_modes import tabulate_kernels, tabulate_slow_modes
+from nsys2prv_ng.summary.tables.waits import tabulate_mpi, tabulate_nccl
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
@@ -32,7 +34,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     """Return the section on the kernels with most time and on their durations; None without kernels."""
     if not summary.kernels:
         return None
-    table = show_grid(calls.tabulate_kernels(summary, pictures.kernels), MOST_NAMES)
+    table = show_grid(tabulate_kernels(summary.kernels, summary.gpus, pictures.kernels), MOST_NAMES)
     lead = (
         f"Numbers of {name_time(summary)}. A histogram counts kernels, from the shortest to the longest duration, on a"
         " logarithmic axis."
@@ -70,10 +72,10 @@ def make_range_section(summary: JobSummary) -> Section | None:
 def make_operation_section(summary: JobSummary) -> Section | None:
     """Return the section on NVTX ranges, copies and calls; None without any."""
     tables = [
-        calls.tabulate_ranges(summary),
-        calls.tabulate_memory_operations(summary),
-        calls.tabulate_nccl(summary),
-        calls.tabulate_mpi(summary),
+        tabulate_ranges(summary.ranges),
+        tabulate_memory_operations(summary.memory_operations),
+        tabulate_nccl(summary.nccl),
+        tabulate_mpi(summary.mpi),
     ]
     blocks: list[Block] = [show_grid(table) for table in tables if table.rows]
     if not blocks:

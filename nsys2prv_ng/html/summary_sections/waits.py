@@ -40,7 +40,14 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     if waits is None or not waits.operations:
         return None
     grids = [(tabulate_nccl_waits(waits), MOST_RANKS), (tabulate_mpi_waits(waits), MOST_RANKS)]
-    grids += [(tabulate_reasons(waits), MOST_ROWS), (tabulate_excess(summary), MOST_ROWS)] if waits.split else []
+    grids += (
+        [
+            (tabulate_reasons(waits), MOST_ROWS),
+            (tabulate_excess(waits, summary.measured_ns, summary.step_count), MOST_ROWS),
+        ]
+        if waits.split
+        else []
+    )
     blocks: list[Block] = [show_grid(grid, most) for grid, most in grids if grid.rows]
     blocks += [Paragraph(text) for text in describe_limits(waits)]
     lead = (

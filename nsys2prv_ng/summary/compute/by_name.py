@@ -17,16 +17,11 @@ from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
-from nsys2prv_ng.summary.numbers.job import (
-    CallNumbers,
-    KernelNumbers,
-    MemoryKindNumbers,
-    MemoryOperationNumbers,
-    MpiNumbers,
-    NcclNumbers,
-    RangeOfTask,
-    RepeatedRange,
-)
+from nsys2prv_ng.summary.numbers.job import CallNumbers
+from nsys2prv_ng.summary.numbers.memory import MemoryKindNumbers, MemoryOperationNumbers
+from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask, RepeatedRange
+from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
+from nsys2prv_ng.summary.numbers.waits import MpiNumbers, NcclNumbers
 
 
 class NameSums(NamedTuple):

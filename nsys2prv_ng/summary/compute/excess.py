@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from nsys2prv_ng.summary.numbers.job import RepeatedRange
 from nsys2prv_ng.summary.numbers.late import list_stragglers
+from nsys2prv_ng.summary.numbers.range_tree import RepeatedRange
 from nsys2prv_ng.summary.numbers.waits import Excess, WaitNumbers
 
 MOST = 50

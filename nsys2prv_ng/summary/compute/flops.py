@@ -28,7 +28,7 @@ from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources.cuda.kernel_classes import NUMBER_TYPES, find_number_types
 from nsys2prv_ng.summary.compute.totals import Windows, add_up
 from nsys2prv_ng.summary.numbers.flops import FlopNumbers, OperatorFlops
-from nsys2prv_ng.summary.numbers.job import KernelNumbers
+from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
 
 _KEYS = ["operator", "number_type", "task"]
 _COLUMNS = [*_KEYS, "count", "high", "low", "kernel_ns", "explained_ns"]

@@ -41,15 +41,10 @@ from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.compute.slow_modes import find_slow_modes
 from nsys2prv_ng.summary.compute.utilisation import add_mfu
 from nsys2prv_ng.summary.compute.waits import compute_waits, load_nccl_kernels
-from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
-from nsys2prv_ng.summary.numbers.job import (
-    Cause,
-    GpuNumbers,
-    JobSummary,
-    LaunchedInRange,
-    StartUp,
-)
+from nsys2prv_ng.summary.numbers.gpu_metrics import Cause, GpuMetricNumbers, GpuNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary, StartUp
 from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
+from nsys2prv_ng.summary.numbers.range_tree import LaunchedInRange
 from nsys2prv_ng.summary.numbers.waits import Excess, WaitNumbers
 
 

@@ -38,7 +38,7 @@ from nsys2prv_ng.summary.compute.covered_time import (
     find_intervals,
     join_intervals,
 )
-from nsys2prv_ng.summary.numbers.job import RangeOfTask
+from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask
 
 _BLOCKING = re.compile("Synchronize|Memcpy")
 """CUDA calls that wait, or may wait, for a GPU; a copy of pageable memory waits even if its name ends in Async."""

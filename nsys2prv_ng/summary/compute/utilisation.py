@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from nsys2prv_ng.sources.cuda.kernel_classes import find_number_types
 from nsys2prv_ng.summary.numbers.flops import MfuNumbers
-from nsys2prv_ng.summary.numbers.job import GpuNumbers, JobSummary
+from nsys2prv_ng.summary.numbers.gpu_metrics import GpuNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.peaks import find_peaks
 from nsys2prv_ng.text.formatting import format_percent, join_first
 from nsys2prv_ng.text.names import quote_name

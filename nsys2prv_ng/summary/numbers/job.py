@@ -23,205 +23,23 @@ from nsys2prv_ng.summary.numbers.consistency import Counted, check_counts, check
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.flops import FlopNumbers, MfuNumbers
-from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
+from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers, GpuNumbers
 from nsys2prv_ng.summary.numbers.kernel_activity import KernelActivity
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
-from nsys2prv_ng.summary.numbers.memory import MemoryNumbers
+from nsys2prv_ng.summary.numbers.memory import MemoryNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.numbers.path import PathNumbers
-from nsys2prv_ng.summary.numbers.range_tree import RangeNode
-from nsys2prv_ng.summary.numbers.slow_modes import SlowModeNumbers
+from nsys2prv_ng.summary.numbers.range_tree import LaunchedInRange, RangeNode, RepeatedRange
+from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers, SlowModeNumbers
 from nsys2prv_ng.summary.numbers.slow_steps import SlowStepNumbers
 from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.verdict import Verdict
-from nsys2prv_ng.summary.numbers.waits import WaitNumbers
+from nsys2prv_ng.summary.numbers.waits import MpiNumbers, NcclNumbers, WaitNumbers
 from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
 from nsys2prv_ng.text.names import clean_name
 
 SUMMARY_VERSION = 2
 _SHOWN = 40
 """Most characters of a wrong version that an error shows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cause:
-    """Idle time of a GPU with one cause (see analysis/gpus/idle_causes.py), and the number of gaps it occurs in."""
-
-    cause: str
-    range: str
-    call: str
-    ns: int
-    gaps: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuNumbers:
-    """A physical GPU. Its span reaches from its first operation to its last: busy and idle time add up to it."""
-
-    node: str
-    gpu: int
-    name: str
-    ranks: list[int]
-    tasks: list[str]
-    span_ns: int
-    busy_ns: int
-    compute_ns: int
-    communication_ns: int
-    overlap_ns: int
-    """Compute and communication at once."""
-    memory_ns: int
-    idle_ns: int
-    gaps: int
-    longest_gap_ns: int
-    longest_gap_at_ns: int | None
-    """Its start, from time 0 of the trace."""
-    idle_causes: list[Cause] | None
-    """None if the reports lack the events that show them."""
-    peak_memory_bytes: int | None
-    """Memory in use by the processes of the reports; None if the reports do not record it."""
-    peak_memory_at_ns: int | None
-    whole_graph_ns: int = 0
-    """CUDA graphs that were traced as a whole and may contain NCCL kernels; not in `compute_ns`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RangeOfTask:
-    """A repeated range on one task."""
-
-    rank: int | None
-    task: str
-    count: int
-    total_ns: int
-    min_ns: int
-    max_ns: int
-    waiting_ns: int = 0
-    """Time in it in which its thread waited for other ranks."""
-    gpu_waiting_ns: int = 0
-    """The same, plus the time in which the GPU of the task only waited for other ranks while the thread went on."""
-    unsplit_ns: int = 0
-    """More time in it that may have been waiting: see summary/compute/range_waits.py."""
-    per_step: int = 0
-    """How often it occurs in each step; 0 if not equally often in every step, and in summaries of older versions."""
-
-    @property
-    def mean_ns(self) -> float:
-        return self.total_ns / self.count
-
-    @property
-    def own_mean_ns(self) -> float:
-        """Mean without the waiting of its thread."""
-        return (self.total_ns - self.waiting_ns) / self.count
-
-    @property
-    def needed_mean_ns(self) -> float:
-        """Mean without the waiting of its thread and of its GPU."""
-        return (self.total_ns - self.gpu_waiting_ns) / self.count
-
-    @property
-    def least_needed_mean_ns(self) -> float:
-        """Mean without all time that is or may be waiting."""
-        return max(0, self.total_ns - self.gpu_waiting_ns - self.unsplit_ns) / self.count
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepeatedRange:
-    """An NVTX range that threads opened at least three times, at this depth or deeper (1: outermost)."""
-
-    domain: str
-    name: str
-    depth: int
-    tasks: list[RangeOfTask]
-    slowest_task: str | None = None
-    """The task that takes longest without waiting for others; None if that is not certain."""
-
-    @property
-    def count(self) -> int:
-        return sum(task.count for task in self.tasks)
-
-    @property
-    def total_ns(self) -> int:
-        return sum(task.total_ns for task in self.tasks)
-
-    @property
-    def spread_ns(self) -> float:
-        """Largest mean of a task without waiting less the smallest."""
-        means = [task.own_mean_ns for task in self.tasks]
-        return max(means) - min(means)
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelNumbers:
-    """Kernels of one name, over all GPUs."""
-
-    name: str
-    kernel_class: str
-    count: int
-    total_ns: int
-    min_ns: int
-    max_ns: int
-    busiest_task: str = ""
-    """The task with most of their time; empty in summaries of older versions."""
-    busiest_ns: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryKindNumbers:
-    """Copies or sets of one operation between two kinds of memory, such as Pageable and Device."""
-
-    source: str
-    """Empty for sets, and if it is not recorded."""
-    destination: str
-    count: int
-    bytes: int
-    total_ns: int
-    rated_ns: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryOperationNumbers:
-    """Copies or sets of one kind. `bytes` moved in `rated_ns`: both cover only operations that no window cut."""
-
-    operation: str
-    count: int
-    bytes: int
-    total_ns: int
-    rated_ns: int
-    by_memory: list[MemoryKindNumbers] = field(default_factory=list)
-    """Its parts by kind of memory; empty in summaries of older versions."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NcclNumbers:
-    """One NCCL function over all ranks: its calls, their bytes (None if no call recorded a size) and its kernels.
-
-    `carried_bytes` moved in `carried_ns`: both cover only kernels whose calls recorded a size.
-    """
-
-    function: str
-    calls: int
-    bytes: int | None
-    kernels: int
-    kernel_ns: int
-    carried_bytes: int
-    carried_ns: int
-    wait_ns: int = 0
-    """The part of `kernel_ns` in which kernels waited for other ranks; 0 in summaries of older versions."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MpiNumbers:
-    """One MPI call over all ranks. The bytes are None if no call recorded a size.
-
-    They moved in `rated_ns`: the time of the calls that record a size and that no window cut. It is 0 for calls that
-    return before anything has moved.
-    """
-
-    call: str
-    count: int
-    total_ns: int
-    max_ns: int
-    sent_bytes: int | None
-    received_bytes: int | None
-    rated_ns: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,15 +56,6 @@ class CallNumbers:
     total_ns: int
     main_ns: int
     """The part of `total_ns` on main threads. Threads of libraries wait in OS runtime calls while they are idle."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchedInRange:
-    """Kernels that threads launched in an NVTX range ("": in none), without NCCL; the innermost range counts."""
-
-    range: str
-    count: int
-    total_ns: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,6 +139,16 @@ class JobSummary:
     """Device memory; None if the reports do not record it, and in summaries of older versions."""
     slow_steps: SlowStepNumbers | None = None
     """None without slow steps, if numbers cover a chosen time, and in summaries of older versions."""
+
+    @property
+    def measured_ns(self) -> int:
+        """Length of the time that numbers cover."""
+        return sum(high - low for low, high in self.windows_ns) or self.duration_ns
+
+    @property
+    def step_count(self) -> int:
+        """The number of steps that were found; 0 without any."""
+        return 0 if self.steps is None else self.steps.count
 
     @property
     def start_utc(self) -> str:

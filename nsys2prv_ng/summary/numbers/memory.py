@@ -126,3 +126,29 @@ class MemoryNumbers:
     def leaks(self) -> list[GpuMemory]:
         """The GPUs whose memory leaks, the fastest leak first."""
         return sorted((gpu for gpu in self.gpus if gpu.leak), key=lambda gpu: -(gpu.growth_per_step or 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryKindNumbers:
+    """Copies or sets of one operation between two kinds of memory, such as Pageable and Device."""
+
+    source: str
+    """Empty for sets, and if it is not recorded."""
+    destination: str
+    count: int
+    bytes: int
+    total_ns: int
+    rated_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOperationNumbers:
+    """Copies or sets of one kind. `bytes` moved in `rated_ns`: both cover only operations that no window cut."""
+
+    operation: str
+    count: int
+    bytes: int
+    total_ns: int
+    rated_ns: int
+    by_memory: list[MemoryKindNumbers] = field(default_factory=list)
+    """Its parts by kind of memory; empty in summaries of older versions."""

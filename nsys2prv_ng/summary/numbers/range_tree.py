@@ -56,3 +56,77 @@ def list_paths(tree: Sequence[RangeNode]) -> list[tuple[str, ...]]:
         around = [*around[: node.depth], node.name]
         paths.append(tuple(around))
     return paths
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeOfTask:
+    """A repeated range on one task."""
+
+    rank: int | None
+    task: str
+    count: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    waiting_ns: int = 0
+    """Time in it in which its thread waited for other ranks."""
+    gpu_waiting_ns: int = 0
+    """The same, plus the time in which the GPU of the task only waited for other ranks while the thread went on."""
+    unsplit_ns: int = 0
+    """More time in it that may have been waiting: see summary/compute/range_waits.py."""
+    per_step: int = 0
+    """How often it occurs in each step; 0 if not equally often in every step, and in summaries of older versions."""
+
+    @property
+    def mean_ns(self) -> float:
+        return self.total_ns / self.count
+
+    @property
+    def own_mean_ns(self) -> float:
+        """Mean without the waiting of its thread."""
+        return (self.total_ns - self.waiting_ns) / self.count
+
+    @property
+    def needed_mean_ns(self) -> float:
+        """Mean without the waiting of its thread and of its GPU."""
+        return (self.total_ns - self.gpu_waiting_ns) / self.count
+
+    @property
+    def least_needed_mean_ns(self) -> float:
+        """Mean without all time that is or may be waiting."""
+        return max(0, self.total_ns - self.gpu_waiting_ns - self.unsplit_ns) / self.count
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedRange:
+    """An NVTX range that threads opened at least three times, at this depth or deeper (1: outermost)."""
+
+    domain: str
+    name: str
+    depth: int
+    tasks: list[RangeOfTask]
+    slowest_task: str | None = None
+    """The task that takes longest without waiting for others; None if that is not certain."""
+
+    @property
+    def count(self) -> int:
+        return sum(task.count for task in self.tasks)
+
+    @property
+    def total_ns(self) -> int:
+        return sum(task.total_ns for task in self.tasks)
+
+    @property
+    def spread_ns(self) -> float:
+        """Largest mean of a task without waiting less the smallest."""
+        means = [task.own_mean_ns for task in self.tasks]
+        return max(means) - min(means)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchedInRange:
+    """Kernels that threads launched in an NVTX range ("": in none), without NCCL; the innermost range counts."""
+
+    range: str
+    count: int
+    total_ns: int

@@ -70,3 +70,18 @@ class SlowModeNumbers:
     """The part of it in kernels that several steps or tasks have in common."""
     modes: list[SlowMode] = field(default_factory=list)
     """The most time lost first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelNumbers:
+    """Kernels of one name, over all GPUs."""
+
+    name: str
+    kernel_class: str
+    count: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    busiest_task: str = ""
+    """The task with most of their time; empty in summaries of older versions."""
+    busiest_ns: int = 0

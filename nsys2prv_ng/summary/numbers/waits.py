@@ -190,3 +190,38 @@ class WaitNumbers:
     """NCCL's, by number."""
     payload_remedy: str = ""
     """How to export reports with payload; empty if no report lacks it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclNumbers:
+    """One NCCL function over all ranks: its calls, their bytes (None if no call recorded a size) and its kernels.
+
+    `carried_bytes` moved in `carried_ns`: both cover only kernels whose calls recorded a size.
+    """
+
+    function: str
+    calls: int
+    bytes: int | None
+    kernels: int
+    kernel_ns: int
+    carried_bytes: int
+    carried_ns: int
+    wait_ns: int = 0
+    """The part of `kernel_ns` in which kernels waited for other ranks; 0 in summaries of older versions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MpiNumbers:
+    """One MPI call over all ranks. The bytes are None if no call recorded a size.
+
+    They moved in `rated_ns`: the time of the calls that record a size and that no window cut. It is 0 for calls that
+    return before anything has moved.
+    """
+
+    call: str
+    count: int
+    total_ns: int
+    max_ns: int
+    sent_bytes: int | None
+    received_bytes: int | None
+    rated_ns: int

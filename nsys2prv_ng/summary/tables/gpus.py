@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from nsys2prv_ng.analysis.gpus import idle_causes
-from nsys2prv_ng.summary.numbers.job import GpuNumbers
+from nsys2prv_ng.summary.numbers.gpu_metrics import GpuNumbers
 from nsys2prv_ng.text.formatting import format_percent, format_ranks
 from nsys2prv_ng.text.grid import (
     Bar,

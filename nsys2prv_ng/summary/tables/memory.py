@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.summary.numbers.memory import GpuMemory, MemoryNumbers
+from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
+from nsys2prv_ng.summary.numbers.memory import GpuMemory, MemoryKindNumbers, MemoryNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.words.memory import name_users
-from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Growth, Moment, Name, Ns, make_columns
+from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Growth, Moment, Name, Ns, Rate, make_columns
 from nsys2prv_ng.text.names import NO_RANGE
+
+_HOST_MEMORY = {MEMORY_KINDS[1], MEMORY_KINDS[2]}
+"""Kinds of host memory, pageable and pinned: they make copies slow or fast."""
 
 
 def list_memory_tables(memory: MemoryNumbers, time: str) -> list[Grid]:
@@ -111,3 +115,27 @@ def tabulate_kept(gpus: Sequence[GpuMemory]) -> Grid:
     columns = make_columns("GPU", "NVTX range", "call", "allocations", "size")
     caption = "Device memory that was allocated in this time and stays in use"
     return Grid(caption=caption, columns=columns, rows=rows, names=3, more="places")
+
+
+def tabulate_memory_operations(operations: Sequence[MemoryOperationNumbers]) -> Grid:
+    """Return copies and sets by kind, most bytes first, and copies from or to the host also by kind of memory."""
+    rows: list[list[Cell]] = []
+    for copies in operations:
+        rows.append(_make_copies_row(copies.operation, copies))
+        if any(_HOST_MEMORY.intersection((part.source, part.destination)) for part in copies.by_memory):
+            rows += [
+                _make_copies_row(f"  {part.source} to {part.destination}".lower(), part) for part in copies.by_memory
+            ]
+    columns = make_columns("copies and sets", "count", "size", "each", "time", "rate")
+    return Grid(columns=columns, rows=rows, more="kinds")
+
+
+def _make_copies_row(name: str, copies: MemoryOperationNumbers | MemoryKindNumbers) -> list[Cell]:
+    return [
+        Name(name),
+        Count(copies.count),
+        Bytes(copies.bytes),
+        Bytes(copies.bytes / copies.count),
+        Ns(copies.total_ns),
+        Rate.measure(copies.bytes, copies.rated_ns),
+    ]

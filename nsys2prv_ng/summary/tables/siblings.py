@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.summary.numbers.job import RangeOfTask, RepeatedRange
+from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask, RepeatedRange
+from nsys2prv_ng.text.formatting import shorten_range_name
+from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, Share, make_columns
 
 _FEW = 3
 """Siblings that are shown one by one."""
@@ -49,3 +51,31 @@ def _join(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
     ]
     slowest = {repeated.slowest_task for repeated in group}
     return replace(group[0], name=name, tasks=tasks, slowest_task=slowest.pop() if len(slowest) == 1 else None)
+
+
+def tabulate_ranges(ranges: Sequence[RepeatedRange]) -> Grid:
+    """Return the NVTX ranges that repeat, the longest time first."""
+    caption = "CPU time of repeating NVTX ranges"
+    if any(task.gpu_waiting_ns for repeated in ranges for task in repeated.tasks):
+        caption += ", slowest task and spread without waits"
+    return Grid(
+        caption=caption,
+        columns=make_columns("NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "rank spread"),
+        rows=[_make_range_row(repeated) for repeated in join_siblings(ranges) if repeated.tasks],
+        names=2,
+        more="ranges",
+    )
+
+
+def _make_range_row(repeated: RepeatedRange) -> list[Cell]:
+    mean = repeated.total_ns / repeated.count
+    return [
+        Name(shorten_range_name(repeated.domain, repeated.name)),
+        Name(repeated.slowest_task or "-"),
+        Count(len(repeated.tasks)),
+        Count(repeated.count),
+        Ns(mean),
+        Ns(min(task.min_ns for task in repeated.tasks)),
+        Ns(max(task.max_ns for task in repeated.tasks)),
+        Share(repeated.spread_ns, mean if len(repeated.tasks) > 1 else 0),
+    ]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.slow_modes import SlowModeNumbers
+from collections.abc import Sequence
+
+from nsys2prv_ng.summary.numbers.gpu_metrics import GpuNumbers
+from nsys2prv_ng.summary.numbers.pictures import KernelDurations
+from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers, SlowModeNumbers
+from nsys2prv_ng.summary.tables.gpus import name_largest
 from nsys2prv_ng.summary.words.slow_modes import name_steps, name_tasks
 from nsys2prv_ng.text.formatting import format_percent
-from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Share, make_columns
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Histogram, Name, Ns, Share, make_columns
 
 
 def tabulate_slow_modes(slow: SlowModeNumbers) -> Grid:
@@ -38,3 +43,35 @@ def tabulate_slow_modes(slow: SlowModeNumbers) -> Grid:
 
 def _format_shape(sizes: list[int]) -> str:
     return " x ".join(f"{size:,}" for size in sizes)
+
+
+def tabulate_kernels(
+    kernels: Sequence[KernelNumbers], gpus: Sequence[GpuNumbers], durations: Sequence[KernelDurations] = ()
+) -> Grid:
+    """Return the kernels of all GPUs, the longest time first. `durations`: histograms of some of the kernels."""
+    whole = sum(kernel.total_ns for kernel in kernels)
+    tasks = len({task for gpu in gpus if gpu.span_ns for task in gpu.tasks})
+    histograms = {(kernel.name, kernel.kernel_class): kernel for kernel in durations}
+    rows: list[list[Cell]] = []
+    for kernel in kernels:
+        histogram = histograms.get((kernel.name, kernel.kernel_class))
+        rows.append(
+            [
+                Name(kernel.name),
+                Name(kernel.kernel_class),
+                Count(kernel.count),
+                Ns(kernel.total_ns),
+                Ns(kernel.total_ns / kernel.count),
+                Ns(kernel.min_ns),
+                Ns(kernel.max_ns),
+                Share(kernel.total_ns, whole),
+                Name(name_largest({kernel.busiest_task: kernel.busiest_ns}, kernel.total_ns, tasks)),
+                "" if histogram is None else Histogram(histogram.counts.tolist(), histogram.edges_ns.tolist()),
+            ]
+        )
+    columns = make_columns(
+        *("kernel", "class", "count", "time", "mean"),
+        *(Column("shortest", wide=True), Column("longest", wide=True), "share"),
+        *(Column("mostly on", optional=True), Column("durations", wide=True)),
+    )
+    return Grid(columns=columns, rows=rows, names=2, more="kernels")

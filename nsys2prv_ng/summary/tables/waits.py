@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsys2prv_ng.sources.nccl.axes import format_members
-from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs, list_stragglers
-from nsys2prv_ng.summary.numbers.waits import Bandwidth, Communicator, MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.numbers.waits import (
+    Bandwidth,
+    Communicator,
+    MpiNumbers,
+    MpiWaits,
+    NcclNumbers,
+    RankWaits,
+    WaitNumbers,
+)
 from nsys2prv_ng.summary.words.bandwidth import list_bandwidth
 from nsys2prv_ng.text.formatting import count_noun, shorten_range_name
-from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns
+from nsys2prv_ng.text.grid import Bar, BarPart, Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns
 from nsys2prv_ng.text.names import name_task
 
 _WAIT, _HIDDEN_WAIT, _TRANSFER, _UNSPLIT = "waiting_ns", "hidden_wait_ns", "moving_ns", "not_split_ns"
@@ -123,21 +130,22 @@ _LEAST_EXCESS = 0.005
 """Least excess that is listed, as a share of the time that numbers cover."""
 
 
-def tabulate_excess(summary: JobSummary) -> Grid:
-    """Return what the rank that others waited for longest took longer for than the others, for each step."""
-    waits, steps = summary.waits, 1 if summary.steps is None else max(1, summary.steps.count)
-    whole = sum(high - low for low, high in summary.windows_ns) or summary.duration_ns
-    listed = [] if waits is None else [row for row in waits.excess if row.ns - row.others_ns >= _LEAST_EXCESS * whole]
-    late = "" if waits is None or not listed else name_task(*_find_latest(waits))
+def tabulate_excess(waits: WaitNumbers, whole_ns: int, steps: int) -> Grid:
+    """Return what the rank that others waited for longest took longer for than the others, for each step.
+
+    `whole_ns`: the time that numbers cover. `steps`: the number of steps in it; 0 without steps.
+    """
+    listed = [row for row in waits.excess if row.ns - row.others_ns >= _LEAST_EXCESS * whole_ns]
+    late = name_task(*_find_latest(waits)) if listed else ""
     rows: list[list[Cell]] = [
         [
             Name(shorten_range_name(row.domain, row.name) if row.kind == "range" else row.name),
             row.kind,
-            *(Ns(round(ns / steps)) for ns in (row.ns, row.others_ns, row.ns - row.others_ns)),
+            *(Ns(round(ns / (steps or 1))) for ns in (row.ns, row.others_ns, row.ns - row.others_ns)),
         ]
         for row in listed
     ]
-    each = "" if summary.steps is None else " per step"
+    each = " per step" if steps else ""
     return Grid(
         caption=f"Excess time of {late}{each}, without wait time",
         columns=make_columns("NVTX range or call", "kind", "time", "mean of others", "excess"),
@@ -191,3 +199,42 @@ def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
     name = Column("communicator", optional=True, minor=True)
     columns = make_columns("NCCL", name, "ranks", "size", "count", "mean", "algbw", "busbw")
     return Grid(caption=caption, columns=columns, rows=rows, names=2, more="sizes")
+
+
+def tabulate_nccl(functions: Sequence[NcclNumbers]) -> Grid:
+    """Return NCCL calls and kernels by function, the longest time first."""
+    rows: list[list[Cell]] = [
+        [
+            Name(collective.function),
+            Count(collective.calls),
+            Bytes(collective.bytes),
+            Count(collective.kernels),
+            Ns(collective.kernel_ns),
+            Rate.measure(collective.carried_bytes, collective.carried_ns),
+        ]
+        for collective in functions
+    ]
+    caption = "NCCL kernel time and rates include wait time"
+    columns = make_columns("NCCL", "calls", "size", "kernels", "kernel time", "rate")
+    return Grid(caption=caption, columns=columns, rows=rows, more="functions")
+
+
+def tabulate_mpi(calls: Sequence[MpiNumbers]) -> Grid:
+    """Return MPI calls by name, the longest time first."""
+    rows: list[list[Cell]] = [
+        [
+            Name(call.call),
+            Count(call.count),
+            Ns(call.total_ns),
+            Ns(call.total_ns / call.count),
+            Ns(call.max_ns),
+            Bytes(call.sent_bytes),
+            Bytes(call.received_bytes),
+            Rate.measure((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
+        ]
+        for call in calls
+    ]
+    columns = make_columns(
+        "MPI", "calls", "time", "mean", Column("max", minor=True), "sent", "received", Column("rate", minor=True)
+    )
+    return Grid(columns=columns, rows=rows, more="calls")

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.job import JobSummary, KernelNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.memory import ALLOCATOR_CALLS
 from nsys2prv_ng.summary.numbers.range_tree import list_paths
+from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
 from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import MpiWaits, WaitNumbers
 from nsys2prv_ng.summary.verdicts import bottlenecks

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.summary.compute.excess import find_excess
-from nsys2prv_ng.summary.numbers.job import RangeOfTask, RepeatedRange
+from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask, RepeatedRange
 from nsys2prv_ng.summary.numbers.waits import Excess
 from tests.conftest import Unpacked
 from tests.summary.made import IN_STEPS, summarize_reports

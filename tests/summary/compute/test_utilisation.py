@@ -9,8 +9,9 @@ import pytest
 
 from nsys2prv_ng.summary.compute.utilisation import add_mfu
 from nsys2prv_ng.summary.numbers.flops import FlopNumbers, MfuNumbers, OperatorFlops
-from nsys2prv_ng.summary.numbers.job import JobSummary, KernelNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.peaks import PEAKS, find_peaks
+from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
 from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.summary.made_summary import STEPS, make_losses, make_summary
 from tests.summary.tables.test_rows import make_gpu

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyTrees, HostEfficiency, StepNumbers, WindowEfficiency
-from nsys2prv_ng.summary.numbers.job import Cause, GpuNumbers, JobSummary
+from nsys2prv_ng.summary.numbers.gpu_metrics import Cause, GpuNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import list_stragglers
 from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathPart
 from nsys2prv_ng.summary.numbers.waits import Bandwidth, Excess
@@ -376,5 +377,5 @@ def test_excess_is_shown_for_each_step(samples: Path, count: int, shown: int) ->
     summary = replace(
         summary, waits=replace(summary.waits, excess=[excess]), steps=replace(summary.steps, count=count), windows_ns=[]
     )
-    ((name, kind, time, others, more),) = tabulate_excess(summary).rows
+    ((name, kind, time, others, more),) = tabulate_excess(summary.waits, summary.measured_ns, summary.step_count).rows
     assert (name, kind, time, others, more) == (Name("load"), "range", Ns(shown), Ns(0), Ns(shown))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng import api
-from nsys2prv_ng.summary.numbers.job import RangeOfTask, RepeatedRange
+from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask, RepeatedRange
 from nsys2prv_ng.summary.tables.siblings import join_siblings
 from tests.conftest import NO_REPORTS, REPORTS
 

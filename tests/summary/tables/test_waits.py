@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute.covered_time import CoveredTime
 from nsys2prv_ng.summary.compute.range_waits import choose_slowest
-from nsys2prv_ng.summary.numbers.job import JobSummary, RangeOfTask
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask
 from nsys2prv_ng.summary.numbers.waits import (
     Bandwidth,
     LongestWait,

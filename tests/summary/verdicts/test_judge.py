@@ -8,19 +8,13 @@ import pytest
 
 from nsys2prv_ng.replay.numbers import Limit, Scenario
 from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.job import (
-    Cause,
-    GpuNumbers,
-    JobSummary,
-    KernelNumbers,
-    MemoryKindNumbers,
-    MemoryOperationNumbers,
-    MpiNumbers,
-    NcclNumbers,
-)
+from nsys2prv_ng.summary.numbers.gpu_metrics import Cause, GpuNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.memory import MemoryKindNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.numbers.range_tree import RangeNode
+from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
 from nsys2prv_ng.summary.numbers.wait_reasons import DEVICE, LAUNCH
-from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiWaits
+from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiNumbers, MpiWaits, NcclNumbers
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.answer import answer

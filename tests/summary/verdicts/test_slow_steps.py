@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from nsys2prv_ng.summary.numbers.job import Cause
+from nsys2prv_ng.summary.numbers.gpu_metrics import Cause
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.slow_steps import (
     describe_extra,

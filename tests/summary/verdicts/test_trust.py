@@ -7,14 +7,9 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.summary.numbers.flops import MfuNumbers
-from nsys2prv_ng.summary.numbers.job import (
-    JobSummary,
-    KernelNumbers,
-    RangeOfTask,
-    RepeatedRange,
-    SkippedReport,
-    StartUp,
-)
+from nsys2prv_ng.summary.numbers.job import JobSummary, SkippedReport, StartUp
+from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask, RepeatedRange
+from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.trust import describe_limits, describe_start_up, list_doubts
 from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
