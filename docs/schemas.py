@@ -27,8 +27,8 @@ from nsys2prv_ng.cutting.result import CUT_VERSION, CutResult
 from nsys2prv_ng.inspection.model import INSPECTION_VERSION, InspectedReport, Inspection
 from nsys2prv_ng.replay.numbers import WHAT_IF_VERSION, WhatIfNumbers
 from nsys2prv_ng.report.diagnostics import Message
-from nsys2prv_ng.summary.numbers.job import SUMMARY_VERSION, JobSummary
-from nsys2prv_ng.summary.numbers.verdict import Verdict
+from nsys2prv_ng.summary.job import SUMMARY_VERSION, JobSummary
+from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.translation.result import RESULT_VERSION, SourceAccount, TranslationResult
 
 FOLDER = DOCS / "reference/schemas"

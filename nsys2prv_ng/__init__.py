@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.replay.numbers import WhatIfNumbers
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
     from nsys2prv_ng.translation.result import TranslationResult
     from nsys2prv_ng.version import __version__
 

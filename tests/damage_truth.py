@@ -17,7 +17,7 @@ from tests.damage_folders import quote
 from tests.spans import sum_lengths, unite
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
     from nsys2prv_ng.translation.result import SourceAccount
 
 LONGEST = 2**53

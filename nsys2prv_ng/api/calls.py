@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.replay.changes import Change
     from nsys2prv_ng.replay.numbers import WhatIfNumbers
-    from nsys2prv_ng.summary.numbers.job import JobSummary
-    from nsys2prv_ng.summary.numbers.pictures import Pictures
+    from nsys2prv_ng.summary.job import JobSummary
+    from nsys2prv_ng.summary.pictures.numbers import Pictures
     from nsys2prv_ng.translation.result import TranslationResult
 
 # Numba and pyarrow are imported where they are used, so that the command line's --help answers at once.
@@ -139,14 +139,14 @@ def _summarize(
         open_job(reports, _find_scratch(), read_options, progress, _import_what_sums_up) as job,
     ):
         from nsys2prv_ng.analysis.waits.waits import find_waits
-        from nsys2prv_ng.summary.compute.job import Known, Wanted
+        from nsys2prv_ng.summary.measure import Known, Wanted
         from nsys2prv_ng.summary.summarize import summarize as run
 
         waits, wanted = find_waits(job), Wanted(with_metrics, flops_per_step, peak_tflops)
         summary, slow = run(job, waits, Known(), wanted, progress)
         if not draws:
             return summary, None
-        from nsys2prv_ng.summary.compute.pictures import collect_pictures
+        from nsys2prv_ng.summary.pictures.measure import collect_pictures
 
         return summary, collect_pictures(job, waits, None if slow is None else slow.longest.number)
 
@@ -334,7 +334,7 @@ def _load_capture(
 
     There are no pictures without a page, nor for a saved summary.
     """
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
 
     if isinstance(capture, JobSummary):
         return capture, None

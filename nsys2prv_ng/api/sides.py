@@ -13,7 +13,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import CompareOptions
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
 
 Capture: TypeAlias = "list[Path] | JobSummary"
 """The reports of a capture, its saved summary, or its summary."""
@@ -36,7 +36,7 @@ class TakesSides(Protocol[Keywords, Answer]):
 
 def list_sides(sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None = None) -> list[list[Capture]]:
     """Return the captures of each side: of two, or of a list of sides. Raises UsageError for fewer than two sides."""
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
 
     every: Any = sides if other is None else [sides, other]
     if isinstance(every, str | os.PathLike | JobSummary) or not isinstance(every, Iterable):
@@ -49,7 +49,7 @@ def list_sides(sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None =
 
 def _list_captures(side: Any) -> list[Capture]:
     """Return the captures of a side: several if it is a list of lists or of summaries."""
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
 
     if isinstance(side, JobSummary):
         return [side]

@@ -22,7 +22,7 @@ def summary(
     Prints what limits the job, where, what a change would save, and what to try. Writes no trace.
     """
     if talp is not None:
-        from nsys2prv_ng.summary.numbers.talp import check_folder
+        from nsys2prv_ng.summary.efficiency.talp import check_folder
 
         check_folder(talp)
     progress = options.display

@@ -33,6 +33,6 @@ def what_if(
     if as_json:
         print_json(numbers)
     else:
-        from nsys2prv_ng.summary.what_if_text import format_what_if
+        from nsys2prv_ng.summary.what_if import format_what_if
 
         print(format_what_if(numbers))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.model import CaptureNumbers, Side
 from nsys2prv_ng.summary.difference.statistics import find_median
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 
 
 def make_side(label: str, captures: Sequence[JobSummary]) -> Side:

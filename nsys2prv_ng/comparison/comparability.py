@@ -14,9 +14,8 @@ from typing import Any
 from nsys2prv_ng import source_names
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.report.graph_tracing import REMEDY
-from nsys2prv_ng.summary.numbers.facts import JobFacts
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.words.windows import find_most_compute
+from nsys2prv_ng.summary.efficiency.windows import find_most_compute
+from nsys2prv_ng.summary.job import JobFacts, JobSummary
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.names import to_one_line
 from nsys2prv_ng.text.tables import cut_middle

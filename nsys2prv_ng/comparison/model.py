@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.difference.changes import Change
-from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.names import clean_name
 
 COMPARISON_VERSION = 2

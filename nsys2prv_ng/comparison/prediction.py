@@ -10,8 +10,8 @@ from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.summary.difference.budget import HOST_BOUND, BudgetRow
 from nsys2prv_ng.summary.difference.changes import Change
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.words.windows import COMPUTE, IN_MPI, PARTS
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_MPI, PARTS
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.names import USER_CODE
 
 _Target = tuple[str, str | int]

@@ -32,9 +32,9 @@ from nsys2prv_ng.comparison.comparability import count_gpus, count_processes
 from nsys2prv_ng.comparison.model import STRONG, WEAK, Comparability, Scaling, ScalingRun, Side
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.report.graph_tracing import REMEDY
-from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.words.windows import find_most_compute
+from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.windows import find_most_compute
+from nsys2prv_ng.summary.job import JobSummary
 
 KINDS = (STRONG, WEAK)
 _UNKNOWN = "whether it is strong or weak does not show, say which"

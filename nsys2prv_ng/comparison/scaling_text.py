@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from nsys2prv_ng.comparison.model import WEAK, Scaling
-from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS, applies, list_device_scores, list_scores
+from nsys2prv_ng.summary.efficiency.table import DEVICE_TERMS, HOST_TERMS, applies, list_device_scores, list_scores
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Ns, Score, Term, make_columns
 from nsys2prv_ng.text.layout import format_grid, wrap
 from nsys2prv_ng.text.names import quote_name, to_one_line

@@ -16,11 +16,11 @@ from nsys2prv_ng.comparison.match_names import match_names
 from nsys2prv_ng.comparison.model import Table, TableRow
 from nsys2prv_ng.summary.difference.budget import LEAST
 from nsys2prv_ng.summary.difference.statistics import NOISE
-from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.range_tree import list_paths
-from nsys2prv_ng.summary.words.links import name_class
-from nsys2prv_ng.summary.words.windows import are_steps
+from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.windows import are_steps
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.links.words import name_class
+from nsys2prv_ng.summary.ranges.numbers import list_paths
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 from nsys2prv_ng.text.names import NO_RANGE
 

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.model import Verdict, WorkUnits
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.range_tree import RepeatedRange
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.ranges.numbers import RepeatedRange
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 _MOST = 0.5

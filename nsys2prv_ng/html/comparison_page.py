@@ -21,7 +21,7 @@ from nsys2prv_ng.html.comparison_sections.sides import (
 )
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.summary.numbers.pictures import Pictures
+from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.formatting import count_noun
 
 _DIFFERENCE, _TABLES = "difference", "tables"
@@ -32,7 +32,7 @@ _MOST_LABELS = 4
 def render_comparison(comparison: ComparisonNumbers, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> str:
     """Return the page of a comparison of `sides`.
 
-    `pictures`: what `summary/compute/pictures.py` collected for each side; None for a side that is a saved summary.
+    `pictures`: what `summary/pictures/measure.py` collected for each side; None for a side that is a saved summary.
     """
     return render_page(
         title=_make_title(comparison),

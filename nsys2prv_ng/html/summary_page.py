@@ -14,8 +14,8 @@ from nsys2prv_ng.html.summary_sections import (
     waits,
     what_if,
 )
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pictures import Pictures
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
 
@@ -42,7 +42,7 @@ _MOST_PROGRAMS = 3
 
 
 def render_summary(summary: JobSummary, pictures: Pictures) -> str:
-    """Return the page of a summary. `pictures`: what `summary/compute/pictures.py` collected for the same job."""
+    """Return the page of a summary. `pictures`: what `summary/pictures/measure.py` collected for the same job."""
     sections = list_sections(summary, pictures)
     return render_page(
         title=_make_title(summary),

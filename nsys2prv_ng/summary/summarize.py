@@ -5,8 +5,8 @@ from __future__ import annotations
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.compute.job import Known, Wanted, compute_summary
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.measure import Known, Wanted, compute_summary
 from nsys2prv_ng.summary.verdicts.answer import add_verdict
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
 

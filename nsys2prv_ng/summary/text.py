@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.summary.numbers.efficiency import (
+from nsys2prv_ng.summary.efficiency.numbers import (
     EfficiencyNumbers,
     Losses,
     StepNumbers,
 )
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.path import PathNumbers
-from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency
-from nsys2prv_ng.summary.tables.flops import tabulate_flops
-from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
-from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
-from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
-from nsys2prv_ng.summary.tables.links import list_link_tables
-from nsys2prv_ng.summary.tables.memory import list_memory_tables, tabulate_memory_operations
-from nsys2prv_ng.summary.tables.path import tabulate_path
-from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
-from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
-from nsys2prv_ng.summary.tables.siblings import tabulate_ranges
-from nsys2prv_ng.summary.tables.slow_modes import tabulate_kernels, tabulate_slow_modes
-from nsys2prv_ng.summary.tables.slow_steps import list_slow_tables
-from nsys2prv_ng.summary.tables.waits import (
+from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
+from nsys2prv_ng.summary.efficiency.windows import (
+    PARTS,
+    choose_window,
+    find_main_range,
+    list_parts,
+    list_windows,
+)
+from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
+from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metrics
+from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
+from nsys2prv_ng.summary.path.numbers import PathNumbers
+from nsys2prv_ng.summary.path.table import tabulate_path
+from nsys2prv_ng.summary.pipeline.table import tabulate_pipeline
+from nsys2prv_ng.summary.ranges.activity_table import tabulate_kernel_activity, tabulate_range_activity
+from nsys2prv_ng.summary.ranges.table import tabulate_range_tree, tabulate_ranges
+from nsys2prv_ng.summary.steps.table import list_slow_tables
+from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.summary.verdicts.case import Case
+from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
+from nsys2prv_ng.summary.verdicts.header import describe_job
+from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
+from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
+from nsys2prv_ng.summary.verdicts.trust import describe_limits
+from nsys2prv_ng.summary.waits.table import (
     tabulate_bandwidth,
     tabulate_communicators,
     tabulate_excess,
@@ -34,21 +45,7 @@ from nsys2prv_ng.summary.tables.waits import (
     tabulate_nccl_waits,
     tabulate_reasons,
 )
-from nsys2prv_ng.summary.tables.what_if import tabulate_scenarios
-from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
-from nsys2prv_ng.summary.verdicts.header import describe_job
-from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
-from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
-from nsys2prv_ng.summary.verdicts.trust import describe_limits
-from nsys2prv_ng.summary.words.windows import (
-    PARTS,
-    choose_window,
-    find_main_range,
-    list_parts,
-    list_windows,
-)
+from nsys2prv_ng.summary.what_if import tabulate_scenarios
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap

@@ -22,7 +22,7 @@ from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import count_noun, join_first
 from nsys2prv_ng.translation.output_guards import check_files
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace

@@ -19,7 +19,7 @@ from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, f
 from nsys2prv_ng.text.tables import format_table
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
 
 RESULT_VERSION = 1
 

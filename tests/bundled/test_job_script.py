@@ -19,7 +19,7 @@ import pytest
 from nsys2prv_ng.bundled.job_script import ScriptOptions, choose_form, render_script
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.report.nsys import find_nsys
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from tests.bundled.fake_slurm import Cluster
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line

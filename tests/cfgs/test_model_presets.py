@@ -20,7 +20,7 @@ import pytest
 from cfgs.generate.cfg_text import format_cfg
 from cfgs.generate.files import PRESETS
 from nsys2prv_ng import summarize, translate
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, WindowEfficiency
 from tests.cfgs.evaluator.evaluate import Histogram, evaluate
 from tests.conftest import REPOSITORY
 from tests.spans import list_report_sets

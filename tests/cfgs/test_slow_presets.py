@@ -15,7 +15,7 @@ from nsys2prv_ng import summarize, translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
 from tests.conftest import DATA, REPOSITORY, SAMPLES, Unpacked, push_but
 from tests.spans import sum_lengths, unite
-from tests.summary.compute.slow_modes_truth import slow_down
+from tests.summary.kernels.slow_modes_truth import slow_down
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
 pytestmark = pytest.mark.slow  # compiles the evaluator of presets

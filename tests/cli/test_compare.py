@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from tests.cli.program_runs import run
 from tests.comparison.made import GPUS, MS, make_summary
 

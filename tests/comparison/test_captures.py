@@ -15,7 +15,7 @@ from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.text import format_comparison
 from nsys2prv_ng.html.comparison_page import render_comparison
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts
 from tests.conftest import Unpacked

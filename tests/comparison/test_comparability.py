@@ -14,8 +14,7 @@ from nsys2prv_ng.comparison.comparability import _TRACED, NOTE, WARNING, check_c
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.comparison.sentences import list_findings
 from nsys2prv_ng.sources.registry import SOURCES
-from nsys2prv_ng.summary.numbers.facts import JobFacts
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobFacts, JobSummary
 from tests.comparison.made_runs import hide_in_graphs, make_facts, make_gpu, make_run
 from tests.conftest import Unpacked, unpack
 from tests.report_truth import Report

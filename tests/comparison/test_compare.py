@@ -12,10 +12,10 @@ from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Comparability, Pair, Side
 from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.text import format_comparison
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.memory import MemoryOperationNumbers
-from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask, RepeatedRange
-from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
+from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
+from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts
 

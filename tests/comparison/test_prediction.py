@@ -14,8 +14,8 @@ from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Pair, Prediction, Side
 from nsys2prv_ng.comparison.sentences import state_prediction
 from nsys2prv_ng.replay.numbers import Scenario, WhatIfNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.waits import NcclNumbers
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.waits.numbers import NcclNumbers
 from nsys2prv_ng.text.names import quote_name
 from tests.comparison.made import GPUS, MS
 from tests.conftest import Unpacked

@@ -18,7 +18,7 @@ from nsys2prv_ng.comparison.side_traces import (
     name_traces,
 )
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.summary.words.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.names import USER_CODE
 from tests.comparison.made import MS, make_summary
 from tests.conftest import SAMPLES

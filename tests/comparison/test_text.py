@@ -11,8 +11,8 @@ from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.markdown import format_markdown
 from nsys2prv_ng.comparison.model import Pair, Side
 from nsys2prv_ng.comparison.text import format_comparison
-from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers
+from nsys2prv_ng.summary.job import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_gpu, make_run
 from tests.summary.difference.test_changes import run

@@ -25,8 +25,8 @@ from pathlib import Path
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers
+from nsys2prv_ng.summary.job import JobSummary
 from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.report_truth import Report
 from tests.spans import list_report_sets

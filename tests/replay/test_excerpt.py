@@ -22,7 +22,7 @@ from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.options.calls import PredictionOptions
 from nsys2prv_ng.replay import excerpt
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from tests.conftest import SAMPLES
 
 DDP, MPI = (sorted(SAMPLES.glob(f"{name}.rank*.sqlite")) for name in ("ddp-2x2", "mpi-4"))

@@ -11,7 +11,7 @@ import pytest
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdicts.answer import add_verdict
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate

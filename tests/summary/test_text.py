@@ -10,10 +10,10 @@ import pytest
 
 from nsys2prv_ng import summarize
 from nsys2prv_ng.api.calls import find_answer
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.memory import AllocatorCalls, GpuMemory, KeptMemory, MemoryNumbers
-from nsys2prv_ng.summary.numbers.waits import MpiNumbers
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.memory.numbers import AllocatorCalls, GpuMemory, KeptMemory, MemoryNumbers
 from nsys2prv_ng.summary.text import format_summary
+from nsys2prv_ng.summary.waits.numbers import MpiNumbers
 from nsys2prv_ng.text.formatting import format_time
 from tests.summary.made import summarize_reports
 

@@ -16,7 +16,7 @@ from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.tables import Table, show_grid, stripe
 from nsys2prv_ng.summary.difference.budget import BudgetRow
-from nsys2prv_ng.summary.words.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.formatting import format_difference, format_signed, format_time
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Interval, Name
 from nsys2prv_ng.text.names import USER_CODE

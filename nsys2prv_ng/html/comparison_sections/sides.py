@@ -19,8 +19,8 @@ from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.html.tables import Table, show_grid
-from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.efficiency import HOST_TERMS, list_device_scores, list_scores
+from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores
+from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.formatting import count_noun, format_time, format_window
 from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, make_columns
 from nsys2prv_ng.text.tables import cut_names

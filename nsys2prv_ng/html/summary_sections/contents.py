@@ -8,17 +8,15 @@ from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.names import drop_quotes
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.html.trees import show_tree
-from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.flops import tabulate_flops
-from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
-from nsys2prv_ng.summary.tables.memory import tabulate_memory_operations
-from nsys2prv_ng.summary.tables.range_tree import LEAST_SHARE, tabulate_range_tree
-from nsys2prv_ng.summary.tables.siblings import tabulate_ranges
-from nsys2prv_ng.summary.tables.slow_modes import tabulate_kernels, tabulate_slow_modes
-from nsys2prv_ng.summary.tables.waits import tabulate_mpi, tabulate_nccl
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
+from nsys2prv_ng.summary.memory.table import tabulate_memory_operations
+from nsys2prv_ng.summary.pictures.kernel_durations import MOST_NAMES
+from nsys2prv_ng.summary.pictures.numbers import Pictures
+from nsys2prv_ng.summary.ranges.activity_table import tabulate_kernel_activity, tabulate_range_activity
+from nsys2prv_ng.summary.ranges.table import LEAST_SHARE, tabulate_range_tree, tabulate_ranges
 from nsys2prv_ng.summary.text import name_time
+from nsys2prv_ng.summary.waits.table import tabulate_mpi, tabulate_nccl
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import Section
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, show_grid
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency, tabulate_parts
-from nsys2prv_ng.summary.tables.path import tabulate_path, tabulate_path_of_tasks
-from nsys2prv_ng.summary.words.windows import choose_window, list_windows
+from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
+from nsys2prv_ng.summary.efficiency.windows import choose_window, list_windows
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.path.table import tabulate_path, tabulate_path_of_tasks
+from nsys2prv_ng.summary.pictures.numbers import Pictures
 
 
 def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section | None:

@@ -10,20 +10,20 @@ from nsys2prv_ng.html.blocks import Block, Matrix, Paragraph, Section
 from nsys2prv_ng.html.charts.matrix import make_matrix
 from nsys2prv_ng.html.colours import HUES
 from nsys2prv_ng.html.tables import MOST_RANKS, show_grid
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.link_metrics import NVLINK, PCIE
-from nsys2prv_ng.summary.numbers.links import MPI, NCCL, Link, LinkNumbers
-from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics, tabulate_links_with_metrics
-from nsys2prv_ng.summary.tables.links import (
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE, Link, LinkNumbers
+from nsys2prv_ng.summary.links.table import (
     NO_COLLECTIVES,
     tabulate_exchanges,
+    tabulate_link_metrics,
     tabulate_links,
+    tabulate_links_with_metrics,
     tabulate_message_rates,
     tabulate_node_links,
 )
+from nsys2prv_ng.summary.links.words import name_end
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
-from nsys2prv_ng.summary.words.links import name_end
 from nsys2prv_ng.text.grid import Grid, Rate
 from nsys2prv_ng.text.names import clean_name
 

@@ -11,18 +11,18 @@ from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_line, spread
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.summary_sections.over_time import make_map
 from nsys2prv_ng.html.tables import MOST_RANKS, show_grid
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.memory import GpuMemory, MemoryNumbers
-from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.memory import (
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers
+from nsys2prv_ng.summary.memory.table import (
     tabulate_allocations,
     tabulate_allocator_calls,
     tabulate_kept,
     tabulate_memory,
 )
+from nsys2prv_ng.summary.memory.words import name_users
+from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.verdicts.memory import describe_leak
-from nsys2prv_ng.summary.words.memory import name_users
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.text.grid import Bytes, Cell, Grid, Name, make_columns
 

@@ -8,8 +8,8 @@ from nsys2prv_ng.html.blocks import Block, Matrix, Paragraph, Section
 from nsys2prv_ng.html.charts.matrix import make_matrix
 from nsys2prv_ng.html.colours import HUES
 from nsys2prv_ng.html.tables import show_grid
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.pipeline import tabulate_bubbles, tabulate_pipeline
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.pipeline.table import tabulate_bubbles, tabulate_pipeline
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline, name_stage
 from nsys2prv_ng.text.formatting import format_percent

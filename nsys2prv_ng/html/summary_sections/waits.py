@@ -11,12 +11,13 @@ from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_points, make_log_ticks
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, show_grid
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.late import list_stragglers
-from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.numbers.waits import Bandwidth
-from nsys2prv_ng.summary.tables.gpus import tabulate_causes, tabulate_gaps, tabulate_gpus
-from nsys2prv_ng.summary.tables.waits import (
+from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.pictures.numbers import Pictures
+from nsys2prv_ng.summary.text import name_time
+from nsys2prv_ng.summary.verdicts.trust import describe_limits
+from nsys2prv_ng.summary.waits.numbers import Bandwidth
+from nsys2prv_ng.summary.waits.table import (
     tabulate_bandwidth,
     tabulate_communicators,
     tabulate_excess,
@@ -24,9 +25,7 @@ from nsys2prv_ng.summary.tables.waits import (
     tabulate_nccl_waits,
     tabulate_reasons,
 )
-from nsys2prv_ng.summary.text import name_time
-from nsys2prv_ng.summary.verdicts.trust import describe_limits
-from nsys2prv_ng.summary.words.bandwidth import list_bandwidth
+from nsys2prv_ng.summary.waits.words import list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import format_bytes, format_window
 from nsys2prv_ng.text.grid import Rate
 from nsys2prv_ng.text.names import name_task

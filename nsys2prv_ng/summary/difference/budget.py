@@ -1,6 +1,6 @@
 """Divides the difference of two steps into parts that add up to it, to the ns.
 
-The parts are what all GPUs did in a step (Losses in summary/numbers/efficiency.py): their means over GPUs and steps add
+The parts are what all GPUs did in a step (Losses in summary/efficiency/numbers.py): their means over GPUs and steps add
 up to the mean step. One more row, the median less the mean, completes the sum to the median step. Without GPUs, the
 parts are what main threads did. Without steps, the whole captures are divided. If a side has several captures, each of
 them counts as one step: its median step, and the means of its parts.
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
-from nsys2prv_ng.summary.numbers.efficiency import Losses, WindowEfficiency
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.words.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.efficiency.numbers import Losses, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.names import USER_CODE
 
 HOST_BOUND = PARTS["host_ns"]

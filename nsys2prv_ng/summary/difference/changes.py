@@ -23,9 +23,9 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
 from nsys2prv_ng.summary.difference.budget import HOST_BOUND, LEAST, BudgetRow
 from nsys2prv_ng.summary.difference.statistics import NOISE
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask
-from nsys2prv_ng.summary.words.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.ranges.numbers import RangeOfTask
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.names import USER_CODE
 

@@ -19,15 +19,13 @@ from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, group_rows
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
-from nsys2prv_ng.summary.compute.some_steps import list_names_by_step, sum_up_steps, take_steps
-from nsys2prv_ng.summary.compute.waits import list_costs
 from nsys2prv_ng.summary.difference.budget import LEAST, list_windows, make_budget
 from nsys2prv_ng.summary.difference.changes import Change, Kind, find_kernels, list_changes
+from nsys2prv_ng.summary.difference.some_steps import list_names_by_step, sum_up_steps, take_steps
 from nsys2prv_ng.summary.difference.statistics import NOISE
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
-from nsys2prv_ng.summary.numbers.slow_steps import (
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
+from nsys2prv_ng.summary.steps.numbers import (
     IdlePart,
     LateInSlow,
     OnlySlow,
@@ -35,9 +33,11 @@ from nsys2prv_ng.summary.numbers.slow_steps import (
     StepChange,
     StepPart,
 )
-from nsys2prv_ng.summary.numbers.waits import LateCost
 from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps
+from nsys2prv_ng.summary.waits.measure import list_costs
+from nsys2prv_ng.summary.waits.numbers import LateCost
+from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs
 
 _KINDS: tuple[Kind, ...] = ("kernel", "transfer", "range", "call")
 _MOST_CHANGES = 10

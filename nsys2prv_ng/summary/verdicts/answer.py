@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.verdict import Gain, Statement, Verdict
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.verdict import Gain, Statement, Verdict
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import COPY_BOUND, NETWORK_BOUND, Case

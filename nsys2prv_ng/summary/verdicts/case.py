@@ -10,11 +10,11 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
-from nsys2prv_ng.summary.words.windows import NamedWindow, are_steps, choose_window
+from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits, WaitNumbers
 
 COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
 _STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")

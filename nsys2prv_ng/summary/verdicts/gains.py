@@ -25,7 +25,7 @@ from nsys2prv_ng.summary.verdicts.case import (
 from nsys2prv_ng.summary.verdicts.path import bound_gain
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step
 from nsys2prv_ng.summary.verdicts.variants import is_launch_change
-from nsys2prv_ng.summary.words.what_if import name_pace
+from nsys2prv_ng.summary.what_if import name_pace
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 

@@ -7,7 +7,7 @@ ideal network, no waits, free copies): they say which class a change must addres
 from __future__ import annotations
 
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import (

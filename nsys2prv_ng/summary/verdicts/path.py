@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_types import PATH_GAP, PATH_HOST, PATH_KINDS, PATH_LAUNCH, PATH_OUTSIDE
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
+from nsys2prv_ng.summary.efficiency.windows import choose_window, name_numbered
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.path.numbers import PathNumbers, PathPart
+from nsys2prv_ng.summary.path.words import find_main_task
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND
-from nsys2prv_ng.summary.words.path import find_main_task
-from nsys2prv_ng.summary.words.windows import choose_window, name_numbered
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.layout import MOST_ROWS
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.words.windows import PARTS, list_parts
+from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency
+from nsys2prv_ng.summary.efficiency.windows import PARTS, list_parts
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import (
     count_noun,
     format_number_ranges,

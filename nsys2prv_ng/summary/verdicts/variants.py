@@ -8,13 +8,11 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
-from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.memory import ALLOCATOR_CALLS
-from nsys2prv_ng.summary.numbers.range_tree import list_paths
-from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
-from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
-from nsys2prv_ng.summary.numbers.waits import MpiWaits, WaitNumbers
+from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
+from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
+from nsys2prv_ng.summary.ranges.numbers import list_paths
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import (
@@ -30,6 +28,8 @@ from nsys2prv_ng.summary.verdicts.case import (
 )
 from nsys2prv_ng.summary.verdicts.excess import find_more_compute
 from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges
+from nsys2prv_ng.summary.waits.numbers import MpiWaits, WaitNumbers
+from nsys2prv_ng.summary.waits.words import NOT_SELECTED
 
 _SHORT_GAP_NS = 20_000
 """Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
-from nsys2prv_ng.summary.words.what_if import name_limit
+from nsys2prv_ng.summary.what_if import name_limit
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import quote_name
 

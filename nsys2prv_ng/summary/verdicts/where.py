@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
-from nsys2prv_ng.summary.numbers.verdict import Place
-from nsys2prv_ng.summary.numbers.waits import RankWaits
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import HALF, Case, list_inherited, list_mpi_calls, sum_nccl_kernels
@@ -26,7 +24,8 @@ from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, are_host_bound, describe_extra, name_step_range
 from nsys2prv_ng.summary.verdicts.stragglers import find_stragglers, sum_by_range
 from nsys2prv_ng.summary.verdicts.variants import FUSIBLE, LAUNCH_CALLS, list_selected_classes
-from nsys2prv_ng.summary.words.bandwidth import list_bandwidth
+from nsys2prv_ng.summary.waits.numbers import RankWaits
+from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 

@@ -21,8 +21,8 @@ from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.compute.efficiency import sum_efficiency
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.measure import sum_efficiency
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, WindowEfficiency
 from tests.analysis.efficiency.efficiency_truth import Times, Truth, measure_common, measure_own
 from tests.conftest import REPOSITORY
 from tests.job.step_truth import StepTruth

@@ -17,8 +17,8 @@ from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, DeviceTimes, HostTimes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.summary.compute.efficiency import rate_devices, rate_host, sum_efficiency
-from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.measure import rate_devices, rate_host, sum_efficiency
+from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, WindowEfficiency
 from tests.analysis.efficiency import efficiency_truth as plain
 from tests.analysis.efficiency.efficiency_reports import (
     ALL_TIME,

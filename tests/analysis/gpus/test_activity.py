@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.summary.numbers.gpu_metrics import GpuNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
+from nsys2prv_ng.summary.job import JobSummary
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report
 from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite

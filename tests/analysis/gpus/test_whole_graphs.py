@@ -20,8 +20,8 @@ from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.event_types import PATH_COMPUTE, PATH_GRAPH
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.compute.job import compute_summary
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.measure import compute_summary
 from nsys2prv_ng.summary.text import format_summary
 from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import Unpacked

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.summary.difference.budget import NOT_DIVIDED, REST, find_cause, list_windows, make_budget
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyTrees, HostEfficiency
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyTrees, HostEfficiency
+from nsys2prv_ng.summary.job import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.examples import examples
 

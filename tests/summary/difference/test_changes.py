@@ -16,11 +16,11 @@ from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.comparison.text import format_comparison
 from nsys2prv_ng.summary.difference.changes import Change
-from nsys2prv_ng.summary.numbers.job import CallNumbers, JobSummary
-from nsys2prv_ng.summary.numbers.memory import MemoryOperationNumbers
-from nsys2prv_ng.summary.numbers.range_tree import RangeOfTask, RepeatedRange
-from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
-from nsys2prv_ng.summary.numbers.waits import MpiNumbers, NcclNumbers
+from nsys2prv_ng.summary.job import CallNumbers, JobSummary
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
+from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
+from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
+from nsys2prv_ng.summary.waits.numbers import MpiNumbers, NcclNumbers
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts, make_gpu
 from tests.conftest import Unpacked

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.slow_steps import OnlySlow, SlowStepNumbers
-from nsys2prv_ng.summary.tables.slow_steps import list_slow_tables
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.steps.numbers import OnlySlow, SlowStepNumbers
+from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason

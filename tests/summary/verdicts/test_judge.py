@@ -7,14 +7,12 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.replay.numbers import Limit, Scenario
-from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.gpu_metrics import Cause, GpuNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.memory import MemoryKindNumbers, MemoryOperationNumbers
-from nsys2prv_ng.summary.numbers.range_tree import RangeNode
-from nsys2prv_ng.summary.numbers.slow_modes import KernelNumbers
-from nsys2prv_ng.summary.numbers.wait_reasons import DEVICE, LAUNCH
-from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiNumbers, MpiWaits, NcclNumbers
+from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.gpus.numbers import Cause, GpuNumbers
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
+from nsys2prv_ng.summary.memory.numbers import MemoryKindNumbers, MemoryOperationNumbers
+from nsys2prv_ng.summary.ranges.numbers import RangeNode
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.answer import answer
@@ -24,6 +22,8 @@ from nsys2prv_ng.summary.verdicts.gains import list_gains
 from nsys2prv_ng.summary.verdicts.judge import classify
 from nsys2prv_ng.summary.verdicts.variants import choose_copies, choose_transfer
 from nsys2prv_ng.summary.verdicts.where import find_places
+from nsys2prv_ng.summary.waits.numbers import Bandwidth, MpiNumbers, MpiWaits, NcclNumbers
+from nsys2prv_ng.summary.waits.words import DEVICE, LAUNCH
 from tests.summary.made_summary import STEPS_NS, make_losses, make_rank, make_summary, make_waits, set_steps
 from tests.summary.made_waits import cost_of
 from tests.summary.verdicts.test_what_if import find, try_change

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from nsys2prv_ng.summary.numbers.gpu_metrics import Cause
+from nsys2prv_ng.summary.gpus.numbers import Cause
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.slow_steps import (
     describe_extra,
@@ -24,7 +24,7 @@ from tests.report_sets import list_sets
 from tests.report_truth import Report
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary, set_steps
-from tests.summary.tables.test_rows import make_gpu
+from tests.summary.test_tables import make_gpu
 
 LOSSES = make_losses(compute=40, host=60)
 

@@ -1,0 +1,77 @@
+"""Tables and sentences of a what-if analysis: what each change saves, and by how much ranges and kernels may grow."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.replay.numbers import Limit, Slack, WhatIfNumbers
+from nsys2prv_ng.summary.verdicts.what_if import describe_best, describe_others, describe_steps, describe_unsplit
+from nsys2prv_ng.text.formatting import format_percent
+from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
+from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
+from nsys2prv_ng.text.names import name_task
+
+
+def name_limit(limit: Limit | None) -> str:
+    """Return what sets the pace in words, and its share; "" if that is not known."""
+    return "" if limit is None else f"{name_pace(limit)} ({format_percent(limit.share, 1)})"
+
+
+def name_pace(limit: Limit) -> str:
+    """Return what sets the pace in words: host of rank 3."""
+    if limit.what == "network":
+        return "the network"
+    what = {"launch": "launch latency"}.get(limit.what, limit.what)
+    return f"the {what}" if limit.rank is None else f"{what} of {name_task(limit.rank, '')}"
+
+
+UNLIMITED = "unlimited"
+
+
+def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
+    """Return what each change with a measurable saving saves a step, and what sets the pace then."""
+    rows: list[list[Cell]] = [
+        [
+            Name(scenario.change),
+            Ns(scenario.saving_ns),
+            Share(scenario.saving_ns, numbers.step_ns),
+            Bar([BarPart("saves", "host_ns", scenario.saving_ns)], numbers.step_ns),
+            name_limit(scenario.limited_by),
+        ]
+        for scenario in numbers.scenarios
+        if scenario.measurable
+    ]
+    caption = "Predicted savings per step, and what limits the step then"
+    columns = make_columns("change", "saving", "share", Column("of the step", wide=True), "then limited by")
+    return Grid(caption=caption, columns=columns, rows=rows, names=1)
+
+
+def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
+    """Return by how much ranges and classes of kernels may grow before the steps do."""
+    rows: list[list[Cell]] = [
+        [Name(slack.target), Ns(slack.own_ns), UNLIMITED if slack.slack_ns is None else Ns(slack.slack_ns)]
+        for slack in _sort(numbers.slack)
+    ]
+    caption = "Slack per step of a rank, before steps take longer"
+    return Grid(caption=caption, columns=make_columns("range or kernels", "time", "slack"), rows=rows, names=1)
+
+
+def _sort(slack: list[Slack]) -> list[Slack]:
+    """Return the least slack first, and the longest of equal ones."""
+    unlimited = max((own.slack_ns or 0 for own in slack), default=0) + 1
+    return sorted(slack, key=lambda own: (unlimited if own.slack_ns is None else own.slack_ns, -own.own_ns))
+
+
+_MOST_SCENARIOS = 12
+
+
+def format_what_if(numbers: WhatIfNumbers, width: int | None = None) -> str:
+    """Return sentences and tables. `width`: most columns; None: as wide as the terminal."""
+    width = choose_width() if width is None else width
+    sections = [
+        wrap(describe_steps(numbers), width),
+        wrap(describe_best(numbers), width),
+        format_grid(tabulate_scenarios(numbers), width, _MOST_SCENARIOS),
+        wrap(describe_others(numbers), width),
+        format_grid(tabulate_slack(numbers), width),
+        wrap(describe_unsplit(numbers), width),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
