@@ -34,9 +34,9 @@ from nsys2prv_ng.summary.job import JobSummary, StartUp
 from nsys2prv_ng.summary.kernels.cells import KernelTimes, measure_kernels
 from nsys2prv_ng.summary.kernels.flops import collect_flops, sum_operators
 from nsys2prv_ng.summary.kernels.slow_modes import find_slow_modes
-from nsys2prv_ng.summary.kernels.utilisation import add_mfu
 from nsys2prv_ng.summary.links.counters import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.memory.measure import measure_memory
+from nsys2prv_ng.summary.mfu import add_mfu
 from nsys2prv_ng.summary.path_and_savings import compute_path_and_savings
 from nsys2prv_ng.summary.ranges.activity import KernelTime
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange

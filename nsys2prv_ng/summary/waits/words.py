@@ -1,4 +1,4 @@
-"""Puts into words why ranks were late, by reason and NVTX range, at which rates NCCL moves data, and what is not known."""
+"""Puts into words why ranks were late, by reason and NVTX range, how fast NCCL moves data, and what is not known."""
 
 from __future__ import annotations
 
