@@ -43,7 +43,7 @@ def measure_network_metrics(job: Job, is_wanted: Callable[[EventType], bool], pa
     def measure(number: int) -> MetricsByRow:
         found: MetricsByRow = {}
         for sampled, pattern_of_handle in _list_samples(job, number, is_wanted):
-            add_samples(found, sampled, pattern_of_handle, job.measured, [part])
+            add_samples(found, sampled, pattern_of_handle, job.scope.measured, [part])
         return found
 
     merged: MetricsByRow = {}
@@ -63,6 +63,6 @@ def _list_samples(job: Job, number: int, is_wanted: Callable[[EventType], bool])
     for row in np.unique(rows[has_wanted & (rows >= 0)]).tolist():
         lines = np.flatnonzero(has_wanted & (rows == row))
         lines = lines[np.argsort(records.time[lines], kind="stable")]
-        begins = mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=True)
+        begins = mark_begins(records.time[lines], [low for low, _ in job.scope.windows], breaks_at_gaps=True)
         columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
         yield Samples(row, kinds, columns), np.where(wanted, 0, -1)

@@ -22,9 +22,7 @@ from nsys2prv_ng.job.one_job import refuse_several_jobs
 from nsys2prv_ng.job.open_reports import OpenedReports, ReadOptions, choose_evidence, open_reports, refuse_absent
 from nsys2prv_ng.job.placement import (
     AlignedReports,
-    Limits,
     align_reports,
-    choose_windows,
     close_unended,
     drop_unselected_rows,
     measure_gpu_time,
@@ -34,7 +32,8 @@ from nsys2prv_ng.job.placement import (
 )
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
-from nsys2prv_ng.job.selection import Selection, choose_steps, prune_tree, select_rows
+from nsys2prv_ng.job.scope import Scope, choose_scope
+from nsys2prv_ng.job.selection import prune_tree, select_rows
 from nsys2prv_ng.job.steps import Steps, find_steps
 from nsys2prv_ng.job.traced_graphs import list_traced_graphs
 from nsys2prv_ng.light_dataclass import dataclass
@@ -72,22 +71,10 @@ class Job:
     """Row of the chosen tree by row of the whole tree; -1 for rows that the user did not choose."""
     spans: list[tuple[IntArray, IntArray]]
     """First and last time of the events on each place of each report (ns), before the cut to the windows."""
-    selection: Selection
+    scope: Scope
     steps: Steps | None
     """The steps of the program, on rows of the whole tree and not cut to the chosen time; None if there are none or
     they are not needed."""
-    windows: list[tuple[int, int]]
-    """The times on the common clock (ns) that records are cut to; empty if they are not cut."""
-    measured: list[tuple[int, int]]
-    """The times (ns) that numbers cover: `windows`, or else the chosen steps, or without a choice the steps after the
-    warm-up; empty if all time counts."""
-    first: int
-    last: int
-    """Limits of the records on the common clock (ns)."""
-    zero: int
-    """Time from which the option `time` counts (ns, common clock): the first record, before any cut."""
-    counted: IntArray | None
-    """Indices of the steps that numbers cover, ascending; None if they do not cover steps as such."""
     finds_waits: bool
     """Whether the user wants to know which ranks wait for which."""
     operations: Operations
@@ -99,15 +86,6 @@ class Job:
     joined: list[JoinResult]
     """Results that sources made from all reports together, stored on rows of the chosen tree."""
     warnings: tuple[str, ...]
-
-    @property
-    def origin(self) -> int:
-        """Time 0 of the trace on the common clock (ns).
-
-        If several events of a type and row are at time 0, Paraver takes only the last one. Ranges that a window cut
-        would lose the ranges around them, so the trace of a window starts 1 ns before it.
-        """
-        return self.first - 1 if self.windows else self.first
 
     def find_tasks(self, row: IntArray) -> IntArray:
         """Return the task of each row (n) of the trace; -1 for -1."""
@@ -132,12 +110,7 @@ class Job:
     @property
     def start_utc(self) -> int:
         """UTC of time 0 of the trace (ns)."""
-        return self.origin + self.alignment.utc_base
-
-    @property
-    def duration(self) -> int:
-        """Time from 0 to the last record (ns)."""
-        return self.last - self.origin
+        return self.scope.origin + self.alignment.utc_base
 
 
 @contextmanager
@@ -200,20 +173,17 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         steps = find_steps(reports, whole, store, limits.last - limits.first, engine, selection.step)
     close_unended(reports, limits.last, store)
     spans = [report.spans() for report in reports]
-    zero = limits.first
-    windows = choose_windows(reports, whole, selection, steps, limits)
-    rewrite_records(reports, whole, selection, windows, store, engine)
-    if windows:
-        limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
+    ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
+    gpu_time = measure_gpu_time(reports, whole) if selection.only_gpus else None
+    scope = choose_scope(selection, steps, limits, ranges, gpu_time)
+    rewrite_records(reports, whole, selection, scope.windows, store, engine)
 
-    counted = _choose_counted(selection, steps, windows)
-    measured = windows if counted is None or steps is None else steps.list_windows(counted)
-    inputs = reports, aligned.to_join, whole, kept, options.sources, windows or [limits], store
+    inputs = reports, aligned.to_join, whole, kept, options.sources, scope.shown, store
     joined = join_sources(*inputs, options.nccl_inspector)
     aligned.to_join.clear()
     tree, new_row = prune_tree(whole, kept)
     for join_result in joined:
-        store_joined(join_result, new_row, windows or [limits], store, engine)
+        store_joined(join_result, new_row, scope.shown, store, engine)
 
     return Job(
         reports=reports,
@@ -231,14 +201,8 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         operations=aligned.operations,
         offsets=aligned.offsets,
         lacks_ranks=bool(find_missing_ranks([report.metadata for report in reports], whole.ranks)),
-        selection=selection,
+        scope=scope,
         steps=steps,
-        windows=windows,
-        measured=measured,
-        counted=counted,
-        first=limits.first,
-        zero=zero,
-        last=limits.last,
         joined=joined,
         warnings=(
             *_collect_warnings(aligned, whole, checks_ranks=checks_ranks),
@@ -247,24 +211,15 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
     )
 
 
-def _choose_counted(selection: Selection, steps: Steps | None, windows: Sequence[tuple[int, int]]) -> IntArray | None:
-    """Return the indices of the steps that numbers cover; None if they cover a chosen time, or all."""
-    if windows or selection.takes_all or (steps is None and not selection.restricts_steps):
-        return None
-    first, last = choose_steps(selection, steps)
-    return np.arange(first, last + 1)
-
-
 def find_gpu_time(job: Job) -> tuple[int, int] | None:
     """Return when the GPUs work, in ns from time 0 of the trace; None if they do not work."""
     found = measure_gpu_time(job.reports, job.tree)
-    return None if found is None else (found[0] - job.origin, found[1] - job.origin)
+    return None if found is None else (found[0] - job.scope.origin, found[1] - job.scope.origin)
 
 
 def store_derived(joined: JoinResult, job: Job) -> None:
     """Store records that were derived from a job and are on its rows, cut to its time."""
-    windows = job.windows or [(job.first, job.last)]
-    store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
+    store_joined(joined, np.arange(job.tree.model.row_count), job.scope.shown, job.store, job.engine)
 
 
 def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks: bool) -> tuple[str, ...]:

@@ -20,9 +20,8 @@ from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.folding import drop_folded, has_folded_events, take_folded
 from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
-from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
+from nsys2prv_ng.job.selection import Selection, cut_result, drop_short
 from nsys2prv_ng.job.spill import change_records, spill_records
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import combine_evidence, leave_graphs_unmatched
@@ -161,17 +160,6 @@ def close_unended(reports: Sequence[ReportRecords], last: int, store: Store) -> 
                 result.records.append(rec.make_intervals(place, begin, np.maximum(begin, last), opening, closing))
             spill_records(result, store, on_common_clock=True)
             result.unended = []
-
-
-def choose_windows(
-    reports: Sequence[ReportRecords], tree: ObjectTree, selection: Selection, steps: Steps | None, limits: Limits
-) -> list[tuple[int, int]]:
-    """Return the windows of the chosen time on the common clock (ns); none if all time is chosen."""
-    if not selection.cuts_records:
-        return []
-    ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
-    gpu_time = measure_gpu_time(reports, tree) if selection.only_gpus else None
-    return find_windows(selection, ranges, steps, gpu_time, limits)
 
 
 def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tuple[int, int] | None:

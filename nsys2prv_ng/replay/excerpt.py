@@ -68,7 +68,11 @@ def choose_excerpt(job: Job) -> Excerpt | None:
         numbers = int(steps.number[first]), int(steps.number[last])
         replayed = Replayed(steps=numbers, of_steps=counted.size, of_operations=count_lane_events(job))
     return Excerpt(
-        job=replace(job, steps=steps.take(np.arange(base, last + 1)), counted=np.arange(first, last + 1) - base),
+        job=replace(
+            job,
+            steps=steps.take(np.arange(base, last + 1)),
+            scope=replace(job.scope, counted=np.arange(first, last + 1) - base),
+        ),
         span=(int(lows[opens]), int(highs[last])),
         lengths=lengths,
         replayed=replayed,

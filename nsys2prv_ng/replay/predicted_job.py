@@ -51,6 +51,9 @@ def predict_job(model: Model, time: IntArray) -> Job:
     spans = [_move_spans(span, rows, clock) for span, rows in zip(job.spans, job.whole.rows, strict=True)]
     steps = None if job.steps is None else _move_steps(model, job.steps, time, clock)
     limits = measure_limits(reports, joined)  # records of joins on GPUs may be before those of hosts
+    scope = replace(job.scope, first=limits.first, last=limits.last, zero=limits.first)
+    if steps is not None and scope.counted is not None:
+        scope = scope.cover_steps(steps, scope.counted)
     return replace(
         job,
         reports=reports,
@@ -59,10 +62,7 @@ def predict_job(model: Model, time: IntArray) -> Job:
         steps=steps,
         operations=_move_operations(job, clock),
         offsets=[0] * len(reports),
-        measured=job.measured if job.counted is None or steps is None else steps.list_windows(job.counted),
-        first=limits.first,
-        last=limits.last,
-        zero=limits.first,
+        scope=scope,
     )
 
 

@@ -42,7 +42,7 @@ def derive_path(job: Job, path: CriticalPath | None, labels: Labels) -> JoinResu
         lines = make_communications(path.row[after - 1], time, path.row[after], time, 0, types.TAG_PATH)
         joined.accounts[LINES] = Result(read=after.size, records=[lines])
     # The path ends with its window, which may end after the trace. A thread without events has row -1.
-    store_joined(joined, np.append(job.new_row, -1), [(job.first, job.last)], job.store, job.engine)
+    store_joined(joined, np.append(job.new_row, -1), [(job.scope.first, job.scope.last)], job.store, job.engine)
     if joined.accounts[PATH].written:
         labels.declare(types.CRITICAL_PATH)
     return joined

@@ -94,7 +94,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
     numbering = Numbering([*(report.labels for report in job.reports), labels], assigned, kept_labels)
     model = job.tree.model
-    header = format_prv_header(model, job.start_utc, job.duration, _list_communicators(job))
+    header = format_prv_header(model, job.start_utc, job.scope.duration, _list_communicators(job))
     states = make_state_records(job, waiting)
     accounts = _add_up_accounts(job.reports, job.sources, job.joined)
     overview = None
@@ -104,7 +104,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
         runs = list(map(PlacedRun, overview.runs))
     else:
         runs = [*_list_runs(job, numbering), *map(PlacedRun, states)]
-    slices = cut_into_slices(runs, model.number_rows(), job.origin, compressed=output.name.endswith(".gz"))
+    slices = cut_into_slices(runs, model.number_rows(), job.scope.origin, compressed=output.name.endswith(".gz"))
     summary = None
     if plan.summary:
         from nsys2prv_ng.comparison.slow_steps import add_slow_steps  # takes a tenth of a second to import
@@ -123,7 +123,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
         reports=[report.account() for report in job.reports],
         skipped=job.skipped,
         start_utc_ns=job.start_utc,
-        duration_ns=job.duration,
+        duration_ns=job.scope.duration,
         nodes=len(model.nodes),
         tasks=len(model.tasks),
         rows=model.row_count,

@@ -35,7 +35,7 @@ def make_state_records(job: Job, waits: StateIntervals) -> list[Run]:
     """
     # `store_group` does not use the job itself: an engine may send everything that it uses to other machines.
     reports, tree, spans, store = job.reports, job.tree, job.spans, job.store
-    first, last, windows = job.first, job.last, job.windows
+    first, last, windows = job.scope.first, job.scope.last, job.scope.windows
     size = tree.model.row_count + 1 + max((int(folded.max(initial=-1)) for folded in tree.folded), default=-1)
     if windows:
         waits = cut_states(waits, windows)

@@ -340,7 +340,7 @@ def test_chosen_steps(selection: Selection, limits: tuple[int, int], tmp_path: P
     paths = [capture.write(tmp_path / f"rank{capture.rank}.sqlite") for capture in captures]
     with open_job(paths, tmp_path, ReadOptions(selection=selection), Progress()) as job:
         shift = job.alignment.utc_base - UTC
-        [(low, high)] = job.windows
+        [(low, high)] = job.scope.windows
     assert (low + shift, high + shift) == limits
 
 

@@ -166,7 +166,7 @@ def test_an_excerpt_has_the_steps_before_it(monkeypatch: pytest.MonkeyPatch, tmp
         monkeypatch.setattr(excerpt, "MOST", 400)
         chosen = excerpt.choose_excerpt(job)
         assert chosen is not None and chosen.replayed is not None and job.steps is not None
-        steps, counted = chosen.job.steps, chosen.job.counted
+        steps, counted = chosen.job.steps, chosen.job.scope.counted
         assert steps is not None and counted is not None
         assert (steps.number[counted[0]], steps.number[counted[-1]]) == chosen.replayed.steps
         assert counted[-1] == steps.number.size - 1 and counted[0] >= 1

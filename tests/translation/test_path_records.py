@@ -240,7 +240,7 @@ def test_rows_that_are_not_in_the_trace_are_dropped(tmp_path: Path) -> None:
     with open_job(MPI_4, tmp_path, options, Progress()) as job:
         out, inside, other = 0, int(np.argmax(job.new_row >= 0)), int(np.argmax(job.new_row >= 1))
         assert job.new_row[out] < 0 <= job.new_row[-1]
-        t = job.first
+        t = job.scope.first
         segments = [
             (t, t + 10, inside, HOST),
             (t + 10, t + 20, inside, HOST),
@@ -272,6 +272,8 @@ def test_rows_that_are_not_in_the_trace_are_dropped(tmp_path: Path) -> None:
 def test_a_path_beside_the_trace_declares_nothing(tmp_path: Path) -> None:
     with open_job(MPI_4, tmp_path, ReadOptions(selection=Selection(ranks=frozenset({1}))), Progress()) as job:
         labels = Labels()
-        derive_path(job, make_path([(job.first, job.last, 0, HOST)], [(job.first, job.last)]), labels)
+        derive_path(
+            job, make_path([(job.scope.first, job.scope.last, 0, HOST)], [(job.scope.first, job.scope.last)]), labels
+        )
         assert labels.types == []
         assert derive_path(job, None, labels).accounts == {}

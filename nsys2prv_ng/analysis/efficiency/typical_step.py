@@ -180,7 +180,7 @@ def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> RangesOf
         names[key] if suffix == ABSENT else f"{names[key]} {suffix}"
         for key, suffix in zip(name[seen].tolist(), number[seen].tolist(), strict=True)
     ]
-    columns = (column[seen].tolist() for column in (depth - 1, begin - job.zero, end - job.zero))
+    columns = (column[seen].tolist() for column in (depth - 1, begin - job.scope.zero, end - job.scope.zero))
     bars = [
         RangeBar(depth=level, begin_ns=start, end_ns=stop, name=text)
         for level, start, stop, text in zip(*columns, texts, strict=True)

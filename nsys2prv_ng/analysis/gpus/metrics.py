@@ -121,7 +121,7 @@ def _measure_group(job: Job, group: Sequence[_SampledReport], parts: Sequence[Pa
     """Measure GPUs that share reports."""
     found: MetricsByRow = {}
     for sampled in _list_samples(job, group):
-        add_samples(found, sampled, np.arange(len(sampled.types)), job.measured, parts)
+        add_samples(found, sampled, np.arange(len(sampled.types)), job.scope.measured, parts)
     return found
 
 
@@ -363,7 +363,7 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples
             is_shared = sum(row in other.rows for other in group) > 1
             if is_shared:
                 lines = lines[add_to_series(series, row, records.time[lines])]
-            begins = mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
+            begins = mark_begins(records.time[lines], [low for low, _ in job.scope.windows], breaks_at_gaps=is_shared)
             columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
             yield Samples(row, job.reports[report.number].labels.types, columns)
 

@@ -111,7 +111,7 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
             mine = here[answers.reason[here] == _OPEN]
             if mine.size:
                 answers.report[mine] = index
-                window_begins = np.array([low for low, _ in job.windows], np.int64)
+                window_begins = np.array([low for low, _ in job.scope.windows], np.int64)
                 _ReportReasons(report, rows, job.store, late, answers, links).explain(mine, window_begins)
     answers.reason[answers.reason == _OPEN] = LATE_UNKNOWN
     task = job.whole.task_of_row[late.row].astype(np.int64)

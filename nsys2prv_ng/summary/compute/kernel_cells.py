@@ -144,7 +144,7 @@ def measure_kernels(job: Job, index: int, counted: CountedEvents) -> KernelTimes
     task = np.append(job.tree.task_of_row, -1)[rows[events.place[line]]].astype(np.int64)
     shape, shapes = _find_shapes(events, name, line)
     beside = _mark_beside(events, number_streams(report)[0][events.place], line)
-    step = step if job.counted is None else np.searchsorted(job.counted, step)
+    step = step if job.scope.counted is None else np.searchsorted(job.scope.counted, step)
     kernels = Kernels(task, step, shape, launched, events.begin[line], events.length[line], beside)
     return sum_kernels(kernels, shapes, count_steps(job))
 

@@ -287,7 +287,7 @@ def _load_mpi(job: Job, index: int) -> dict[str, tuple[IntArray, IntArray]]:
     row = job.tree.rows[index][events.place]
     sent = events.get_values(types.MPI_SENT_BYTES)
     counts = (sent != ABSENT) & (row >= 0) & CountedEvents(job, index).mark_host(events.place, events.begin)
-    counts &= events.mark_whole(job.windows)
+    counts &= events.mark_whole(job.scope.windows)
     calls: dict[str, tuple[IntArray, IntArray]] = {}
     for event_type in types.MPI_CALLS.values():
         value, names = events.get_values(event_type), events.get_names(event_type)

@@ -45,7 +45,7 @@ _MOST_KEPT = 10
 
 def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTimes]) -> MemoryNumbers | None:
     """Return the device memory of a job; None if no report records any. `kernel_times`: of its reports."""
-    steps = None if job.counted is None else list_counted_steps(job)
+    steps = None if job.scope.counted is None else list_counted_steps(job)
     levels = measure_levels(job, devices)
     if not levels:
         return None
@@ -133,7 +133,7 @@ def _make_gpu(
         begin_bytes=int(level.ends[0]),
         end_bytes=int(level.ends[-1]),
         peak_bytes=level.peak,
-        peak_at_ns=level.peak_time - job.origin,
+        peak_at_ns=level.peak_time - job.scope.origin,
         peak_step=None if steps is None or not level.steps else int(steps.number[level.peak_step]),
         peak_range=peak_range,
         peak_call=peak_call,

@@ -174,8 +174,8 @@ def _mark_shown(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> Bool
     """Mark the calls on rows of the trace that count, and have a part in the chosen time."""
     begin, end = np.where(begin == NULL, end, begin), np.where(end == NULL, begin, end)
     shown = np.asarray((job.new_row[row] >= 0) & mark_counted(job, job.new_row[row], begin), np.bool_)
-    if job.windows:
-        index, _, _, _ = cut_to_windows(begin, end, job.windows)
+    if job.scope.windows:
+        index, _, _, _ = cut_to_windows(begin, end, job.scope.windows)
         shown &= np.isin(np.arange(row.size), index)
     return shown
 
@@ -186,8 +186,8 @@ def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
     # Kernels count by their launch, which their report shows.
     index = index[~waits.is_mpi[index] | mark_counted(job, job.new_row[waits.row[index]], waits.begin[index])]
     begin, end = waits.begin[index], waits.end[index]
-    if job.windows:
-        piece, _, begin, end = cut_to_windows(begin, end, job.windows)
+    if job.scope.windows:
+        piece, _, begin, end = cut_to_windows(begin, end, job.scope.windows)
         index = index[piece]
     until = np.clip(waits.until[index], begin, end)
     return ShownWaits(index, job.new_row[waits.row[index]], begin, until, end)

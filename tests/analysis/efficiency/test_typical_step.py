@@ -163,7 +163,7 @@ def check_ranges(job: Job, step: StepSpan, reports: Sequence[Path]) -> None:
     found = list_ranges(job, find_waits(job), step)
     base, span = job.alignment.utc_base, step.end - step.begin
     assert [own.label for own in found] == [task.name for task in job.tree.model.tasks[:4]]
-    shift = job.zero + base
+    shift = job.scope.zero + base
     for own, path in zip(found, reports, strict=True):
         report = Report(path)
         nvtx = report.nvtx[(report.nvtx["style"] == PUSH_POP) & (report.nvtx["domain"] != "NCCL")]

@@ -252,8 +252,8 @@ def test_windows_of_time(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Windows between events, within them, at their limits, and up to the end."""
     paths = locate(name, unpacked)
     with found_path(paths, tmp_path) as (job, found):
-        length = job.duration
-        limits = (found.begin[:: 1 + found.begin.size // 2] - job.origin).tolist()
+        length = job.scope.duration
+        limits = (found.begin[:: 1 + found.begin.size // 2] - job.scope.origin).tolist()
     random = np.random.default_rng(1)
     inside = [sorted(random.integers(1, length, 2).tolist()) for _ in range(2)]
     ends: list[tuple[int, int | None]] = [(length // 2, None), (length * 7 // 10, length * 4 // 5)]

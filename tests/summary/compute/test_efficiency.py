@@ -82,9 +82,7 @@ FOUND = Efficiency(
     gpu_times={},
 )
 JOB: Any = SimpleNamespace(
-    origin=5 * MS,
-    windows=[],
-    selection=Selection(),
+    scope=SimpleNamespace(origin=5 * MS, windows=[], selection=Selection()),
     tree=SimpleNamespace(ranks=[0, 1], model=SimpleNamespace(tasks=TASKS)),
 )
 WAITING: Any = SimpleNamespace(measure_threads=lambda row, begin, end: np.where(row == 9, 2 * MS, 0))

@@ -60,7 +60,7 @@ def make_path(steps: Steps | None = None) -> CriticalPath:
 def sum_path(path: CriticalPath) -> PathNumbers:
     tasks = [SimpleNamespace(name="rank 0"), SimpleNamespace(name="rank 1")]
     whole = SimpleNamespace(task_of_row=np.array([0, 0, 1, 1]), ranks=[0, 1], model=SimpleNamespace(tasks=tasks))
-    job: Any = SimpleNamespace(whole=whole, origin=900)
+    job: Any = SimpleNamespace(whole=whole, scope=SimpleNamespace(origin=900))
     return sum_critical_path(job, path)
 
 

@@ -173,7 +173,7 @@ def test_counters_have_the_names_of_presets_and_maps(tmp_path: Path) -> None:
         activity = list_classes(found)[GEMM_CLASS]
         compare(activity, truth[GEMM_CLASS])
         with opened([report], selection=Selection(window=(None, None))) as job:
-            maps = draw(job, np.array([job.first, job.last]))
+            maps = draw(job, np.array([job.scope.first, job.scope.last]))
         assert [maps[key].values[0, 0] for key in ("tensor", "dram")] == pytest.approx(
             [activity.tensor_active, activity.dram]
         )
