@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from nsys2prv_ng import source_names
 from nsys2prv_ng.clock.alignment import parse_alignment
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.open_reports import ReadOptions, Selection
 from nsys2prv_ng.job.shards import WhatToRead, find_shards
 from nsys2prv_ng.options.calls import (
     EventOptions,

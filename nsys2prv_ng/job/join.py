@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.job.folding import cut_result
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.selection import cut_result
 from nsys2prv_ng.job.spill import load_for_change, spill_records
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.records import columns as rec

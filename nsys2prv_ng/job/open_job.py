@@ -16,6 +16,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import find_doubtful_hosts, find_mixed_hosts
 from nsys2prv_ng.job.accounts import SkippedReport
+from nsys2prv_ng.job.folding import drop_unselected_rows, prune_tree, select_rows
 from nsys2prv_ng.job.idle_ends import cut_idle_ends
 from nsys2prv_ng.job.join import join_sources, store_joined
 from nsys2prv_ng.job.one_job import refuse_several_jobs
@@ -24,7 +25,6 @@ from nsys2prv_ng.job.placement import (
     AlignedReports,
     align_reports,
     close_unended,
-    drop_unselected_rows,
     measure_gpu_time,
     measure_limits,
     rewrite_records,
@@ -33,7 +33,6 @@ from nsys2prv_ng.job.placement import (
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
 from nsys2prv_ng.job.scope import Scope, choose_scope
-from nsys2prv_ng.job.selection import prune_tree, select_rows
 from nsys2prv_ng.job.steps import Steps, find_steps
 from nsys2prv_ng.job.traced_graphs import list_traced_graphs
 from nsys2prv_ng.light_dataclass import dataclass

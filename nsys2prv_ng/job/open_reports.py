@@ -11,7 +11,6 @@ from nsys2prv_ng.clock.alignment import uses_collectives
 from nsys2prv_ng.errors import ReportError, UsageError
 from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_each, read_report
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.job.shards import WhatToRead, find_shards, load_shards, write_shard
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
@@ -31,6 +30,55 @@ from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
+
+Window = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The user's selection; None and empty values restrict nothing.
+
+    `window`: limits in ns from the start of the trace. `only_gpus`: from the first to the last GPU operation. `step`:
+    name of the NVTX ranges that are the steps of the program; if empty, the steps are found. `steps`: first and last
+    step, by number. `cuts_steps`: a choice of steps cuts records; otherwise it only restricts what numbers cover.
+    `nvtx_range`: only while such a range is open on any rank (the NVTX source finds its times). `shortest`:
+    the length (ns) below which intervals are dropped, by source. `folds_threads`: the idle threads of a task share a
+    row.
+    """
+
+    window: Window | None = None
+    only_gpus: bool = False
+    step: str = ""
+    steps: Window | None = None
+    skips_warmup: bool = False
+    nvtx_range: str = ""
+    cuts_steps: bool = True
+    ranks: frozenset[int] | None = None
+    gpus: frozenset[int] | None = None
+    shortest: Mapping[str, int] = field(default_factory=dict)
+    folds_threads: bool = False
+
+    @property
+    def restricts_time(self) -> bool:
+        return self.cuts_records or self.restricts_steps
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether the user chose all time, also that before the first step."""
+        return self.window == (None, None) and not self.restricts_steps
+
+    @property
+    def cuts_records(self) -> bool:
+        return (
+            self.window not in (None, (None, None))
+            or self.only_gpus
+            or bool(self.nvtx_range)
+            or (self.restricts_steps and self.cuts_steps)
+        )
+
+    @property
+    def restricts_steps(self) -> bool:
+        return self.steps is not None or self.skips_warmup
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, find_offsets,
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.job.folding import drop_folded, has_folded_events, take_folded
+from nsys2prv_ng.job.folding import cut_result, drop_folded, drop_short, has_folded_events, take_folded
+from nsys2prv_ng.job.open_reports import Selection
 from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
-from nsys2prv_ng.job.selection import Selection, cut_result, drop_short
 from nsys2prv_ng.job.spill import change_records, spill_records
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
@@ -32,7 +32,7 @@ from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
-from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, ON_FOLDED_THREAD
+from nsys2prv_ng.sources.shared.reasons import ON_FOLDED_THREAD
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 
@@ -105,29 +105,6 @@ def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bo
         report.results[CAPTURE.source] = Result(records=[capture])
         spill_records(report.results[CAPTURE.source], store, on_common_clock=True)
     return True
-
-
-# ---- rows ------------------------------------------------------------------------------------------------------------
-
-
-def drop_unselected_rows(
-    reports: Sequence[ReportRecords], tree: ObjectTree, kept: BoolArray, store: Store, engine: Engine
-) -> None:
-    """Drop records on rows that the user did not choose (`kept` is false).
-
-    Expects all records of a result on one clock. Leaves the records that set the limits of the trace. Raises UsageError
-    if there are none.
-    """
-
-    changes = [
-        (result, None, unwanted)
-        for report, rows in zip(reports, tree.rows, strict=True)
-        if (unwanted := (rows >= 0) & ~kept[rows]).any()
-        for result in report.results.values()
-    ]
-    change_records(changes, lambda result, unwanted: result.drop_places(unwanted, NOT_SELECTED), store, engine)
-    if not any(report.limits() for report in reports):
-        raise UsageError("no event is left in the trace; choose more ranks or GPUs")
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.selection import Selection, choose_steps, find_windows
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.intervals.windows import unite_windows
+from nsys2prv_ng.job.open_reports import Selection
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.light_dataclass import dataclass
 
@@ -81,3 +83,99 @@ def choose_scope(
     low, high = choose_steps(selection, steps)
     assert steps is not None
     return scope.cover_steps(steps, np.arange(low, high + 1))
+
+
+def find_windows(
+    selection: Selection,
+    ranges: Sequence[IntArray],
+    steps: Steps | None,
+    gpu_time: tuple[int, int] | None,
+    limits: tuple[int, int],
+) -> list[tuple[int, int]]:
+    """Return the times to show on the common clock (ns), sorted and apart. Raises UsageError if no time is left.
+
+    `ranges`: begin and end of the chosen NVTX ranges, n x 2 for each report. `steps`: the steps of the job, if the user
+    chose some. `gpu_time`: start of the first and end of the last operation of the chosen GPUs. `limits`: first and
+    last time of the trace.
+    """
+    low, high = _find_span(selection, steps, gpu_time, limits)
+    if not selection.nvtx_range:
+        return [(low, high)]
+    every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
+    if not len(every):
+        text = selection.nvtx_range
+        hint = "" if text.endswith("*") else f"; if the texts end in numbers, try '{text}*'"
+        raise UsageError(
+            f"no NVTX range in any report has this text{hint}",
+            parameter="nvtx_range",
+            value=text,
+        )
+    begin, end = np.clip(every, low, min(high, limits[1])).T
+    windows = unite_windows(begin[end > begin], end[end > begin])
+    if not windows:
+        raise UsageError(
+            "none of these ranges is in the chosen time", parameter="nvtx_range", value=selection.nvtx_range
+        )
+    return windows
+
+
+def _find_span(
+    selection: Selection, steps: Steps | None, gpu_time: tuple[int, int] | None, limits: tuple[int, int]
+) -> tuple[int, int]:
+    """Return the limits (ns) that the chosen time and the chosen steps set together."""
+    first, last = limits
+    low, high = selection.window or (None, None)
+    low, high = (None if limit is None else first + limit for limit in (low, high))
+    if selection.only_gpus:
+        if gpu_time is None:
+            raise UsageError("no operation of a GPU was read", parameter="time", value="gpu")
+        # As for steps, 1 ns longer at both ends, so that the first and last operation do not count as cut.
+        low, high = gpu_time[0] - 1, gpu_time[1] + 1
+    if low is not None and low >= last:
+        length = (last - first) / 1e9
+        after = (low - first) / 1e9
+        raise UsageError(f"starts {after:g} s into a trace that lasts {length:g} s", parameter="time")
+    if selection.restricts_steps:
+        begin, end = _find_step_span(selection, steps)
+        begin, end = begin if low is None else max(low, begin), end if high is None else min(high, end)
+        if begin >= end:
+            raise UsageError("none of the chosen steps is in this time", parameter="time")
+        low, high = begin, end
+    return first if low is None else low, last if high is None else high
+
+
+def _find_step_span(selection: Selection, steps: Steps | None) -> tuple[int, int]:
+    """Return the time (ns) of the chosen steps.
+
+    The end is 1 ns later, so that what ends with the last step does not count as cut. So is the start earlier, unless
+    it is the end of the step before. Raises UsageError if there are no such steps.
+    """
+    first, last = choose_steps(selection, steps)
+    assert steps is not None
+    follows = steps.on_gpu and first > 0
+    return int(steps.start[first]) - (not follows), int(steps.stop[last]) + 1
+
+
+def choose_steps(selection: Selection, steps: Steps | None) -> tuple[int, int]:
+    """Return the indices of the first and last chosen step; without a choice, of the steps after the warm-up.
+
+    Raises UsageError if there are no such steps.
+    """
+    parameter = "skip_warmup" if selection.steps is None else "steps"
+    if steps is None:
+        raise UsageError(
+            "no NVTX range with a number, and no sequence of kernels, shows the steps of this program;"
+            " read both sources, or name its ranges",
+            parameter=parameter,
+            see=("step",),
+        )
+    low, high = selection.steps or (None, None)
+    number = steps.number
+    chosen = (number >= (number[0] if low is None else low)) & (number <= (number[-1] if high is None else high))
+    if selection.skips_warmup or selection.steps is None:
+        chosen &= np.arange(number.size) >= steps.warmup
+    if not chosen.any():
+        held = f"the steps of this job are {number[0]} to {number[-1]}, and {number[steps.warmup]} is the first after"
+        raise UsageError(f"there is no such step; {held} the warm-up", parameter=parameter)
+    first, last = np.flatnonzero(chosen)[[0, -1]].tolist()
+    return first, last

@@ -8,9 +8,9 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten, overlay, unite
+from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.selection import cut_states
 from nsys2prv_ng.job.spill import load_states
 from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver.event_types import PROFILING, RUNNING
@@ -121,3 +121,9 @@ def _select(flat: FlatStates, lanes: BoolArray) -> FlatStates:
         return flat
     is_selected = lanes[flat.row]
     return FlatStates(*(column[is_selected] for column in flat))
+
+
+def cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> StateIntervals:
+    """Return the pieces of states within windows (ns), which are sorted and apart."""
+    index, _, begin, end = cut_to_windows(states.begin, states.end, windows)
+    return StateIntervals(states.place[index], begin, end, states.state[index])

@@ -14,7 +14,7 @@ import pytest
 
 from nsys2prv_ng.cutting.cut import Selection as CutSelection
 from nsys2prv_ng.cutting.cut import cut_trace
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.open_reports import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.paraver.event_types import (
     CRITICAL_PATH,

@@ -12,8 +12,7 @@ import pytest
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.open_reports import ReadOptions, Selection
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.path.path_reports import Capture

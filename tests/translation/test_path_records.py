@@ -15,8 +15,7 @@ import pytest
 from nsys2prv_ng import translate
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.open_reports import ReadOptions, Selection
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import load_records

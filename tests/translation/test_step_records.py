@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng import translate
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.open_reports import Selection
 from tests.analysis.path.path_reports import Capture
 from tests.conftest import SAMPLES, Unpacked
 from tests.job.step_truth import StepTruth, list_ranges

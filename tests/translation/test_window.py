@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.selection import Selection, Window
+from nsys2prv_ng.job.open_reports import Selection, Window
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import translated as of_tests
 from tests.conftest import slow_but

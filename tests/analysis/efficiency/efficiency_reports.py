@@ -17,8 +17,7 @@ from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, compute_effic
 from nsys2prv_ng.analysis.efficiency.times import WindowTimes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.open_reports import ReadOptions, Selection
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, DeviceTimes, HostTimes
 from nsys2prv_ng.analysis.waits.waits import find_waits
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.open_reports import Selection
 from nsys2prv_ng.summary.compute.efficiency import rate_devices, rate_host, sum_efficiency
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, WindowEfficiency
 from tests.analysis.efficiency import efficiency_truth as plain

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.open_reports import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests.conftest import Unpacked
 from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite

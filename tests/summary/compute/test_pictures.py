@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.open_reports import Selection
 from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
