@@ -2,7 +2,7 @@
 
 A value is in force as that of a GPU is (gpus/metrics.py), but over no gap between samples: the rows of the report end,
 so nothing is known there. Reports of one node share cards; their samples do not repeat each other, since
-job/repeated_samples.py dropped those that did.
+job/dropping.py dropped those that did.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from nsys2prv_ng.analysis.gpus.metrics import (
 )
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import load_source_records
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.reading.opened_events import load_source_records
 
 
 def list_network_reports(job: Job) -> list[int]:

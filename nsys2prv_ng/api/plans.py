@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from nsys2prv_ng import source_names
 from nsys2prv_ng.clock.alignment import parse_alignment
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.open_reports import ReadOptions, Selection
-from nsys2prv_ng.job.shards import WhatToRead, find_shards
 from nsys2prv_ng.options.calls import (
     EventOptions,
     JobOptions,
@@ -25,6 +23,8 @@ from nsys2prv_ng.options.calls import (
 )
 from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
+from nsys2prv_ng.reading.shards import WhatToRead, find_shards
 from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
 from nsys2prv_ng.sources.nccl.inspector import list_logs
 from nsys2prv_ng.sources.registry import DERIVED, select_sources

@@ -1,6 +1,6 @@
 """Marks the events that numbers count: those that belong to the chosen steps, or without a choice all but the warm-up.
 
-What a host did, and what it launched, belongs to a step by the definitions of job/step_spans.py, whenever it ran. The
+What a host did, and what it launched, belongs to a step by the definitions of steps/spans.py, whenever it ran. The
 events of tasks that have no steps, and operations without a recorded launch, count by time. If records are cut to a
 chosen time, all that are left count.
 """
@@ -15,10 +15,10 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
-from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.step_spans import HostSpans
-from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.reading.device_operations import LaunchedOperations, load_launched_operations
+from nsys2prv_ng.steps.spans import HostSpans
+from nsys2prv_ng.steps.steps import Steps
 
 
 def list_counted_steps(job: Job) -> Steps | None:

@@ -5,47 +5,49 @@ Everything that looks at the reports of a job starts here: its translation, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import find_doubtful_hosts, find_mixed_hosts
-from nsys2prv_ng.job.accounts import SkippedReport
-from nsys2prv_ng.job.folding import drop_unselected_rows, prune_tree, select_rows
-from nsys2prv_ng.job.idle_ends import cut_idle_ends
-from nsys2prv_ng.job.join import join_sources, store_joined
-from nsys2prv_ng.job.one_job import refuse_several_jobs
-from nsys2prv_ng.job.open_reports import OpenedReports, ReadOptions, choose_evidence, open_reports, refuse_absent
+from nsys2prv_ng.job.dropping import cut_result, drop_repeated_samples, drop_unselected_rows, prune_tree, select_rows
 from nsys2prv_ng.job.placement import (
     AlignedReports,
     align_reports,
     close_unended,
+    cut_idle_ends,
     measure_gpu_time,
     measure_limits,
+    refuse_several_jobs,
     rewrite_records,
     show_captures_if_empty,
 )
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
 from nsys2prv_ng.job.scope import Scope, choose_scope
-from nsys2prv_ng.job.steps import Steps, find_steps
-from nsys2prv_ng.job.traced_graphs import list_traced_graphs
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.tasks import ReportPlaces
 from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.operations.matching import Operations
-from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.reading.accounts import SkippedReport
+from nsys2prv_ng.reading.device_operations import list_traced_graphs
+from nsys2prv_ng.reading.open_reports import OpenedReports, ReadOptions, choose_evidence, open_reports, refuse_absent
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.reading.spill import load_for_change, spill_records
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.store import Store, StoredColumns, load_columns
 from nsys2prv_ng.report.diagnostics import describe_lost_data
 from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.shared.source import JoinResult, Source
+from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
+from nsys2prv_ng.steps.steps import Steps, find_steps
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def open_job(
 ) -> Iterator[Job]:
     """Read reports and place their records, which exist while the context is open.
 
-    `reports`: reports, or one folder of shards (job/shards.py). `folder` takes exports that cannot be beside their
+    `reports`: reports, or one folder of shards (reading/shards.py). `folder` takes exports that cannot be beside their
     reports, and the file of records that do not fit into memory, unless the options name another folder for it.
     `meanwhile` may be called while other processes read, for what takes time and is needed later, such as imports.
     Raises TranslationError (including UsageError).
@@ -234,3 +236,81 @@ def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks
         *warn_of_mixed_graphs(map(list_traced_graphs, reports)),
         *describe_lost_data({str(report.path): report.diagnostics for report in reports}),
     )
+
+
+# ---- joins -----------------------------------------------------------------------------------------------------------
+
+
+def join_sources(
+    reports: Sequence[ReportRecords],
+    results: Sequence[Mapping[str, Result]],
+    tree: ObjectTree,
+    kept: BoolArray,
+    sources: Sequence[Source],
+    windows: Sequence[tuple[int, int]],
+    store: Store,
+    nccl_inspector: Path | None,
+) -> list[JoinResult]:
+    """Return the results that sources make from all reports together, on rows of `tree`, not yet cut to `windows` (ns).
+
+    `results`: what each report was read into, by source. `kept`: mask of the rows that the user chose.
+    `nccl_inspector`: folder with logs of the NCCL Inspector.
+    """
+    joined = []
+    for source in sources:
+        if source.join is not None:
+            inputs = [
+                JoinInput(
+                    metadata=report.metadata,
+                    places=report.places,
+                    rows=rows,
+                    clock=report.clock,
+                    data=read[source.name].join_data,
+                    load_columns=partial(_load_columns, read[source.name].stored_join_columns, store),
+                    windows=windows,
+                    kept=kept,
+                    nccl_inspector=nccl_inspector,
+                )
+                for report, read, rows in zip(reports, results, tree.rows, strict=True)
+            ]
+            joined.append(source.join(inputs, tree))
+    return joined
+
+
+def _load_columns(stored: StoredColumns | None, store: Store) -> list[IntArray]:
+    return [] if stored is None else load_columns(stored, store)
+
+
+def store_joined(
+    joined: JoinResult,
+    new_row: IntArray,
+    windows: Sequence[tuple[int, int]],
+    store: Store,
+    engine: Engine,
+) -> None:
+    """Store the records of a join, moved to the rows of the trace by `new_row` and cut to its time.
+
+    `engine`: makes partial results.
+    """
+
+    def store_result(result: Result) -> Result:
+        before = result.written
+        result.records = [rec.move_to_rows(records, new_row) for records in result.records]
+        result.drop(NOT_SELECTED, before - result.written)
+        if len(windows) > 1:
+            cut_result(result, windows)
+        spill_records(result, store, on_common_clock=True)
+        # Joined records exceed the limits only if time was chosen, or if damage hides the calls that they belong to.
+        if any(run.facts.first < windows[0][0] or run.facts.last > windows[-1][1] for run in result.runs):
+            with load_for_change(result, store):
+                cut_result(result, windows)
+        return result
+
+    for result in joined.accounts.values():
+        store_result(result)
+    if joined.partial_results is not None:
+        name, make, items = joined.partial_results
+        joined.partial_results = None
+        whole = joined.accounts[name] = Result()
+        for result in engine.map(lambda item: store_result(make(item)), items):
+            whole.add(result)

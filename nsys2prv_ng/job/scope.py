@@ -10,9 +10,9 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.intervals.windows import unite_windows
-from nsys2prv_ng.job.open_reports import Selection
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.steps.steps import Steps
 
 
 @dataclass(frozen=True)

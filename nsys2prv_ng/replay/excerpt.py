@@ -17,11 +17,11 @@ from nsys2prv_ng.analysis.path.span import Span
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import list_counted
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.runs import load_times
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.replay.numbers import Replayed
+from nsys2prv_ng.steps.steps import Steps
 
 MOST = 8_000_000
 """Most operations and calls to replay: each takes about 450 bytes, with two changes that are played at once."""

@@ -13,11 +13,10 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_limits
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.spill import load_on_clock, load_states, spill_states
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import MessagePairs
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.reading.spill import load_on_clock, load_states, spill_states
 from nsys2prv_ng.records.retime import retime_rows
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import Store
@@ -28,6 +27,7 @@ from nsys2prv_ng.replay.row_clock import RowClock, make_row_clock
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult
+from nsys2prv_ng.steps.steps import Steps
 
 
 def predict_job(model: Model, time: IntArray) -> Job:

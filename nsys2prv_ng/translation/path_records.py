@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath
-from nsys2prv_ng.job.join import store_joined
-from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.open_job import Job, store_joined
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, make_communications, make_intervals

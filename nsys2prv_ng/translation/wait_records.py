@@ -14,9 +14,9 @@ from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job, store_derived
-from nsys2prv_ng.job.spill import spill_records
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.reading.spill import spill_records
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
 from nsys2prv_ng.sources.shared.reasons import NO_LINE, NOT_SELECTED, OTHER_OPERATION, OUTSIDE_CHOSEN_TIME
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals

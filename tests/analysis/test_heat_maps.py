@@ -23,7 +23,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.open_reports import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.compute.job import compute_summary
 from nsys2prv_ng.summary.compute.metric_maps import METRICS
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, SETS, opened

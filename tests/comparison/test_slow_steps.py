@@ -20,8 +20,8 @@ from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.text.layout import MOST_ROWS
 from tests.comparison.slow_step_reports import EXTRA, LATE, STEPS, write_job
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.open_reports import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.sources.registry import select_sources as choose_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.plan_trace import TranslationPlan

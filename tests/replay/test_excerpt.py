@@ -18,10 +18,10 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.api.plans import make_summary_options
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.options.calls import PredictionOptions
 from nsys2prv_ng.replay import excerpt
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.conftest import SAMPLES
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.open_reports import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.numbers.job import Cause, JobSummary
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, SIZE, Call, Kernel, write_nccl_report
 from tests.sources.small_reports import MAIN, PROCESS, WORKER, Rows, export

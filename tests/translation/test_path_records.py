@@ -15,16 +15,16 @@ import pytest
 from nsys2prv_ng import translate
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions, Selection
 from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import TranslationResult
 from tests.conftest import SAMPLES
-from tests.job.step_truth import count_warmup
 from tests.spans import list_report_sets, unite
+from tests.steps.step_truth import count_warmup
 from tests.trace_reader import PATH, PATH_LINE, Trace, pair_intervals, read_trace
 
 COMPUTE, MOVING, NOT_SPLIT, MEMORY, LAUNCH, GAP, CUDA_CALL, SYSTEM_CALL, HOST, MPI = range(1, 11)

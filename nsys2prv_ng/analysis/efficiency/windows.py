@@ -20,14 +20,14 @@ from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
 from nsys2prv_ng.job.counted import CountedEvents
-from nsys2prv_ng.job.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_gpu_time
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
+from nsys2prv_ng.reading.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.steps.steps import Steps
 
 MOST_STEPS = 5_000
 """Most steps that are measured one by one (the first ones): a loop of two kernels may have millions."""

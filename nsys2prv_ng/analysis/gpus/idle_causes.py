@@ -24,11 +24,10 @@ from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
-from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events, load_source_records
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, Names, OpenedEvents, load_opened_events, load_source_records
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 
 CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"

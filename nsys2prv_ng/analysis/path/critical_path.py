@@ -18,12 +18,12 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import split_at_steps
 from nsys2prv_ng.job.counted import list_counted_steps
-from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import Names
 from nsys2prv_ng.records.columns import EVENT
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
+from nsys2prv_ng.steps.steps import Steps
 
 
 class CriticalPath(NamedTuple):

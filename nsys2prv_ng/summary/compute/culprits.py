@@ -16,9 +16,9 @@ from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_obj
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_rows, find_starts, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
-from nsys2prv_ng.job.device_operations import load_launches
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.device_operations import load_launches
 from nsys2prv_ng.summary.compute.host_costs import measure_host_costs
 from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED
 from nsys2prv_ng.summary.numbers.waits import Culprit, LateCost, LongestWait

@@ -12,8 +12,8 @@ from nsys2prv_ng.analysis.efficiency.times import CLASSES, NOT_SPLIT, WHOLE_GRAP
 from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.replay.ideal_network import MOST_UNKNOWN, Saving, Savings
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges
 from nsys2prv_ng.summary.numbers.efficiency import (
     DeviceEfficiency,

@@ -20,8 +20,8 @@ from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
-from nsys2prv_ng.job.open_reports import Selection
-from nsys2prv_ng.job.opened_events import keep_opened_events
+from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.reading.opened_events import keep_opened_events
 from nsys2prv_ng.replay.analyse import describe_size
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute import totals

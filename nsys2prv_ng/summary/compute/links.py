@@ -20,8 +20,8 @@ from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.summary.compute.messages import Messages, list_messages
 from nsys2prv_ng.summary.compute.slow_links import PairTimes, find_slow_pairs
 from nsys2prv_ng.summary.numbers.links import (

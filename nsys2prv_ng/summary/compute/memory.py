@@ -22,12 +22,12 @@ from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.step_functions import NOTHING
 from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Device
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.compute.kernel_cells import KernelTimes, find_blocks, join_cells
 from nsys2prv_ng.summary.compute.memory_leaks import choose_points, is_leak, measure_growth
 from nsys2prv_ng.summary.compute.memory_levels import KINDS, MemoryLevel, measure_levels

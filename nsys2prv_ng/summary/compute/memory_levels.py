@@ -1,6 +1,6 @@
 """Measures the device memory in use on each GPU, over all time that numbers cover and in each step of the hosts.
 
-Hosts allocate, so steps are the steps of hosts (job/step_spans.py), on each GPU until the last of its tasks ends the
+Hosts allocate, so steps are the steps of hosts (steps/spans.py), on each GPU until the last of its tasks ends the
 step: an allocation or free belongs to the first step that ends after it.
 
 Another capture of a process lists the memory in use again. GPUs of processes with several captures have no levels.

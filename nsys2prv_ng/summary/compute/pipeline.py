@@ -27,8 +27,8 @@ from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, list_rows
 from nsys2prv_ng.arrays.types import IntArray, IntCube
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.compute.missing_payload import mark_without_payload
 from nsys2prv_ng.summary.compute.pipeline_messages import (
     MessageKernels,

@@ -15,8 +15,8 @@ from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, join_tables, make_objects, sum_table
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, restrict_to_steps
-from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.by_name import NameSums, collect_names, sum_names
 from nsys2prv_ng.summary.compute.job import list_gpus

@@ -20,8 +20,8 @@ from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.counted import CountedEvents, mark_counted
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.summary.compute.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.compute.covered_time import CoveredTime, Intervals, find_intervals, join_intervals

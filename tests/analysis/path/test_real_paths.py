@@ -21,9 +21,9 @@ from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions, Selection
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from tests.analysis.path.path_reports import Capture

@@ -16,7 +16,7 @@ import pytest
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions, Selection
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from tests.analysis.waits import late_truth as truth

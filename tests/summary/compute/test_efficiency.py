@@ -19,7 +19,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, DeviceTimes, HostTimes, WindowTimes
-from nsys2prv_ng.job.open_reports import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.numbers.build import build_dataclass
 from nsys2prv_ng.summary.numbers.efficiency import (
@@ -33,8 +33,8 @@ from nsys2prv_ng.summary.numbers.efficiency import (
 from nsys2prv_ng.summary.tables.efficiency import list_windows
 from nsys2prv_ng.summary.text import format_efficiency, format_summary
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
-from tests.job.made_steps import make_steps
 from tests.spans import sum_lengths, unite
+from tests.steps.made_steps import make_steps
 
 MS = 10**6
 TASKS = [SimpleNamespace(name="rank 0"), SimpleNamespace(name="rank 1")]

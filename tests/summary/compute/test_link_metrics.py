@@ -15,7 +15,7 @@ import pytest
 
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections.links import make_link_section
-from nsys2prv_ng.job.open_reports import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.link_metrics import LinkMetric
 from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics

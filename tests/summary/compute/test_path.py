@@ -17,17 +17,17 @@ from nsys2prv_ng.analysis.path import critical_path
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath
 from nsys2prv_ng.api import summarize
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathStep
 from nsys2prv_ng.summary.text import format_path
 from nsys2prv_ng.summary.verdicts.path import describe_path
 from tests.conftest import SAMPLES
-from tests.job import made_steps
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps import made_steps
+from tests.steps.step_truth import StepTruth, list_ranges
 
 NAMES, RANGES = ["gemm", "AllReduce", "cudaMalloc"], ["forward", "loading"]
 SEGMENTS = [

@@ -18,7 +18,7 @@ import pytest
 from nsys2prv_ng.html.blocks import Matrix
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections.pipeline import make_pipeline_section
-from nsys2prv_ng.job.open_reports import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.compute.pipeline_stages import StepMessages, count_micro_batches, find_stages
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pipeline import PipelineNumbers

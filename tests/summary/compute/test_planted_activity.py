@@ -11,8 +11,8 @@ import pytest
 
 from nsys2prv_ng.analysis.gpus.metrics import PartsOfTime, SampleColumns, Samples, add_samples
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions, Selection
 from nsys2prv_ng.paraver.families import make_gpu_metric
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.summary.compute import kernel_activity

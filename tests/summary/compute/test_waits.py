@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nsys2prv_ng.job.open_reports import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from tests.analysis.waits import waits_truth

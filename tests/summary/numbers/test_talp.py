@@ -30,7 +30,7 @@ from tests.analysis.efficiency.efficiency_truth import Times, Truth
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line, files
 from tests.conftest import DATA, SAMPLES, slow_but, unpack
-from tests.job.step_truth import StepTruth, list_ranges
+from tests.steps.step_truth import StepTruth, list_ranges
 from tests.summary.test_command import without
 
 SETS = {

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.job.open_reports import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.compute.covered_time import CoveredTime
 from nsys2prv_ng.summary.compute.range_waits import choose_slowest
 from nsys2prv_ng.summary.numbers.job import JobSummary, RangeOfTask

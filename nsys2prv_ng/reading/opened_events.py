@@ -1,24 +1,31 @@
-"""Lists the intervals and points of a report as columns: the lines that open an interval or are a point."""
+"""Lists the intervals and points of a report as columns: the lines that open an interval or are a point.
+
+Each report has numbers of its own for names. `number_lines` numbers those of several sources, checksums those of all
+reports.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.spill import load_on_clock
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.reading.spill import load_on_clock
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, unpack_tie
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.text.formatting import shorten_range_name
 
 ABSENT = np.iinfo(np.int64).min
 """Value of a type that a line does not have. (No type that is read here has this value.)"""
@@ -165,3 +172,43 @@ def _load(report: ReportRecords, source: str, store: Store) -> _Loaded:
 
 def _are_same(some: Sequence[Run], others: Sequence[Run]) -> bool:
     return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def find_checksum(text: str) -> int:
+    """Return a checksum of 64 bits with a sign: equal texts of different reports have equal ones."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+class Names:
+    """Distinct names, numbered from 0 in the order in which they first occur."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        """The names, in the order of their numbers."""
+        return list(self._numbers)
+
+    def number(self, texts: Sequence[str], index: IntArray) -> IntArray:
+        """Return the number of the name of each index into `texts`; -1 stays -1."""
+        position, used = find_distinct(index)
+        numbers = [self._numbers.setdefault(texts[i], len(self._numbers)) if i >= 0 else -1 for i in used.tolist()]
+        return np.array(numbers, np.int64)[position]
+
+
+def number_lines(
+    events: OpenedEvents, event_types: Iterable[EventType], names: list[str]
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield, for each type, the lines that have it and the index of each line's name in `names`; add the names."""
+    for event_type in event_types:
+        value = events.get_values(event_type)
+        lines = np.flatnonzero(value != ABSENT)
+        known = events.get_names(event_type)
+        index = np.full(max(known, default=0) + 1, -1, np.int64)
+        index[list(known)] = len(names) + np.arange(len(known))
+        names += [shorten_range_name(event_type.member, name) for name in known.values()]
+        yield lines, index[value[lines]]

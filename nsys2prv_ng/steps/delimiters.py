@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
-from nsys2prv_ng.job.launched_work import LaunchedWork
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.steps.work import LaunchedWork
 
 _LONGEST_WORD = 64
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)

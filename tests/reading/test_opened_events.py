@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.job import opened_events
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.opened_events import (
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading import opened_events
+from nsys2prv_ng.reading.open_reports import ReadOptions
+from nsys2prv_ng.reading.opened_events import (
     ABSENT,
     OpenedEvents,
     keep_opened_events,
     load_opened_events,
     load_source_records,
 )
-from nsys2prv_ng.job.spill import change_records
-from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.spill import change_records
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.result import Result

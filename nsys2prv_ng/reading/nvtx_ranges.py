@@ -16,10 +16,10 @@ from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_row
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.nesting import measure_depths
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import families
+from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store, load_columns
 
 FEWEST = 3

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from nsys2prv_ng.clock.alignment import uses_collectives
 from nsys2prv_ng.errors import ReportError, UsageError
-from nsys2prv_ng.job.accounts import SkippedReport
-from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_each, read_report
-from nsys2prv_ng.job.shards import WhatToRead, find_shards, load_shards, write_shard
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.reading.accounts import SkippedReport
+from nsys2prv_ng.reading.read_reports import ReadReport, order_reports, read_each, read_report
+from nsys2prv_ng.reading.shards import WhatToRead, find_shards, load_shards, write_shard
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
 from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import (

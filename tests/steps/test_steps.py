@@ -12,15 +12,15 @@ import pytest
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions, Selection
 from nsys2prv_ng.objects.places import Thread
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.path.path_reports import Capture
 from tests.analysis.path.test_real_paths import FOR_EVERY_PUSH, list_sets
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import PUSH_POP, Report, split_name
 from tests.sources.small_reports import UTC
+from tests.steps.step_truth import StepTruth, list_ranges
 
 Range = tuple[int, int, int, int]
 """Number, begin and end (UTC), thread."""

@@ -10,7 +10,7 @@ Definitions:
   range starts.
 - Without any such operation, the steps of all tasks are their ranges. An operation without a recorded launch ends no
   step.
-- If no ranges mark the steps, launches do (job/repetition.py), or without any the starts of operations: then a step
+- If no ranges mark the steps, launches do (steps/repetition.py), or without any the starts of operations: then a step
   ends with its operations alone.
 """
 
@@ -24,9 +24,9 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
-from nsys2prv_ng.job.device_operations import load_launched_operations
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.reading.device_operations import load_launched_operations
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 

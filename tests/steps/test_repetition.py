@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.repetition import Repetitions, find_repetitions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.steps.repetition import Repetitions, find_repetitions
 from tests.analysis.path.path_reports import Capture
 from tests.conftest import Unpacked
 from tests.report_truth import Report, split_name

@@ -1,7 +1,7 @@
 """Finds what programs repeat without marking it: steps that every task shows by its kernels and CUDA graphs.
 
-Each task has several candidates (job/repeated_steps.py): the same steps cut elsewhere, or smaller and larger ones. The
-tasks agree on
+Each task has several candidates (steps/repeated_steps.py): the same steps cut elsewhere, or smaller and larger ones.
+The tasks agree on
 
 - a delimiter that cuts equally many steps on all tasks, of several the one with most steps;
 - else the largest number of steps that all tasks have, as ranks may see different names;
@@ -25,12 +25,12 @@ import numpy as np
 
 from nsys2prv_ng.arrays.groups import Table, join_tables
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.launched_work import LaunchedWork, load_work
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.repeated_steps import Candidate, find_candidates, name_delimiter
 from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.steps.repeated_steps import Candidate, find_candidates, name_delimiter
+from nsys2prv_ng.steps.work import LaunchedWork, load_work
 
 _LEAST_OF_BEST = 0.8
 """Minimum number of agreed steps / number of the best steps of the task that has fewest."""

@@ -12,8 +12,8 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
-from nsys2prv_ng.job import shards
-from nsys2prv_ng.job.shards import WhatToRead, load_shards, write_shard
+from nsys2prv_ng.reading import shards
+from nsys2prv_ng.reading.shards import WhatToRead, load_shards, write_shard
 from nsys2prv_ng.report.files import get_report_size
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions

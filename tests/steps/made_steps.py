@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.steps.steps import Steps
 
 
 def make_steps(

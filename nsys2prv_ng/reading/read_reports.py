@@ -13,12 +13,12 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.job.accounts import ReportAccount
-from nsys2prv_ng.job.spill import load_for_change, spill_records, spill_states
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.reading.accounts import ReportAccount
+from nsys2prv_ng.reading.spill import load_for_change, spill_records, spill_states
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import Store, StoredColumns, store_columns
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database

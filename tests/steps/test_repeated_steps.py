@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.job.launched_work import LaunchedWork, make_work
-from nsys2prv_ng.job.repeated_steps import Candidate, find_candidates, name_delimiter
+from nsys2prv_ng.steps.repeated_steps import Candidate, find_candidates, name_delimiter
+from nsys2prv_ng.steps.work import LaunchedWork, make_work
 
 GRAPH = "graph 1"
 FEWEST = 3

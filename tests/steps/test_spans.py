@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 import nsys2prv_ng
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.step_spans import HostSpans
-from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.steps.spans import HostSpans
+from nsys2prv_ng.steps.steps import Steps
 from tests.analysis.path.path_reports import Capture
 from tests.examples import examples
-from tests.job.step_truth import StepTruth
 from tests.report_truth import Report
 from tests.sources.small_reports import UTC
+from tests.steps.step_truth import StepTruth
 
 # ---- host times ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.source_options import SourceOptions

@@ -1,7 +1,8 @@
-"""Loads the operations on the streams of a report, and the calls that launched them."""
+"""Loads the operations on the streams of a report, the calls that launched them, and how CUDA graphs were traced."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,12 +11,13 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY, WHOLE_GRAPH
-from nsys2prv_ng.job.names import number_lines
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events, load_source_records
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events, load_source_records, number_lines
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.report.graph_tracing import AS_WHOLE, BY_NODE
 
 
 class Launches(NamedTuple):
@@ -141,3 +143,23 @@ def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOpe
         thread=np.where(is_known, thread, -1),
         kind=operations.kind[order],
     )
+
+
+# ---- CUDA graphs -----------------------------------------------------------------------------------------------------
+
+
+_SHOWN = {
+    BY_NODE: ((source_names.KERNELS, source_names.MEMORY_OPERATIONS), types.GRAPH_NODE_ID),
+    AS_WHOLE: ((source_names.CUDA_GRAPHS,), types.GRAPH_LAUNCH),
+}
+
+
+def list_traced_graphs(report: ReportRecords) -> list[str]:
+    """Return BY_NODE and AS_WHOLE if the chosen sources and time show such graphs."""
+    return [kind for kind, (sources, event_type) in _SHOWN.items() if _has_events(report, sources, event_type)]
+
+
+def _has_events(report: ReportRecords, sources: Sequence[str], event_type: EventType) -> bool:
+    """Return whether any record of some sources has an event type."""
+    handle = report.labels.find_handle(event_type)
+    return handle is not None and any(bool((run.facts.handles == handle).any()) for run in report.runs(sources))

@@ -32,9 +32,8 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.job.launched_work import LaunchedWork
-from nsys2prv_ng.job.step_delimiters import Delimiter, list_delimiters, list_similar_words, measure_pauses
-from nsys2prv_ng.job.step_parts import PartCounts, count_names, find_largest_sum, foresee
+from nsys2prv_ng.steps.delimiters import Delimiter, list_delimiters, list_similar_words, measure_pauses
+from nsys2prv_ng.steps.work import LaunchedWork, PartCounts, count_names, find_largest_sum, foresee
 
 _LEAST_SIMILAR = 0.8
 _LEAST_OF_ONE = 0.65

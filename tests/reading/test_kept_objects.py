@@ -15,8 +15,8 @@ import pytest
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.job import kept_objects
-from nsys2prv_ng.job.kept_objects import OpenTypes, load_kept, write_kept
+from nsys2prv_ng.reading import kept_objects
+from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, write_kept
 from nsys2prv_ng.records.store import Slot, StoredColumns
 from tests.examples import examples
 

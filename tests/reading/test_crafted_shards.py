@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.job import kept_objects
+from nsys2prv_ng.reading import kept_objects
 from tests.conftest import SAMPLES, push_but
 
 pytestmark = pytest.mark.slow

@@ -1,12 +1,12 @@
 """Finds the steps of a program: the iterations that each rank marks with NVTX ranges, or shows by repeating kernels.
 
-Definitions (job/step_spans.py defines when a step ends):
+Definitions (steps/spans.py defines when a step ends):
 
 - Steps are the NVTX push/pop ranges of one name with a number ("step 7") of which every task with numbered ranges has
   equally many, on one thread, one after the other in the order of their numbers. If several names qualify, the name
   that covers most time wins. It must cover a minimum share of the job's time (_LEAST).
 - If the user names the ranges, they need no numbers: each task then counts its ranges from 0.
-- If no ranges mark the steps, they are what each task repeats (job/repetition.py).
+- If no ranges mark the steps, they are what each task repeats (steps/repetition.py).
 - A range that had not ended when the capture ended is not a step. Neither is a step that only some ranks had ended.
 - A step of the job ends when the last task ends it, and starts when the step before it ended: steps tile the time of a
   capture. The first step of each capture (a report of each task) starts when its first range does. Without GPU
@@ -28,14 +28,14 @@ from nsys2prv_ng.arrays.row_keys import count_earlier, find_starts, mark_duplica
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.intervals.windows import unite_windows
-from nsys2prv_ng.job.nvtx_ranges import NvtxRanges, load_nvtx_ranges
-from nsys2prv_ng.job.opened_events import ABSENT
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.repetition import find_repetitions
-from nsys2prv_ng.job.step_spans import HostSpans, find_gpu_ends
 from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.reading.nvtx_ranges import NvtxRanges, load_nvtx_ranges
+from nsys2prv_ng.reading.opened_events import ABSENT
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.steps.repetition import find_repetitions
+from nsys2prv_ng.steps.spans import HostSpans, find_gpu_ends
 from nsys2prv_ng.text.formatting import join_first
 
 FEWEST = 3
@@ -55,7 +55,7 @@ class Steps(NamedTuple):
     delimiter: str
     """What recurs at the end of each step, if no NVTX ranges mark the steps: `CUDA graph`, or the name of a kernel."""
     similarity: float
-    """How similar the operations of steps are that no ranges mark, from 0 to 1 (job/step_parts.py); else 1."""
+    """How similar the operations of steps are that no ranges mark, from 0 to 1 (steps/work.py); else 1."""
     on_gpu: bool
     """Whether steps end with the GPU operations that they launched; else they are ranges on hosts."""
     number: IntArray
