@@ -14,7 +14,7 @@ from nsys2prv_ng.options.calls import JobOptions
 from nsys2prv_ng.runtime.files import resolve_links
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.job.open_reports import ReadOptions
+    from nsys2prv_ng.reading.open_reports import ReadOptions
 
 Plan = TypeVar("Plan", bound="ReadOptions")
 

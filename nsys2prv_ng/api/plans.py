@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING
 from nsys2prv_ng import source_names
 from nsys2prv_ng.clock.alignment import parse_alignment
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.job.shards import WhatToRead, find_shards
 from nsys2prv_ng.options.calls import (
     EventOptions,
     JobOptions,
@@ -26,6 +23,8 @@ from nsys2prv_ng.options.calls import (
 )
 from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
+from nsys2prv_ng.reading.shards import WhatToRead, find_shards
 from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
 from nsys2prv_ng.sources.nccl.inspector import list_logs
 from nsys2prv_ng.sources.registry import DERIVED, select_sources
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 _NOT_SELECTED = "needs the source {}, which is not selected"
 
 
-def make_read_options(options: JobOptions) -> ReadOptions:
-    """Return what to read for the options that all calls on a job share."""
+def make_read_options(options: JobOptions, *, cuts_steps: bool) -> ReadOptions:
+    """Return what to read for the options that all calls on a job share. `cuts_steps`: as in Selection."""
     return ReadOptions(
         source_options=SourceOptions(nvtx_range=options.nvtx_range),
         selection=Selection(
@@ -49,6 +48,7 @@ def make_read_options(options: JobOptions) -> ReadOptions:
             steps=options.steps,
             skips_warmup=options.skip_warmup,
             nvtx_range=options.nvtx_range,
+            cuts_steps=cuts_steps,
             ranks=None if options.ranks is None else frozenset(options.ranks),
         ),
         align=parse_alignment(options.align),
@@ -65,22 +65,18 @@ def make_read_options(options: JobOptions) -> ReadOptions:
 def make_summary_options(options: JobOptions, *, with_metrics: bool = True) -> ReadOptions:
     """Return what to read for numbers: a choice of steps restricts what they cover, but cuts no record.
 
-    Without `with_metrics`, only the limits of the samples of GPUs are kept, unless records are cut: a chosen time may
-    contain others only.
+    Without `with_metrics`, only the limits of the samples of GPUs are kept, unless time is chosen, which may contain
+    others only.
     """
-    read = make_read_options(options)
-    only_limits = not with_metrics and not read.selection.cuts_records
-    return replace(
-        read,
-        selection=replace(read.selection, cuts_steps=False),
-        source_options=replace(read.source_options, metrics_limits=only_limits),
-    )
+    read = make_read_options(options, cuts_steps=False)
+    only_limits = not with_metrics and not read.selection.restricts_time
+    return replace(read, source_options=replace(read.source_options, metrics_limits=only_limits))
 
 
-def make_plan(options: TranslateOptions) -> TranslationPlan:
-    """Return the plan of a translation."""
+def make_plan(options: TranslateOptions, *, cuts_steps: bool = True) -> TranslationPlan:
+    """Return the plan of a translation. `cuts_steps`: as in Selection."""
     sources, source_options = _choose_events(options, options.nvtx_range)
-    plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived)
+    plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived, cuts_steps=cuts_steps)
     if options.sources is not None:
         plan = replace(plan, named_sources=tuple(source.name for source in sources if source not in DERIVED))
     _check_sources(sources, source_options, plan.selection)
@@ -90,8 +86,7 @@ def make_plan(options: TranslateOptions) -> TranslationPlan:
 def make_prediction_plan(options: WhatIfOptions) -> TranslationPlan:
     """Return the plan of a predicted trace: as of a translation, but a choice of steps cuts no record."""
     shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
-    plan = make_plan(TranslateOptions(**shared, force=options.force))
-    return replace(plan, selection=replace(plan.selection, cuts_steps=False))
+    return make_plan(TranslateOptions(**shared, force=options.force), cuts_steps=False)
 
 
 def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:
@@ -140,10 +135,11 @@ def _make_trace_plan(
     source_options: SourceOptions,
     *,
     find_waits: bool,
+    cuts_steps: bool = True,
 ) -> TranslationPlan:
     from nsys2prv_ng.translation.plan_trace import TranslationPlan  # numbers need no trace
 
-    shared = make_read_options(options)
+    shared = make_read_options(options, cuts_steps=cuts_steps)
     selection = replace(
         shared.selection,
         gpus=None if options.gpus is None else frozenset(options.gpus),

@@ -28,7 +28,7 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
     again.
     """
     from nsys2prv_ng.api.plans import make_what_to_read
-    from nsys2prv_ng.job.shards import write_shards
+    from nsys2prv_ng.reading.shards import write_shards
     from nsys2prv_ng.report.files import refuse_missing, refuse_twice
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.runtime.limits import count_usable_cores
@@ -54,7 +54,7 @@ def merge(folder: AnyPath, output: AnyPath, options: MergeOptions) -> Translatio
     With `only`, do one step, and return None unless it is the last.
     """
     from nsys2prv_ng.api.plans import make_merge_plan
-    from nsys2prv_ng.job.shards import find_shards
+    from nsys2prv_ng.reading.shards import find_shards
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.translation.in_steps import join_parts, plan_parts, write_one_part
     from nsys2prv_ng.translation.translate import translate

@@ -31,7 +31,7 @@ def translate(
     from nsys2prv_ng.cli.remedies import Given, print_result, print_summary
 
     if not quiet:
-        from nsys2prv_ng.job.shards import find_shards
+        from nsys2prv_ng.reading.shards import find_shards
         from nsys2prv_ng.sources.registry import SOURCES
 
         read = () if find_shards(reports) else {source.name for source in result.sources if source.read}

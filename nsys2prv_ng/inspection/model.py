@@ -10,9 +10,9 @@ from dataclasses import asdict, field
 
 from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, UntranslatedRows
 from nsys2prv_ng.inspection.load_estimate import estimate_load
-from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.load_cost import LoadCost
+from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.metadata import Gpu
 from nsys2prv_ng.sources.registry import SOURCES

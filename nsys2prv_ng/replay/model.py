@@ -15,9 +15,9 @@ from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.replay import columns
 from nsys2prv_ng.replay.columns import ALWAYS, NONE, Numbers, join_edges, make_edges
 from nsys2prv_ng.replay.communication import list_communication, make_items, merge_own

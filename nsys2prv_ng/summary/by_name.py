@@ -65,10 +65,10 @@ def sum_names(job: Job, index: int, counted: CountedEvents, waiting: WaitingInRa
     task_of_place = job.find_tasks(rows)
     return NameSums(
         kernels=totals.sum_kernels(report, job.store, counted, task=lambda events: task_of_place[events.place]),
-        memory_operations=totals.sum_memory_operations(report, job.store, counted, job.windows),
-        nccl=totals.sum_nccl(report, job.store, counted, job.windows, find_kernel_waits),
-        mpi=totals.sum_mpi(report, job.store, counted, job.windows),
-        ranges=totals.sum_repeated_ranges(report, task_of_place, job.store, counted, job.windows, measures),
+        memory_operations=totals.sum_memory_operations(report, job.store, counted, job.scope.windows),
+        nccl=totals.sum_nccl(report, job.store, counted, job.scope.windows, find_kernel_waits),
+        mpi=totals.sum_mpi(report, job.store, counted, job.scope.windows),
+        ranges=totals.sum_repeated_ranges(report, task_of_place, job.store, counted, job.scope.windows, measures),
         calls=totals.sum_calls(report, task_of_place, job.store, counted),
     )
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.summary.build import Counted, build_dataclass, check_counts, check_links

@@ -20,8 +20,8 @@ from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
-from nsys2prv_ng.job.opened_events import keep_opened_events
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.reading.opened_events import keep_opened_events
 from nsys2prv_ng.replay.analyse import describe_size
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary import totals
@@ -134,8 +134,10 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         ranks=len({rank for rank in job.tree.ranks if rank is not None}),
         tasks=len(job.tree.model.tasks),
         start_utc_ns=job.start_utc,
-        duration_ns=job.duration,
-        windows_ns=[(low - job.origin, min(high, job.last) - job.origin) for low, high in job.measured],
+        duration_ns=job.scope.duration,
+        windows_ns=[
+            (low - job.scope.origin, min(high, job.scope.last) - job.scope.origin) for low, high in job.scope.measured
+        ],
         gpus=gpus,
         ranges=named.ranges,
         kernels=named.kernels,
@@ -143,7 +145,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         nccl=named.nccl,
         mpi=named.mpi,
         absent=[name for name, is_absent in absent.items() if is_absent],
-        chosen=_list_chosen(job.selection),
+        chosen=_list_chosen(job.scope.selection),
         waits=wait_numbers,
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
@@ -169,16 +171,16 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
 
 def _measure_start_up(job: Job, waits: Waits) -> StartUp | None:
     """Return what numbers do not cover because it is start-up, or after the last step; None without a step."""
-    if job.steps is None or job.selection.restricts_time or not job.measured:
+    if job.steps is None or job.scope.selection.restricts_time or not job.scope.measured:
         return None
-    begin, end = job.measured[0][0], job.measured[-1][1]
+    begin, end = job.scope.measured[0][0], job.scope.measured[-1][1]
     shown = job.new_row[waits.row] >= 0
     wait = np.minimum(waits.until, begin) - waits.begin
     return StartUp(
-        before_ns=begin - job.first,
+        before_ns=begin - job.scope.first,
         warmup=job.steps.warmup,
         wait_ns=int(wait[shown & (wait > 0)].sum()),
-        after_ns=max(job.last - end, 0),
+        after_ns=max(job.scope.last - end, 0),
     )
 
 
@@ -213,7 +215,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
     return _Sums(
         by_name=sum_names(job, index, counted, waiting, waits),
         launched=totals.sum_launched(report, job.store, counted),
-        flops=sum_operators(report, task_of_place, job.store, counted, job.windows),
+        flops=sum_operators(report, task_of_place, job.store, counted, job.scope.windows),
         tree=sum_by_range(report, task_of_place, job.store, counted),
         kernel_times=measure_kernels(job, index, counted),
         nccl=load_nccl_kernels(job, index, counted),
@@ -243,10 +245,10 @@ def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: PeakMem
         **{f"{kind}_ns": ns for kind, ns in activity._asdict().items()},
         gaps=time.gaps,
         longest_gap_ns=time.longest_ns,
-        longest_gap_at_ns=None if time.longest_at is None else time.longest_at - job.origin,
+        longest_gap_at_ns=None if time.longest_at is None else time.longest_at - job.scope.origin,
         idle_causes=None if time.causes is None else _list_causes(time.causes),
         peak_memory_bytes=None if peak is None else peak.bytes,
-        peak_memory_at_ns=None if peak is None else peak.time - job.origin,
+        peak_memory_at_ns=None if peak is None else peak.time - job.scope.origin,
     )
 
 

@@ -14,13 +14,13 @@ from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING
 from nsys2prv_ng.job.counted import CountedEvents
-from nsys2prv_ng.job.device_operations import load_launches
-from nsys2prv_ng.job.nvtx_ranges import load_nvtx_ranges, load_repeated_ranges
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
+from nsys2prv_ng.reading.device_operations import load_launches
+from nsys2prv_ng.reading.nvtx_ranges import load_nvtx_ranges, load_repeated_ranges
+from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.sources.mpi.calls import RECEIVES, SENDS, get_role
@@ -246,7 +246,7 @@ def sum_repeated_ranges(
     windows: Windows,
     measures: Mapping[str, Measure],
 ) -> Table:
-    """Return NVTX ranges that repeat (job/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the smallest.
+    """Return NVTX ranges that repeat (reading/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the smallest.
 
     `measures`: parts of the time of a range to add up, by the name of their column. `per_step`: how often the range
     occurs in each step that counts; 0 if not equally often in all of them.

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.job.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.output import TraceOutput
+from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.records.store import SHELVES_OF_TRACES, FolderStore
 from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.files import write_atomically

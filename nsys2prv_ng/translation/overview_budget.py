@@ -55,13 +55,13 @@ class CoarseRows(NamedTuple):
 def measure_line_sizes(job: Job) -> LineSizes:
     """Return upper limits of the line lengths of a job's trace."""
     _, size = job.tree.model.number_rows().texts
-    return LineSizes(1 + int(size.max(initial=0)), len(str(job.duration)))
+    return LineSizes(1 + int(size.max(initial=0)), len(str(job.scope.duration)))
 
 
 def measure_bytes(job: Job, runs: Iterable[Run]) -> int:
     """Return the bytes of the lines of runs that have the rows, type numbers and times of the trace."""
     rows = job.tree.model.number_rows()
-    return sum(encode(load_records(run, job.store), np.arange(len(run)), rows, job.origin).size for run in runs)
+    return sum(encode(load_records(run, job.store), np.arange(len(run)), rows, job.scope.origin).size for run in runs)
 
 
 def round_step(duration: int, bins: int) -> int:

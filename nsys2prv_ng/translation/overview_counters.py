@@ -86,11 +86,11 @@ def _fit(job: Job, make: Callable[[IntArray], Iterator[Records]], bins: int, bud
     """
     if not rows:
         return CoarseRows([], 0, 0)
-    step = round_step(job.duration, min(max(1, bins), MOST_BINS))
+    step = round_step(job.scope.duration, min(max(1, bins), MOST_BINS))
     while True:
-        edges = np.append(np.arange(job.origin, job.last, step, dtype=np.int64), job.last)
+        edges = np.append(np.arange(job.scope.origin, job.scope.last, step, dtype=np.int64), job.scope.last)
         runs = [run for records in make(edges) for run in store_records(records, job.store, on_common_clock=True)]
-        if step >= job.duration or measure_bytes(job, runs) <= budget:
+        if step >= job.scope.duration or measure_bytes(job, runs) <= budget:
             return CoarseRows(runs, step, rows)
         step *= 2
 

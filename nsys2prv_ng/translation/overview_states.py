@@ -66,7 +66,7 @@ def _choose_resolution(job: Job, parts: Sequence[_Part], lines: Sequence[IntArra
     if bins is None:
         return _Resolution(0, 0)
     exact = np.concatenate(lines)
-    step = round_step(job.duration, bins)
+    step = round_step(job.scope.duration, bins)
     coarse = _count_coarse(job, parts, step)
     while step > 1:
         half = round_step(step, 2)
@@ -89,7 +89,7 @@ def _count_coarse(job: Job, parts: Sequence[_Part], step: int) -> IntArray:
     def count(part: _Part) -> IntArray:
         flat = _load(job, part)
         rows, _ = _count_lines(flat, part)
-        found, lines = _count_lines(coarsen(flat, job.origin, job.last, step), part)
+        found, lines = _count_lines(coarsen(flat, job.scope.origin, job.scope.last, step), part)
         every = np.zeros(rows.size, np.int64)
         every[np.searchsorted(rows, found)] = lines
         return every
@@ -117,7 +117,9 @@ def _make_coarse(job: Job, flat: FlatStates, part: _Part, resolution: _Resolutio
     rows, lines = _count_lines(flat, part)
     coarse = rows[lines > resolution.exact]
     is_coarse = np.isin(flat.row, coarse)
-    made = coarsen(FlatStates(*(column[is_coarse] for column in flat)), job.origin, job.last, resolution.step)
+    made = coarsen(
+        FlatStates(*(column[is_coarse] for column in flat)), job.scope.origin, job.scope.last, resolution.step
+    )
     both = [np.concatenate(pair) for pair in zip(made, (column[~is_coarse] for column in flat), strict=True)]
     order = np.argsort(both[0], kind="stable")
     return FlatStates(*(column[order] for column in both)), coarse

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath
-from nsys2prv_ng.job.join import store_joined
-from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.open_job import Job, store_joined
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, make_communications, make_intervals
@@ -42,7 +41,7 @@ def derive_path(job: Job, path: CriticalPath | None, labels: Labels) -> JoinResu
         lines = make_communications(path.row[after - 1], time, path.row[after], time, 0, types.TAG_PATH)
         joined.accounts[LINES] = Result(read=after.size, records=[lines])
     # The path ends with its window, which may end after the trace. A thread without events has row -1.
-    store_joined(joined, np.append(job.new_row, -1), [(job.first, job.last)], job.store, job.engine)
+    store_joined(joined, np.append(job.new_row, -1), [(job.scope.first, job.scope.last)], job.store, job.engine)
     if joined.accounts[PATH].written:
         labels.declare(types.CRITICAL_PATH)
     return joined

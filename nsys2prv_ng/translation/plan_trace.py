@@ -15,14 +15,14 @@ from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.pcf_writer import format_pcf
+from nsys2prv_ng.reading.open_reports import ReadOptions
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.gather import PlacedRun
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
@@ -94,7 +94,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
     numbering = Numbering([*(report.labels for report in job.reports), labels], assigned, kept_labels)
     model = job.tree.model
-    header = format_prv_header(model, job.start_utc, job.duration, _list_communicators(job))
+    header = format_prv_header(model, job.start_utc, job.scope.duration, _list_communicators(job))
     states = make_state_records(job, waiting)
     accounts = _add_up_accounts(job.reports, job.sources, job.joined)
     overview = None
@@ -104,7 +104,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
         runs = list(map(PlacedRun, overview.runs))
     else:
         runs = [*_list_runs(job, numbering), *map(PlacedRun, states)]
-    slices = cut_into_slices(runs, model.number_rows(), job.origin, compressed=output.name.endswith(".gz"))
+    slices = cut_into_slices(runs, model.number_rows(), job.scope.origin, compressed=output.name.endswith(".gz"))
     summary = None
     if plan.summary:
         from nsys2prv_ng.summary.measure import Known, Wanted  # takes a tenth of a second to import
@@ -121,7 +121,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
         reports=[report.account() for report in job.reports],
         skipped=job.skipped,
         start_utc_ns=job.start_utc,
-        duration_ns=job.duration,
+        duration_ns=job.scope.duration,
         nodes=len(model.nodes),
         tasks=len(model.tasks),
         rows=model.row_count,

@@ -15,13 +15,13 @@ from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.job.open_job import Job, store_derived
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.event_types import HOST_STEP, STEP
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Labels
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult
+from nsys2prv_ng.steps.steps import Steps
 
 STEPS = "steps"
 """Account name of the records that are derived from steps."""

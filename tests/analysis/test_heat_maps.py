@@ -23,7 +23,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.measure import compute_summary
 from nsys2prv_ng.summary.pictures.metric_maps import METRICS
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, SETS, opened
@@ -163,7 +163,7 @@ def test_only_the_chosen_time_counts(ddp: Job) -> None:
     with opened(DDP, selection=Selection(window=((begin + 5 * end) // 6, end - 10**6))) as job:
         waits = find_waits(job)
         span = states.find_span(job, find_waits(job), gpus=True)
-        [(low, high)] = job.windows
+        [(low, high)] = job.scope.windows
         assert low <= span[0] < span[1] <= high
         shares = sum_shares(job, waits, make_edges(*span, BINS))
         whole = compute_efficiency(job, waits).whole.devices
@@ -361,7 +361,7 @@ def test_one_bin_has_the_means_of_the_summary(ddp: Job) -> None:
 
 def test_jobs_without_metrics() -> None:
     with opened([SAMPLES / "mpi-4.rank0.sqlite"], selection=ALL_TIME) as job:
-        assert average_metrics(job, METRICS, make_edges(job.first, job.last, 5)) == {}
+        assert average_metrics(job, METRICS, make_edges(job.scope.first, job.scope.last, 5)) == {}
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

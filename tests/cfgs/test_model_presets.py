@@ -21,7 +21,8 @@ from cfgs.generate.cfg_text import format_cfg
 from cfgs.generate.files import PRESETS
 from nsys2prv_ng import summarize, translate
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, WindowEfficiency
-from tests.cfgs.evaluator.evaluate import Histogram, evaluate
+from tests.cfgs.evaluator.evaluate import evaluate
+from tests.cfgs.evaluator.histogram import Histogram
 from tests.conftest import REPOSITORY
 from tests.spans import list_report_sets
 from tests.trace_reader import Trace, read_trace

@@ -14,8 +14,8 @@ from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC
 from nsys2prv_ng.clock.matches import Matches, match_evidence, match_reports
 from nsys2prv_ng.clock.messages import Delays, make_empty
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.operations.parts import Evidence, RankMessages
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.progress import Progress
 from tests.clock.injected import Error, aligned, put_into, utc_of

@@ -19,8 +19,8 @@ from nsys2prv_ng.summary.job import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 
 
 def capture(name: str, *milliseconds: float, **parts: int) -> JobSummary:

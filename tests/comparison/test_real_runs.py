@@ -22,9 +22,9 @@ from nsys2prv_ng.summary.job import JobSummary
 from tests.analysis.waits.test_planted_waits import copy_to_one_node, delay, read_kernels, read_utc
 from tests.comparison.made import GPUS, make_summary
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
 from tests.spans import sum_common, sum_lengths, unite
+from tests.steps.step_truth import StepTruth, list_ranges
 
 MS = 10**6
 _ON_TWO_NODES = 20_000

@@ -17,7 +17,7 @@ from nsys2prv_ng.comparison.model import Scaling, ScalingRun, Side
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.scaling_text import format_scaling, tabulate_scaling
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.grid import Term
 from tests.comparison.made_runs import MS, hide_in_graphs, make_facts, make_run

@@ -22,8 +22,8 @@ from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PAR
 from nsys2prv_ng.text.names import USER_CODE
 from tests.comparison.made import MS, make_summary
 from tests.conftest import SAMPLES
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 from tests.trace_reader import pair_intervals, read_trace
 
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))

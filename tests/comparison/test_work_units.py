@@ -15,8 +15,8 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 
 STEPS = 5
 

@@ -14,7 +14,6 @@ import pytest
 
 from nsys2prv_ng.cutting.cut import Selection as CutSelection
 from nsys2prv_ng.cutting.cut import cut_trace
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.paraver.event_types import (
     CRITICAL_PATH,
@@ -24,6 +23,7 @@ from nsys2prv_ng.paraver.event_types import (
     TAG_PATH,
     WAIT_REASON,
 )
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.translate import TranslationPlan, translate

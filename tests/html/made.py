@@ -14,7 +14,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.measure import compute_summary

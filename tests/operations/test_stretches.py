@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.operations.lag import Lag, Sequence, find_lag
 from nsys2prv_ng.operations.stretches import find_agreeing, find_lags
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from tests.conftest import Unpacked, slow_but
 from tests.examples import examples

@@ -21,7 +21,7 @@ from nsys2prv_ng.runtime.dask_engine import DaskEngine
 from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.parallel import WorkerError
 from tests.conftest import REPOSITORY, SAMPLES
-from tests.job.test_shards import read_trace
+from tests.reading.test_shards import read_trace
 
 pytestmark = pytest.mark.slow
 
@@ -288,7 +288,7 @@ def test_the_same_bytes_though_workers_are_killed_in_any_step(scheduler, tmp_pat
 def _make_deadly(real, step, folder):
     """Make the first worker that has called the function of a step end there."""
     modules = {
-        "read_report": "nsys2prv_ng.job.shards",
+        "read_report": "nsys2prv_ng.reading.shards",
         "flatten": "nsys2prv_ng.translation.states",
         "make_slice": "nsys2prv_ng.translation.write_slices",
         "copy_part": "nsys2prv_ng.translation.write_slices",

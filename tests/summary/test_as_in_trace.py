@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.options.kinds import parse_window
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdicts.answer import add_verdict

@@ -12,8 +12,8 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.summary.job import JobSummary
 from tests.conftest import SAMPLES, Unpacked, slow_but
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import PUSH_POP, Report, split_name
+from tests.steps.step_truth import StepTruth, list_ranges
 
 SETS = {
     "single-graph": "samples/single-graph*.sqlite",

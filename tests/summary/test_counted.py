@@ -10,8 +10,8 @@ import pytest
 from nsys2prv_ng.summary.job import JobSummary
 from tests.analysis.test_heat_maps import select
 from tests.conftest import Unpacked, unpack
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import PUSH_POP, Report, split_name
+from tests.steps.step_truth import StepTruth, list_ranges
 from tests.summary.made import IN_STEPS, summarize_reports
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.gpus.numbers import Cause
 from nsys2prv_ng.summary.job import JobSummary
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, SIZE, Call, Kernel, write_nccl_report

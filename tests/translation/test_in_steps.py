@@ -10,7 +10,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.conftest import SAMPLES
-from tests.job.test_shards import read_trace
+from tests.reading.test_shards import read_trace
 
 GRAPH = SAMPLES / "single-graph.sqlite"
 

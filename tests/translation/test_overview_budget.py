@@ -67,9 +67,7 @@ def test_many_rows_of_many_states_take_no_more_bytes(tmp_path: Any) -> None:
             store=store,
             engine=LocalEngine(1),
             joined=[],
-            origin=0,
-            last=end,
-            duration=end,
+            scope=SimpleNamespace(origin=0, last=end, duration=end),
         )
         assert measure_bytes(job, runs) > 2 * budget
         made = make_coarse_states(job, runs, measure_line_sizes(job), budget)

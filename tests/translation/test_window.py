@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.selection import Selection, Window
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.reading.open_reports import Selection, Window
 from tests import translated as of_tests
 from tests.conftest import slow_but
 from tests.trace_reader import Trace, pair_intervals

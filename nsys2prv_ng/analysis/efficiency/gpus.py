@@ -24,10 +24,10 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
-from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.nvtx_ranges import RangeKey
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 

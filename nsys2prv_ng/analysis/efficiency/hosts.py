@@ -14,10 +14,10 @@ from nsys2prv_ng.analysis.host_activity import map_main_threads
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
 from nsys2prv_ng.intervals.step_functions import make_row_steps
-from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.nvtx_ranges import RangeKey
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 
 
 class HostPart(NamedTuple):

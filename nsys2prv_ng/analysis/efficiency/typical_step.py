@@ -17,11 +17,11 @@ from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.intervals.bins import make_edges, sum_states
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.states import FlatStates
-from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
+from nsys2prv_ng.reading.opened_events import ABSENT
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 MOST_CELLS = 1_000_000
@@ -180,7 +180,7 @@ def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> RangesOf
         names[key] if suffix == ABSENT else f"{names[key]} {suffix}"
         for key, suffix in zip(name[seen].tolist(), number[seen].tolist(), strict=True)
     ]
-    columns = (column[seen].tolist() for column in (depth - 1, begin - job.zero, end - job.zero))
+    columns = (column[seen].tolist() for column in (depth - 1, begin - job.scope.zero, end - job.scope.zero))
     bars = [
         RangeBar(depth=level, begin_ns=start, end_ns=stop, name=text)
         for level, start, stop, text in zip(*columns, texts, strict=True)

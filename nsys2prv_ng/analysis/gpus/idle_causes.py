@@ -24,11 +24,10 @@ from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
-from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events, load_source_records
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, Names, OpenedEvents, load_opened_events, load_source_records
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 
 CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
@@ -63,8 +62,8 @@ def sum_causes(job: Job, gaps: Gaps, pieces: IdlePieces) -> Table:
 
     Only the time that numbers cover counts. A gap of several pieces counts in each of their rows.
     """
-    if job.measured:
-        index, _, begin, end = cut_to_windows(pieces.begin, pieces.end, job.measured)
+    if job.scope.measured:
+        index, _, begin, end = cut_to_windows(pieces.begin, pieces.end, job.scope.measured)
         gap, cause, in_range, call = (column[index] for column in (pieces.gap, pieces.cause, pieces.range, pieces.call))
         pieces = IdlePieces(gap, begin, end, cause, in_range, call, pieces.names)
     columns = {"row": gaps.row[pieces.gap], "cause": pieces.cause, "range": pieces.range, "call": pieces.call}
@@ -95,11 +94,11 @@ def split_gaps(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> 
 def _list_parts(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, names: Names) -> Iterator[_Columns]:
     """Yield the pieces of gaps by their causes, each gap once."""
     left = np.arange(gaps.row.size)
-    if job.windows:
-        is_cut = np.isin(gaps.end, [high for _, high in job.windows])
+    if job.scope.windows:
+        is_cut = np.isin(gaps.end, [high for _, high in job.scope.windows])
         yield _keep_whole(gaps, left[is_cut], CUT)
         left = left[~is_cut]
-    begins = np.array([low for low, _ in job.windows], np.int64)
+    begins = np.array([low for low, _ in job.scope.windows], np.int64)
     for index in group:
         report = job.reports[index]
         calls = load_opened_events(report, source_names.CUDA_API, job.store)

@@ -3,7 +3,7 @@
 A value is in force until the next value of its metric on the GPU, in its report and its window of the chosen time; the
 last value until the last sample there. The time from the start of a window to its first sample does not count. If
 several reports sampled a GPU, the samples of a report that started later count only in gaps between the others
-(job/repeated_samples.py defines gaps), and no value is in force over a gap.
+(job/dropping.py defines gaps), and no value is in force over a gap.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.dropping import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import load_source_records
-from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.reading.opened_events import load_source_records
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import UNCHANGED
@@ -121,7 +121,7 @@ def _measure_group(job: Job, group: Sequence[_SampledReport], parts: Sequence[Pa
     """Measure GPUs that share reports."""
     found: MetricsByRow = {}
     for sampled in _list_samples(job, group):
-        add_samples(found, sampled, np.arange(len(sampled.types)), job.measured, parts)
+        add_samples(found, sampled, np.arange(len(sampled.types)), job.scope.measured, parts)
     return found
 
 
@@ -363,7 +363,7 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples
             is_shared = sum(row in other.rows for other in group) > 1
             if is_shared:
                 lines = lines[add_to_series(series, row, records.time[lines])]
-            begins = mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
+            begins = mark_begins(records.time[lines], [low for low, _ in job.scope.windows], breaks_at_gaps=is_shared)
             columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
             yield Samples(row, job.reports[report.number].labels.types, columns)
 

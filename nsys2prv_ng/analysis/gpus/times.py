@@ -38,8 +38,8 @@ def measure_gpu_times(job: Job, devices: Devices) -> dict[int, GpuTime]:
 
     def measure(run: Run) -> dict[int, GpuTime]:
         gaps = load_gaps(job, run)
-        if job.measured:
-            gaps = gaps.take(np.unique(cut_to_windows(gaps.begin, gaps.end, job.measured)[0]))
+        if job.scope.measured:
+            gaps = gaps.take(np.unique(cut_to_windows(gaps.begin, gaps.end, job.scope.measured)[0]))
         return sum_gpu_times(job, run, gaps, split_gaps(job, devices, devices.find_reports(gaps.row), gaps))
 
     times: dict[int, GpuTime] = {}
@@ -54,7 +54,7 @@ def sum_gpu_times(job: Job, run: Run, gaps: Gaps, pieces: IdlePieces) -> dict[in
     `gaps`: of these GPUs, with all that have a part in the time that numbers cover; `pieces`: of these gaps.
     """
     causes = sum_causes(job, gaps, pieces) if knows_causes(job) else None
-    shown = gaps.cut(job.measured)
+    shown = gaps.cut(job.scope.measured)
     return {
         row: _make_time(activity, shown.take(np.flatnonzero(shown.row == row)), causes, row)
         for row, activity in measure_activity(job, run).items()

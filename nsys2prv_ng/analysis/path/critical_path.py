@@ -18,12 +18,12 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import split_at_steps
 from nsys2prv_ng.job.counted import list_counted_steps
-from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import Names
 from nsys2prv_ng.records.columns import EVENT
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
+from nsys2prv_ng.steps.steps import Steps
 
 
 class CriticalPath(NamedTuple):
@@ -77,8 +77,8 @@ def find_critical_path(job: Job, lanes: Lanes | None, *, name_ranges: bool = Tru
     """
     if lanes is None:
         return None
-    steps = None if job.windows or not job.measured else list_counted_steps(job)
-    windows = [(low, min(high, job.last)) for low, high in job.measured] or [_measure_span(lanes)]
+    steps = None if job.scope.windows or not job.scope.measured else list_counted_steps(job)
+    windows = [(low, min(high, job.scope.last)) for low, high in job.scope.measured] or [_measure_span(lanes)]
     starts = [_find_start(job, lanes, window, steps) for window in windows]
     walks = [walk(lanes.tables, start, window) for start, window in zip(starts, windows, strict=True)]
     segments = Segments(*(np.concatenate([column[::-1] for column in columns]) for columns in zip(*walks, strict=True)))
@@ -134,7 +134,7 @@ def _find_start(job: Job, lanes: Lanes, window: tuple[int, int], steps: Steps | 
         latest = np.flatnonzero((row >= 0) & np.isin(row, steps.row[steps.end == high]))
         if latest.size:
             return Start(NONE, int(latest[0]))
-    elif not job.windows:
+    elif not job.scope.windows:
         has_events = lanes.thread_first <= lanes.thread_last
         latest = np.flatnonzero(lanes.is_main & has_events & (lanes.thread_last == high))
         if latest.size:

@@ -10,12 +10,11 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.path.columns import NEVER, NONE, PlaceNumbers
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.device_operations import find_launch, load_device_operations, load_launches
-from nsys2prv_ng.job.names import Names
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.device_operations import find_launch, load_device_operations, load_launches
+from nsys2prv_ng.reading.opened_events import ABSENT, Names, OpenedEvents, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.device_operations import DeviceOperations, number_streams
-from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.reading.device_operations import DeviceOperations, number_streams
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import search
 

@@ -26,9 +26,9 @@ from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, list_indices, list_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.job.device_operations import DeviceOperations, Launches
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.reading.device_operations import DeviceOperations, Launches
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 NONE = -1

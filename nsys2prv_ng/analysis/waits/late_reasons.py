@@ -42,13 +42,12 @@ from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_objects, sum_table, take_rows
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, list_rows, mark_duplicates, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.device_operations import load_device_operations, load_launches
-from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_DEPENDENCY, LATE_DEVICE, LATE_LAUNCH, LATE_UNKNOWN
+from nsys2prv_ng.reading.device_operations import load_device_operations, load_launches
+from nsys2prv_ng.reading.opened_events import Names, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 
 NEEDED = (source_names.LAUNCH_LINES, source_names.CUDA_API)
@@ -111,7 +110,7 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
             mine = here[answers.reason[here] == _OPEN]
             if mine.size:
                 answers.report[mine] = index
-                window_begins = np.array([low for low, _ in job.windows], np.int64)
+                window_begins = np.array([low for low, _ in job.scope.windows], np.int64)
                 _ReportReasons(report, rows, job.store, late, answers, links).explain(mine, window_begins)
     answers.reason[answers.reason == _OPEN] = LATE_UNKNOWN
     task = job.whole.task_of_row[late.row].astype(np.int64)

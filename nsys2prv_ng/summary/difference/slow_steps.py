@@ -56,7 +56,7 @@ def add_slow_steps(
     `late`: why the culprits of `waits` were late, if the caller already knows. This takes another pass over the
     reports.
     """
-    if job.counted is None:
+    if job.scope.counted is None:
         return summary
     numbers = [[step.number for step in steps] for steps in (found.usual, found.slow)]
     jobs = [take_steps(job, chosen) for chosen in numbers]
@@ -140,7 +140,7 @@ def _make_change(change: Change, kind: str) -> StepChange:
 
 def _find_only_slow(names: Table, explained: SlowStepNumbers, jobs: Sequence[Job], ranks: int) -> list[OnlySlow]:
     """Return the calls and ranges of every slow step and of no usual step. `jobs`: of the usual and the slow steps."""
-    usual, slow = (set() if side.counted is None else set(side.counted.tolist()) for side in jobs)
+    usual, slow = (set() if side.scope.counted is None else set(side.scope.counted.tolist()) for side in jobs)
     found = []
     for rows in group_rows(names, "kind", "name"):
         steps = set(rows["step"].tolist())

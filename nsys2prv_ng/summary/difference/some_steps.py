@@ -15,8 +15,8 @@ from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, join_tables, make_objects, sum_table
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, restrict_to_steps
-from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.by_name import NameSums, collect_names, sum_names
 from nsys2prv_ng.summary.job import JobSummary
@@ -29,8 +29,8 @@ CALL, RANGE = "call", "range"
 
 def take_steps(job: Job, numbers: Sequence[int]) -> Job:
     """Return the job with numbers of the steps with these numbers only, among those that numbers cover."""
-    assert job.steps is not None and job.counted is not None
-    return restrict_to_steps(job, job.counted[np.isin(job.steps.number[job.counted], numbers)])
+    assert job.steps is not None and job.scope.counted is not None
+    return restrict_to_steps(job, job.scope.counted[np.isin(job.steps.number[job.scope.counted], numbers)])
 
 
 def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: JobSummary) -> JobSummary:
@@ -39,14 +39,14 @@ def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: Job
     `side`: the job that `take_steps` returns. All other numbers are those of `summary`, of the whole job.
     """
     assert summary.efficiency is not None and summary.steps is not None
-    assert side.steps is not None and side.counted is not None
+    assert side.steps is not None and side.scope.counted is not None
 
     def sum_report(index: int) -> NameSums:
         return sum_names(side, index, CountedEvents(side, index), waiting, waits)
 
     named = collect_names(side, list(side.engine.sum_up(sum_report, range(len(side.reports)))), {})
     devices = list_devices(side)
-    numbers = set(side.steps.number[side.counted].tolist())
+    numbers = set(side.steps.number[side.scope.counted].tolist())
     steps = [step for step in summary.efficiency.steps if step.number in numbers]
     return replace(
         summary,

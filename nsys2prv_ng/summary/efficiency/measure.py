@@ -12,8 +12,8 @@ from nsys2prv_ng.analysis.efficiency.times import CLASSES, NOT_SPLIT, WHOLE_GRAP
 from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.replay.ideal_network import MOST_UNKNOWN, Saving, Savings
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.efficiency.numbers import (
     DeviceEfficiency,
     EfficiencyNumbers,
@@ -50,12 +50,12 @@ def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYE
     by_step = [] if steps is None else list(zip(steps.number.tolist(), steps.host_length.tolist(), strict=True))
     return EfficiencyNumbers(
         **_rate(whole, saved.whole),
-        windows_ns=[(low - job.origin, high - job.origin) for low, high in efficiency.windows],
-        is_chosen=bool(job.windows),
+        windows_ns=[(low - job.scope.origin, high - job.scope.origin) for low, high in efficiency.windows],
+        is_chosen=bool(job.scope.windows),
         in_steps=in_steps,
         steps_ns=None if steps is None else _find_window(job, steps),
         in_work=None if efficiency.in_work is None else WindowEfficiency(**_rate(efficiency.in_work, saved.in_work)),
-        work_ns=None if work is None else (work[0] - job.origin, work[1] - job.origin),
+        work_ns=None if work is None else (work[0] - job.scope.origin, work[1] - job.scope.origin),
         steps=[
             StepEfficiency(**_rate(times), number=number, host_ns=host_ns)
             for times, (number, host_ns) in zip(efficiency.by_step, by_step, strict=False)
@@ -182,7 +182,7 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> Ste
         window_ns=_find_window(job, steps),
         host_median_ns=_find_median(steps.host_length),
         count=length.size,
-        warmup=0 if job.selection.restricts_time else steps.warmup,
+        warmup=0 if job.scope.selection.restricts_time else steps.warmup,
         first=int(steps.number[0]),
         last=int(steps.number[-1]),
         median_ns=median,
@@ -198,7 +198,7 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> Ste
 
 def _find_window(job: Job, steps: Steps) -> tuple[int, int]:
     """Return the start of the first step and the end of the last (ns), from time 0 of the trace."""
-    return int(steps.start[0]) - job.origin, int(steps.stop[-1]) - job.origin
+    return int(steps.start[0]) - job.scope.origin, int(steps.stop[-1]) - job.scope.origin
 
 
 def _find_median(ns: IntArray) -> int:

@@ -200,14 +200,14 @@ class StepNumbers:
 
     A step ends when the last rank's GPUs have ended what it launched in the step, and starts when the step before it
     ended. So the steps add up to their window. Without GPU operations, a step is as long as its longest range on any
-    task (job/step_spans.py).
+    task (steps/spans.py).
     """
 
     name: str
     delimiter: str
     """What recurs at the end of steps that no NVTX ranges mark: `CUDA graph`, or the name of a kernel; else ""."""
     similarity: float
-    """How similar the operations of steps are that no ranges mark, from 0 to 1 (job/step_parts.py); else 1."""
+    """How similar the operations of steps are that no ranges mark, from 0 to 1 (steps/work.py); else 1."""
     ends_on: str
     """Where `median_ns` and its siblings are measured: "gpu", or "host" without GPU operations."""
     window_ns: tuple[int, int]

@@ -23,11 +23,10 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
-from nsys2prv_ng.job.device_operations import number_streams
-from nsys2prv_ng.job.names import find_checksum
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.device_operations import number_streams
+from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, find_checksum, load_opened_events
 
 MOST_SHAPES = 64
 """Most shapes of a report that are measured: the shapes with most time."""
@@ -144,7 +143,7 @@ def measure_kernels(job: Job, index: int, counted: CountedEvents) -> KernelTimes
     task = np.append(job.tree.task_of_row, -1)[rows[events.place[line]]].astype(np.int64)
     shape, shapes = _find_shapes(events, name, line)
     beside = _mark_beside(events, number_streams(report)[0][events.place], line)
-    step = step if job.counted is None else np.searchsorted(job.counted, step)
+    step = step if job.scope.counted is None else np.searchsorted(job.scope.counted, step)
     kernels = Kernels(task, step, shape, launched, events.begin[line], events.length[line], beside)
     return sum_kernels(kernels, shapes, count_steps(job))
 

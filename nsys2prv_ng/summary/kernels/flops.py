@@ -19,11 +19,11 @@ from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
-from nsys2prv_ng.job.device_operations import Launches, load_launches
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
+from nsys2prv_ng.reading.device_operations import Launches, load_launches
+from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources.cuda.kernel_classes import NUMBER_TYPES, find_number_types
 from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelNumbers, OperatorFlops

@@ -72,7 +72,7 @@ _MOST_KERNELS, _MOST_MODES, _MOST_UNITED = 20, 10, 256
 def find_slow_modes(job: Job, parts: Sequence[KernelTimes]) -> SlowModeNumbers | None:
     """Return the slow modes of a job; None without steps or kernels. `parts`: the kernel times of its reports."""
     steps = list_counted_steps(job)
-    if steps is None or job.counted is None or not any(part.task_ns for part in parts):
+    if steps is None or job.scope.counted is None or not any(part.task_ns for part in parts):
         return None
     times = join_times(list(parts))
     judged = judge(times)

@@ -20,8 +20,8 @@ from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.summary.links.messages import Messages, list_messages
 from nsys2prv_ng.summary.links.numbers import (
     MPI,
@@ -287,7 +287,7 @@ def _load_mpi(job: Job, index: int) -> dict[str, tuple[IntArray, IntArray]]:
     row = job.tree.rows[index][events.place]
     sent = events.get_values(types.MPI_SENT_BYTES)
     counts = (sent != ABSENT) & (row >= 0) & CountedEvents(job, index).mark_host(events.place, events.begin)
-    counts &= events.mark_whole(job.windows)
+    counts &= events.mark_whole(job.scope.windows)
     calls: dict[str, tuple[IntArray, IntArray]] = {}
     for event_type in types.MPI_CALLS.values():
         value, names = events.get_values(event_type), events.get_names(event_type)

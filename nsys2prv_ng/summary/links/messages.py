@@ -30,7 +30,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import MessagePairs
-from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.table_reader import NULL
 
 _MOST_UNSURE = 0.1
 """Most time between the posting of an MPI message and the calls that complete it, as a share of its transfer time."""
@@ -110,7 +110,7 @@ def _list_of_source(
 
     known = [column.is_known for column in _get_sides(pairs)]
     wait = [_find_wait(waits, side) for side in _get_sides(pairs)]
-    is_here = mark_inside(pairs.receive_begin, pairs.receive_end, job.windows)
+    is_here = mark_inside(pairs.receive_begin, pairs.receive_end, job.scope.windows)
     is_shown = (ends[0] >= 0) & (ends[1] >= 0) & (tasks[0] >= 0) & (tasks[1] >= 0)
     counts = known[1] & is_shown & np.append(shown, False)[wait[1]] & is_here
 
@@ -120,7 +120,7 @@ def _list_of_source(
         known[0] = known[0] & (blocks | mark_rendezvous(pairs, node_of_row, bounds))
     has_parts = np.append(waits.has_parts & shown, False)
     certain = has_parts[wait[0]] & has_parts[wait[1]] & known[0]
-    certain &= mark_inside(pairs.send_begin, pairs.send_end, job.windows)
+    certain &= mark_inside(pairs.send_begin, pairs.send_end, job.scope.windows)
     collectives = _list_distinct(parts.row, parts.begin)
     for side in _get_sides(pairs):
         certain &= find_rows(collectives, [side.row, side.begin]) < 0

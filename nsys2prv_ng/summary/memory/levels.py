@@ -1,6 +1,6 @@
 """Measures the device memory in use on each GPU, over all time that numbers cover and in each step of the hosts.
 
-Hosts allocate, so steps are the steps of hosts (job/step_spans.py), on each GPU until the last of its tasks ends the
+Hosts allocate, so steps are the steps of hosts (steps/spans.py), on each GPU until the last of its tasks ends the
 step: an allocation or free belongs to the first step that ends after it.
 
 Another capture of a process lists the memory in use again. GPUs of processes with several captures have no levels.
@@ -53,7 +53,7 @@ def measure_levels(job: Job, devices: Devices) -> dict[int, MemoryLevel]:
                 low, high = np.searchsorted(row, [number, number + 1])
                 edges, count = _find_edges(job, devices.rows[number].tasks)
                 function = StepFunction(time[low:high], level[low:high])
-                levels[number] = _measure_level(function, edges, count, job.first)
+                levels[number] = _measure_level(function, edges, count, job.scope.first)
     return levels
 
 
@@ -75,14 +75,14 @@ def _find_edges(job: Job, tasks: set[int]) -> tuple[IntArray, int]:
     0.
     """
     steps, own = job.steps, np.zeros(0, np.int64)
-    if steps is not None and job.counted is not None:
+    if steps is not None and job.scope.counted is not None:
         own = np.flatnonzero(np.isin(job.new_task[steps.task], list(tasks)))
-    if steps is None or job.counted is None or not own.size:
-        windows = job.measured or [(job.first, job.last)]
+    if steps is None or job.scope.counted is None or not own.size:
+        windows = job.scope.covered
         return np.array([windows[0][0] - 1, windows[-1][1]], np.int64), 0
     ends = np.full(steps.number.size, steps.host_begin[own].min() - 1, np.int64)
     np.maximum.at(ends, steps.step[own], steps.host_end[own])
-    first, last = int(job.counted[0]), int(job.counted[-1])
+    first, last = int(job.scope.counted[0]), int(job.scope.counted[-1])
     before = ends[first - 1] if first else steps.host_begin[own].min() - 1
     return np.maximum.accumulate(np.append(before, ends[first : last + 1])), last - first + 1
 

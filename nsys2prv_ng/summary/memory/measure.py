@@ -22,12 +22,12 @@ from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.step_functions import NOTHING
 from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Device
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.kernels.cells import KernelTimes, find_blocks, join_cells
 from nsys2prv_ng.summary.memory.leaks import choose_points, is_leak, measure_growth
 from nsys2prv_ng.summary.memory.levels import KINDS, MemoryLevel, measure_levels
@@ -45,7 +45,7 @@ _MOST_KEPT = 10
 
 def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTimes]) -> MemoryNumbers | None:
     """Return the device memory of a job; None if no report records any. `kernel_times`: of its reports."""
-    steps = None if job.counted is None else list_counted_steps(job)
+    steps = None if job.scope.counted is None else list_counted_steps(job)
     levels = measure_levels(job, devices)
     if not levels:
         return None
@@ -133,7 +133,7 @@ def _make_gpu(
         begin_bytes=int(level.ends[0]),
         end_bytes=int(level.ends[-1]),
         peak_bytes=level.peak,
-        peak_at_ns=level.peak_time - job.origin,
+        peak_at_ns=level.peak_time - job.scope.origin,
         peak_step=None if steps is None or not level.steps else int(steps.number[level.peak_step]),
         peak_range=peak_range,
         peak_call=peak_call,

@@ -38,7 +38,7 @@ def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
     kinds = path.kind.astype(np.int64)
     return PathNumbers(
         window_ns=int(path.length.sum()),
-        windows_ns=[(low - job.origin, high - job.origin) for low, high in path.windows],
+        windows_ns=[(low - job.scope.origin, high - job.scope.origin) for low, high in path.windows],
         step_name=None if path.steps is None else path.steps.name,
         steps=_sum_steps(path),
         classes={PATH_KINDS[kind]: ns for (kind,), ns in _add_up(path.length, kinds)},

@@ -8,7 +8,7 @@ from nsys2prv_ng.arrays.groups import Table, group_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import OpenedEvents
+from nsys2prv_ng.reading.opened_events import OpenedEvents
 from nsys2prv_ng.summary.pictures.numbers import KernelDurations
 from nsys2prv_ng.summary.totals import add_up, sum_kernels
 

@@ -64,8 +64,8 @@ def collect_pictures(job: Job, waits: Waits, slow: int | None = None) -> Picture
         _draw_step(job, waits, step, [(part.longest[n], part.rows) for part in swept]) for n, step in enumerate(chosen)
     ]
     return Pictures(
-        begin_ns=int(edges[0]) - job.zero,
-        end_ns=int(edges[-1]) - job.zero,
+        begin_ns=int(edges[0]) - job.scope.zero,
+        end_ns=int(edges[-1]) - job.scope.zero,
         heat_maps=[
             *(heat for shares, _, rows in swept for heat in _draw_shares(shares, rows)),
             *_draw_others(job, waits, devices, plan, edges),
@@ -75,7 +75,7 @@ def collect_pictures(job: Job, waits: Waits, slow: int | None = None) -> Picture
         is_other_slow=slow is not None and is_typical,
         pace=make_pace(job),
         kernels=count_durations(job),
-        shift_ns=job.origin - job.zero,
+        shift_ns=job.scope.origin - job.scope.zero,
         alignment=job.alignment.way,
         clocks=job.alignment.nodes,
     )
@@ -280,8 +280,8 @@ def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[tuple[Lon
         activities |= rows.activities
     return TypicalStep(
         name=f"{step.name} {step.number}",
-        begin_ns=step.begin - job.zero,
-        end_ns=step.end - job.zero,
+        begin_ns=step.begin - job.scope.zero,
+        end_ns=step.end - job.scope.zero,
         ns=step.length,
         rows=[name for _, rows in swept for name in rows.names],
         activities=activities,

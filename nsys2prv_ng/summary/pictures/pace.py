@@ -44,8 +44,8 @@ def make_pace(job: Job) -> Pace | None:
         median_ns=np.median(counts, axis=1),
         least_ns=counts.min(axis=1),
         most_ns=counts.max(axis=1),
-        begin_ns=steps.start[shown] - job.zero,
-        end_ns=steps.stop[shown] - job.zero,
+        begin_ns=steps.start[shown] - job.scope.zero,
+        end_ns=steps.stop[shown] - job.scope.zero,
         every=every,
     )
 

@@ -27,16 +27,11 @@ from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, list_rows
 from nsys2prv_ng.arrays.types import IntArray, IntCube
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.links.missing_payload import mark_without_payload
 from nsys2prv_ng.summary.links.numbers import LinkEnd
-from nsys2prv_ng.summary.pipeline.messages import (
-    MessageKernels,
-    find_message_kernels,
-    list_step_messages,
-    load_sides,
-)
+from nsys2prv_ng.summary.pipeline.messages import MessageKernels, find_message_kernels, list_step_messages, load_sides
 from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers, PipelineStage
 from nsys2prv_ng.summary.pipeline.stages import count_micro_batches, find_stages
 

@@ -12,11 +12,11 @@ from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, list_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.job.device_operations import load_launched_operations
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.operations.parts import MessagePairs
-from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.reading.device_operations import load_launched_operations
+from nsys2prv_ng.report.table_reader import NULL
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.pipeline.stages import StepMessages
 
 _NEVER = np.iinfo(np.int64).min

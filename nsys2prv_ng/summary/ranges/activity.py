@@ -133,7 +133,7 @@ class KernelTime:
 
         None if that is not known.
         """
-        selection = self._job.selection
+        selection = self._job.scope.selection
         if selection.ranks is None and not selection.shortest:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return find_other_kernels(self._job, row, *kernels.classes[1:])

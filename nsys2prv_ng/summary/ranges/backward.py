@@ -17,7 +17,7 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
-from nsys2prv_ng.job.opened_events import ABSENT
+from nsys2prv_ng.reading.opened_events import ABSENT
 
 _ENGINE = "autograd::engine::evaluate_function: "
 """Start of the names of ranges in which the engine runs a node of the graph, whose name follows."""

@@ -28,8 +28,8 @@ from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import load_opened_events
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.summary.covered_time import (
     NO_INTERVALS,

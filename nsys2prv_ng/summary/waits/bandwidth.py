@@ -37,7 +37,7 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> 
         return []
     at = find_rows([waits.row, waits.begin, waits.end], [parts.row, parts.begin, parts.end])
     code, _ = encode_rows(parts.row, parts.begin, parts.end)
-    is_chosen = (np.append(job.new_row, -1)[parts.row] >= 0) & mark_inside(parts.begin, parts.end, job.windows)
+    is_chosen = (np.append(job.new_row, -1)[parts.row] >= 0) & mark_inside(parts.begin, parts.end, job.scope.windows)
     usable = np.isin(at, shown) & (np.bincount(code)[code] == 1) & is_chosen
     moving = np.zeros(at.size, np.int64)
     usable[usable] = waits.is_split[at[usable]] & ~waits.is_mpi[at[usable]]

@@ -16,9 +16,9 @@ from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_obj
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_rows, find_starts, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
-from nsys2prv_ng.job.device_operations import load_launches
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.device_operations import load_launches
 from nsys2prv_ng.summary.waits.host_costs import measure_host_costs
 from nsys2prv_ng.summary.waits.numbers import Culprit, LateCost, LongestWait
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED
@@ -75,9 +75,9 @@ def _choose_reasons(job: Job, late: LateReasons) -> IntArray:
     """Return the reason of each late kernel or call; _NOT_SELECTED if the user excluded what would show it."""
     unknown = np.flatnonzero(late.reason == types.LATE_UNKNOWN)
     row, begin = late.row[unknown], late.begin[unknown]
-    hidden = (job.new_row[row] < 0) | ~mark_inside(begin, begin, job.windows)
-    if job.windows:
-        lows = [low for low, _ in job.windows]
+    hidden = (job.new_row[row] < 0) | ~mark_inside(begin, begin, job.scope.windows)
+    if job.scope.windows:
+        lows = [low for low, _ in job.scope.windows]
         for report, rows in zip(job.reports, job.whole.rows, strict=True):
             if all(source in report.results for source in NEEDED):
                 launches = load_launches(report, job.store)
@@ -133,7 +133,7 @@ def _find_longest(job: Job, late: LateReasons, blamed: Blamed) -> dict[str, Long
     longest = longest[find_starts(task[longest])]
     return {
         job.whole.model.tasks[task[i]].name: LongestWait(
-            ns=int(ns[i]), from_ns=int(begin[i]) - job.zero, to_ns=int(until[i]) - job.zero
+            ns=int(ns[i]), from_ns=int(begin[i]) - job.scope.zero, to_ns=int(until[i]) - job.scope.zero
         )
         for i in longest
     }

@@ -20,9 +20,9 @@ from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.counted import CountedEvents, mark_counted
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.report.table_reader import NULL
 from nsys2prv_ng.summary.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.summary.links.measure import measure_links
 from nsys2prv_ng.summary.links.missing_payload import NO_PAYLOAD, find_payload_remedy, mark_without_payload
@@ -174,8 +174,8 @@ def _mark_shown(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> Bool
     """Mark the calls on rows of the trace that count, and have a part in the chosen time."""
     begin, end = np.where(begin == NULL, end, begin), np.where(end == NULL, begin, end)
     shown = np.asarray((job.new_row[row] >= 0) & mark_counted(job, job.new_row[row], begin), np.bool_)
-    if job.windows:
-        index, _, _, _ = cut_to_windows(begin, end, job.windows)
+    if job.scope.windows:
+        index, _, _, _ = cut_to_windows(begin, end, job.scope.windows)
         shown &= np.isin(np.arange(row.size), index)
     return shown
 
@@ -186,8 +186,8 @@ def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
     # Kernels count by their launch, which their report shows.
     index = index[~waits.is_mpi[index] | mark_counted(job, job.new_row[waits.row[index]], waits.begin[index])]
     begin, end = waits.begin[index], waits.end[index]
-    if job.windows:
-        piece, _, begin, end = cut_to_windows(begin, end, job.windows)
+    if job.scope.windows:
+        piece, _, begin, end = cut_to_windows(begin, end, job.scope.windows)
         index = index[piece]
     until = np.clip(waits.until[index], begin, end)
     return ShownWaits(index, job.new_row[waits.row[index]], begin, until, end)

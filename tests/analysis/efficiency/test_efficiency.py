@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, DeviceTimes, HostTimes
 from nsys2prv_ng.analysis.waits.waits import find_waits
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.efficiency.measure import rate_devices, rate_host, sum_efficiency
 from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, WindowEfficiency
 from tests.analysis.efficiency import efficiency_truth as plain
@@ -34,9 +34,9 @@ from tests.analysis.efficiency.efficiency_reports import (
 from tests.analysis.efficiency.efficiency_truth import Truth
 from tests.analysis.gpus.kernel_class_truth import list_pieces, sum_pieces
 from tests.conftest import Unpacked, slow_but, unpack
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
 from tests.spans import list_report_sets
+from tests.steps.step_truth import StepTruth, list_ranges
 from tests.translated import changed
 
 FOR_EVERY_PUSH = (

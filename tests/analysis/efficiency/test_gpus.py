@@ -11,7 +11,7 @@ from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.times import WindowTimes
 from nsys2prv_ng.analysis.gpus.idle_causes import CAUSES
 from nsys2prv_ng.analysis.waits.waits import find_waits
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency
 from tests.analysis.efficiency import efficiency_truth as plain
 from tests.analysis.efficiency.efficiency_reports import DDP, SETS, make, opened, select_counted

@@ -32,10 +32,10 @@ from tests.analysis.efficiency.efficiency_reports import DDP, opened
 from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth
 from tests.analysis.test_heat_maps import cover, select
 from tests.intervals.test_step_functions import columns
-from tests.job.made_steps import make_steps
-from tests.job.step_truth import StepTruth
-from tests.job.step_truth import list_ranges as list_steps_ranges
 from tests.report_truth import PUSH_POP, Report
+from tests.steps.made_steps import make_steps
+from tests.steps.step_truth import StepTruth
+from tests.steps.step_truth import list_ranges as list_steps_ranges
 
 # ---- which step ------------------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ def check_ranges(job: Job, step: StepSpan, reports: Sequence[Path]) -> None:
     found = list_ranges(job, find_waits(job), step)
     base, span = job.alignment.utc_base, step.end - step.begin
     assert [own.label for own in found] == [task.name for task in job.tree.model.tasks[:4]]
-    shift = job.zero + base
+    shift = job.scope.zero + base
     for own, path in zip(found, reports, strict=True):
         report = Report(path)
         nvtx = report.nvtx[(report.nvtx["style"] == PUSH_POP) & (report.nvtx["domain"] != "NCCL")]

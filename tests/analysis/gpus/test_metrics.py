@@ -12,7 +12,7 @@ import pytest
 
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, opened
 from tests.conftest import NO_REPORTS, SAMPLES, Unpacked, slow_but
 from tests.report_truth import Report

@@ -16,9 +16,8 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.event_types import PATH_COMPUTE, PATH_GRAPH
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.measure import compute_summary

@@ -14,10 +14,9 @@ from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path, load_path_lanes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.analysis.path.path_job import SmallJob

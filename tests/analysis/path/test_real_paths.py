@@ -21,10 +21,9 @@ from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from tests.analysis.path.path_reports import Capture
@@ -252,8 +251,8 @@ def test_windows_of_time(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Windows between events, within them, at their limits, and up to the end."""
     paths = locate(name, unpacked)
     with found_path(paths, tmp_path) as (job, found):
-        length = job.duration
-        limits = (found.begin[:: 1 + found.begin.size // 2] - job.origin).tolist()
+        length = job.scope.duration
+        limits = (found.begin[:: 1 + found.begin.size // 2] - job.scope.origin).tolist()
     random = np.random.default_rng(1)
     inside = [sorted(random.integers(1, length, 2).tolist()) for _ in range(2)]
     ends: list[tuple[int, int | None]] = [(length // 2, None), (length * 7 // 10, length * 4 // 5)]

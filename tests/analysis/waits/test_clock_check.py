@@ -19,9 +19,9 @@ from nsys2prv_ng import summarize
 from nsys2prv_ng.analysis.waits.clock_check import FEWEST, check_clocks, measure_differences
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.operations.matching import match_collectives
 from nsys2prv_ng.operations.parts import SYNCHRONISING, TO_ROOT
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate

@@ -16,8 +16,7 @@ import pytest
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from tests.analysis.waits import late_truth as truth
@@ -278,10 +277,10 @@ def test_what_was_launched_before_the_chosen_time_is_no_late_launch(tmp_path: Pa
         begin = int(whole.begin[number])
         [sent] = [launch[1] for (_, start), launch in rank.launches.items() if start == begin + utc]
         assert whole.reason[number] == truth.LAUNCH
-        low, start = sent - utc + 1, job.first
+        low, start = sent - utc + 1, job.scope.first
     selection = Selection(window=(low - start, low - start + MS))
     with reasons_of(paths, tmp_path, ReadOptions(selection=selection)) as (job, waits, reasons):
-        assert job.windows == [(low, low + MS)]
+        assert job.scope.windows == [(low, low + MS)]
         assert reasons.begin.tolist() == whole.begin.tolist()  # operations are matched over all time
         shown = reasons.reason != truth.UNKNOWN
         assert reasons.reason[number] == truth.UNKNOWN

@@ -14,7 +14,7 @@ from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.waits.waits_truth import Kernel, find_truth, make_table
 from tests.conftest import Unpacked, slow_but

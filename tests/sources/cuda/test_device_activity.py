@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.reading.open_reports import Selection
 from tests.conftest import Unpacked
 from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
 from tests.translated import KERNEL, NCCL_KERNEL, Translated, Translations, changed, translated_set

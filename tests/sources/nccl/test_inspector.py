@@ -9,8 +9,8 @@ import pytest
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.nccl.inspector import read_inspector_logs
 from tests.sources.nccl.inspector_logs import record, write_log

@@ -24,8 +24,8 @@ from nsys2prv_ng.summary.waits.numbers import MpiNumbers, NcclNumbers
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts, make_gpu
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 
 STEPS = 5
 HOST = {"compute": 20, "host": 80}

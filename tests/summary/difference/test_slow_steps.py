@@ -19,8 +19,8 @@ from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.text.layout import MOST_ROWS
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 from tests.summary.difference.slow_step_reports import EXTRA, LATE, STEPS, write_job
 
 pytestmark = pytest.mark.slow

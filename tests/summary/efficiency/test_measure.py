@@ -19,7 +19,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, DeviceTimes, HostTimes, WindowTimes
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.build import build_dataclass
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.efficiency.numbers import (
@@ -33,8 +33,8 @@ from nsys2prv_ng.summary.efficiency.numbers import (
 from nsys2prv_ng.summary.efficiency.windows import list_windows
 from nsys2prv_ng.summary.text import format_efficiency, format_summary
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
-from tests.job.made_steps import make_steps
 from tests.spans import sum_lengths, unite
+from tests.steps.made_steps import make_steps
 
 MS = 10**6
 TASKS = [SimpleNamespace(name="rank 0"), SimpleNamespace(name="rank 1")]
@@ -82,9 +82,7 @@ FOUND = Efficiency(
     gpu_times={},
 )
 JOB: Any = SimpleNamespace(
-    origin=5 * MS,
-    windows=[],
-    selection=Selection(),
+    scope=SimpleNamespace(origin=5 * MS, windows=[], selection=Selection()),
     tree=SimpleNamespace(ranks=[0, 1], model=SimpleNamespace(tasks=TASKS)),
 )
 WAITING: Any = SimpleNamespace(measure_threads=lambda row, begin, end: np.where(row == 9, 2 * MS, 0))

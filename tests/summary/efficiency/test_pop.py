@@ -12,8 +12,7 @@ import pytest
 from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.replay.changes import parse_changes
 from nsys2prv_ng.replay.ideal_network import Saving, measure_savings
 from nsys2prv_ng.replay.model import load_model

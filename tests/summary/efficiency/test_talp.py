@@ -23,14 +23,15 @@ import numpy as np
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng import JobSummary, TranslationError
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.summary.efficiency.numbers import RangeEfficiency
+from nsys2prv_ng.summary.job import JobSummary
 from tests.analysis.efficiency import efficiency_truth as plain
 from tests.analysis.efficiency.efficiency_truth import Times, Truth
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line, files
 from tests.conftest import DATA, SAMPLES, slow_but, unpack
-from tests.job.step_truth import StepTruth, list_ranges
+from tests.steps.step_truth import StepTruth, list_ranges
 from tests.summary.test_command import without
 
 SETS = {

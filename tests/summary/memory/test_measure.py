@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS, GpuMemory, MemoryNumbers, is_blocking
 from nsys2prv_ng.summary.verdicts.answer import answer

@@ -15,19 +15,19 @@ import pytest
 
 from nsys2prv_ng.analysis.path import critical_path
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath
-from nsys2prv_ng.api import summarize
+from nsys2prv_ng.api.calls import summarize
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.path.measure import sum_critical_path
 from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathStep
 from nsys2prv_ng.summary.text import format_path
 from nsys2prv_ng.summary.verdicts.path import describe_path
 from tests.conftest import SAMPLES
-from tests.job import made_steps
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps import made_steps
+from tests.steps.step_truth import StepTruth, list_ranges
 
 NAMES, RANGES = ["gemm", "AllReduce", "cudaMalloc"], ["forward", "loading"]
 SEGMENTS = [
@@ -60,7 +60,7 @@ def make_path(steps: Steps | None = None) -> CriticalPath:
 def sum_path(path: CriticalPath) -> PathNumbers:
     tasks = [SimpleNamespace(name="rank 0"), SimpleNamespace(name="rank 1")]
     whole = SimpleNamespace(task_of_row=np.array([0, 0, 1, 1]), ranks=[0, 1], model=SimpleNamespace(tasks=tasks))
-    job: Any = SimpleNamespace(whole=whole, origin=900)
+    job: Any = SimpleNamespace(whole=whole, scope=SimpleNamespace(origin=900))
     return sum_critical_path(job, path)
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.measure import compute_summary
 from nsys2prv_ng.summary.pictures import pace
@@ -29,8 +29,8 @@ from nsys2prv_ng.summary.pictures.pace import _choose_slowest, make_pace
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, opened
 from tests.analysis.test_heat_maps import select
 from tests.conftest import REPOSITORY, Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 
 METRICS = ["sm", "tensor", "dram"]
 pytestmark = pytest.mark.slow

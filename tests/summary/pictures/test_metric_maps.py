@@ -33,7 +33,7 @@ def draw(job: Job, edges: IntArray) -> dict[str, HeatMap]:
 
 
 def find_edges(job: Job) -> IntArray:
-    return make_edges(job.first, job.last, _BINS)
+    return make_edges(job.scope.first, job.scope.last, _BINS)
 
 
 def copy(report: Path, folder: Path, change: str) -> Path:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.job.opened_events import ABSENT
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.reading.opened_events import ABSENT
 from nsys2prv_ng.sources.nvtx.names import read_sequence_numbers, split_numbers
 from nsys2prv_ng.summary.ranges.backward import TimedRanges, link_backward
 from nsys2prv_ng.summary.ranges.numbers import list_paths

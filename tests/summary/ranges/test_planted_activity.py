@@ -11,9 +11,8 @@ import pytest
 
 from nsys2prv_ng.analysis.gpus.metrics import PartsOfTime, SampleColumns, Samples, add_samples
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.families import make_gpu_metric
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.summary.job import JobSummary
@@ -173,7 +172,7 @@ def test_counters_have_the_names_of_presets_and_maps(tmp_path: Path) -> None:
         activity = list_classes(found)[GEMM_CLASS]
         compare(activity, truth[GEMM_CLASS])
         with opened([report], selection=Selection(window=(None, None))) as job:
-            maps = draw(job, np.array([job.first, job.last]))
+            maps = draw(job, np.array([job.scope.first, job.scope.last]))
         assert [maps[key].values[0, 0] for key in ("tensor", "dram")] == pytest.approx(
             [activity.tensor_active, activity.dram]
         )

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nsys2prv_ng.summary.job import JobSummary, SkippedReport, StartUp
+from nsys2prv_ng.reading.accounts import SkippedReport
+from nsys2prv_ng.summary.job import JobSummary, StartUp
 from nsys2prv_ng.summary.kernels.numbers import KernelNumbers, MfuNumbers
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
 from nsys2prv_ng.summary.verdicts.answer import answer

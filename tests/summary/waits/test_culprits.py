@@ -16,10 +16,9 @@ from nsys2prv_ng.analysis.waits.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.paraver.event_types import LATE_REASONS
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.waits.measure import compute_waits, load_nccl_kernels
 from nsys2prv_ng.text.formatting import format_window

@@ -11,18 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.covered_time import CoveredTime
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask
 from nsys2prv_ng.summary.ranges.waiting import choose_slowest
 from nsys2prv_ng.summary.text import format_summary
-from nsys2prv_ng.summary.waits.numbers import (
-    Bandwidth,
-    LongestWait,
-    MpiWaits,
-    WaitNumbers,
-)
+from nsys2prv_ng.summary.waits.numbers import Bandwidth, LongestWait, MpiWaits, WaitNumbers
 from tests.examples import examples
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
 from tests.summary.made import summarize_reports
