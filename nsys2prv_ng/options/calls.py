@@ -190,10 +190,6 @@ class CompareOptions(JobOptions):
         metavar="strong|weak",
         shown="detected from the work in the reports",
     )
-    traces: File = File(
-        "Also write the trace of each run into this folder, for the same steps, with the same colours for names.",
-        metavar="FOLDER",
-    )
     html: File = File("Also write a self-contained HTML report with charts.", metavar="FILE.html")
 
 

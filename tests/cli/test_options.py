@@ -123,7 +123,7 @@ def test_an_empty_path_is_an_error(command: str) -> None:
     {
         "translate": {"--tmp", "--align-report", "--labels-from", "--nccl-inspector", "--stats"},
         "summary": {"--tmp", "--html", "--save", "--talp"},
-        "compare": {"--tmp", "--html", "--traces"},
+        "compare": {"--tmp", "--html"},
         "check": {"--cfg"},
         "cfgs": {"--install"},
     }.items(),
