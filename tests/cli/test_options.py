@@ -18,7 +18,6 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
-    CutOptions,
     InspectOptions,
     MergeOptions,
     ShardOptions,
@@ -35,7 +34,6 @@ CLASSES = {
     "compare": CompareOptions,
     "inspect": InspectOptions,
     "check": CheckOptions,
-    "cut": CutOptions,
     "shard": ShardOptions,
     "merge": MergeOptions,
     "slurm": ScriptOptions,
@@ -125,7 +123,7 @@ def test_an_empty_path_is_an_error(command: str) -> None:
     {
         "translate": {"--tmp", "--align-report", "--labels-from", "--nccl-inspector", "--stats"},
         "summary": {"--tmp", "--html", "--save", "--talp"},
-        "compare": {"--tmp", "--html", "--traces"},
+        "compare": {"--tmp", "--html"},
         "check": {"--cfg"},
         "cfgs": {"--install"},
     }.items(),
