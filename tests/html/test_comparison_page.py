@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 
 import nsys2prv_ng
 from nsys2prv_ng.bundled.presets import list_presets
