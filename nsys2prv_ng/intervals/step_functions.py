@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import list_indices
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates
@@ -23,7 +24,7 @@ class StepFunction(NamedTuple):
 
     def get_values(self, time: IntArray) -> IntArray:
         """Return the value in force at each time (ns); NOTHING before the first step."""
-        return np.append(self.value, NOTHING)[np.searchsorted(self.time, time, "right") - 1]
+        return pick(self.value, np.searchsorted(self.time, time, "right") - 1, NOTHING)
 
 
 class Pieces(NamedTuple):

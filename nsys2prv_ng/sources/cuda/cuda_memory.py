@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -161,7 +162,7 @@ def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> Int
     main = get_main_thread(process)
     recorded = reader.once(calls.read_recorded_calls)
     call = recorded.find(process, columns["correlationId"][rows])
-    return np.where(call >= 0, np.append(recorded.global_tid, NULL)[call], main)  # -1 is the last
+    return np.where(call >= 0, pick(recorded.global_tid, call, NULL), main)
 
 
 def _collect_changes(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
@@ -83,7 +84,7 @@ def read(reader: ReportReader) -> Result:
 
     flies = np.flatnonzero(kind != MEMORY)
     call = reader.once(calls.find_launches)[rows[flies]]
-    launched = np.append(reader.once(calls.read_recorded_calls).begin, np.iinfo(np.int64).max)[call]  # -1 is the last
+    launched = pick(reader.once(calls.read_recorded_calls).begin, call, np.iinfo(np.int64).max)
     flights = place[flies], np.minimum(launched, begin[flies]), end[flies], np.full(flies.size, IN_FLIGHT, np.int64)
     result.join_data = np.unique(place)
     result.join_columns = Operations(*map(np.concatenate, zip((place, begin, end, kind), flights, strict=True)))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
@@ -50,7 +51,7 @@ def compute_queue_delays(reader: ReportReader, rows: IntArray) -> IntArray:
     """
     call = reader.once(locate).take(KERNEL, reader.once(find_launches))[rows]
     begin = reader.columns(KERNEL)["start"][rows]
-    launched = np.append(reader.once(read_recorded_calls).end, NULL)[call]  # -1 is the last
+    launched = pick(reader.once(read_recorded_calls).end, call, NULL)
     return np.where((launched != NULL) & (launched <= begin), begin - launched, NULL)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes
 from nsys2prv_ng.paraver import event_types as types
@@ -90,7 +91,7 @@ def _find_threads(reader: ReportReader) -> IntArray:
     caller, kind, api = caller[has_id], kind[has_id], api[has_id]
     call = keys.find_rows([get_process(caller), kind, api], [process, work["engineType"], work["apiId"]])
     main = np.where(work["globalPid"] == NULL, NULL, get_main_thread(process))
-    return np.where(call >= 0, np.append(caller, NULL)[call], main)
+    return np.where(call >= 0, pick(caller, call, NULL), main)
 
 
 SOURCE = Source(

@@ -15,6 +15,7 @@ from dataclasses import field
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
@@ -76,7 +77,7 @@ class Communicators:
         process_columns, known, since, key = self.handles
         codes, _ = encode_rows(np.concatenate([process_columns, process]), np.concatenate([known, handle]))
         row = find_latest(codes[: known.size], since, codes[known.size :], time)
-        return np.append(key, 0)[row]
+        return pick(key, row, 0)
 
 
 def read_communicators(reader: ReportReader) -> Communicators:

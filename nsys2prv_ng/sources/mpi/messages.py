@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
@@ -153,7 +154,7 @@ def _find_starts(rows: MpiRows) -> tuple[IntArray, IntArray]:
     started = np.flatnonzero((codes >= 0) & (rows.role & STARTS != 0))
     makers = np.flatnonzero((codes >= 0) & (rows.role & (STARTS | COMPLETES) == 0))
     maker = find_latest(codes[makers], rows.begin[makers], codes[started], rows.begin[started])
-    made = np.append(makers, -1)[maker]
+    made = pick(makers, maker, -1)
     return started, np.where((made >= 0) & (rows.role[made] & IMMEDIATE == 0), made, -1)
 
 

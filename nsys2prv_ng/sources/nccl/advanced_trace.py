@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
@@ -75,14 +76,14 @@ def find_advanced_trace(reader: ReportReader, rows: IntArray, name: IntArray, na
     nesting = find_innermost(tid[structure], begin[structure], end[structure], tid[candidates], begin[candidates])
     is_group = np.array([text == API_GROUP for text in names], np.bool_)[name[structure]]
     inner = nesting.innermost
-    fits = (inner >= 0) & (end[candidates] <= np.append(end[structure], 0)[inner])
-    is_api = fits & np.append(is_group, False)[inner]
+    fits = (inner >= 0) & (end[candidates] <= pick(end[structure], inner, 0))
+    is_api = fits & np.isin(inner, np.flatnonzero(is_group))
     group = _find_groups(is_group, nesting.parent)
     elsewhere = np.concatenate([candidates[~fits], np.flatnonzero(on_proxy & sound)])
     return AdvancedTrace(
         calls=rows[candidates[is_api]],
         structure=rows[structure],
-        group=np.concatenate([np.append(group, -1)[inner[is_api]], group]),
+        group=np.concatenate([pick(group, inner[is_api], -1), group]),
         elsewhere=rows[elsewhere],
         is_proxy=on_proxy[elsewhere],
         surprises=_list_surprises(
@@ -98,9 +99,9 @@ def _find_groups(is_group: BoolArray, parent: IntArray) -> IntArray:
     group = np.where(is_group, np.arange(is_group.size), -1)
     above = parent.copy()
     while (above >= 0).any():  # once for each level of nesting
-        known = np.append(is_group, False)[above]
+        known = np.isin(above, np.flatnonzero(is_group))
         group = np.where(known, above, group)
-        above = np.append(parent, -1)[above]
+        above = pick(parent, above, -1)
     return group
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
@@ -104,7 +105,7 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
     result.drop(NO_VALUES, int((~counted).sum()))
 
     def take_by_value(name: str) -> IntArray:
-        return np.append(events[name][known], NULL)[event]  # -1 is the last
+        return pick(events[name][known], event, NULL)
 
     device = [take_by_value("globalVm"), take_by_value("cpu")]
     block = make_block(take_by_value("start"), device, [values["idx"]], values["value"])
