@@ -6,6 +6,7 @@ import re
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import read_calls
@@ -55,4 +56,6 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(RUNTIME, "globalTid"),),
     noun="calls",
+    needed_by=("critical_path",),
+    load=LoadCost(events=2, pairs=2),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, select_operations
@@ -97,4 +98,5 @@ SOURCE = Source(
         EventRows(NODES_TABLE.name, "globalTid"),
     ),
     noun="launches, creations",
+    load=LoadCost(events=1.5, pairs=3.5),
 )

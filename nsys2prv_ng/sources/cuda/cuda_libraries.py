@@ -28,4 +28,5 @@ SOURCE = Source(
     read,
     counted_tables=tuple(EventRows(table, "globalTid") for table in CALLS),
     noun="calls",
+    needed_by=(),
 )

@@ -21,6 +21,7 @@ from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
@@ -249,4 +250,6 @@ SOURCE = Source(
     MemoryChanges,
     counted_tables=(EventRows(USAGE, "globalPid"),),
     noun="allocations, frees",
+    needed_by=("memory",),
+    load=LoadCost(events=0.1, pairs=0.1),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
@@ -124,4 +125,5 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(SYNCHRONIZATION), EventRows(EVENT)),  # their calls make the tasks
     noun="waits, events",
+    load=LoadCost(events=1.6, pairs=5.2),
 )

@@ -6,6 +6,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
@@ -76,4 +77,6 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(KERNEL, "globalPid", device="deviceId"),),
     noun="kernels",
+    needed_by=("gpus", "activity", "kernels", "nccl", "collectives", "waits", "efficiencies", "critical_path"),
+    load=LoadCost(states=1, events=7, pairs=24, communications=1),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
@@ -90,4 +91,6 @@ SOURCE = Source(
     read,
     counted_tables=tuple(EventRows(table, "globalPid", device="deviceId") for table in (MEMCPY, MEMSET)),
     noun="copies, sets",
+    needed_by=("copies",),
+    load=LoadCost(states=1, events=7, pairs=15, communications=1),
 )

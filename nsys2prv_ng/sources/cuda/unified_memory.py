@@ -83,4 +83,5 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(GPU_FAULTS.name), EventRows(CPU_FAULTS.name, "globalPid")),
     noun="faults",
+    needed_by=(),
 )

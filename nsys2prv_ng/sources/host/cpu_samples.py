@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
@@ -56,4 +57,6 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(SAMPLES),),
     noun="samples",
+    needed_by=(),
+    load=LoadCost(events=0.6, pairs=1),
 )

@@ -94,4 +94,5 @@ SOURCE = Source(
     read,
     counted_tables=tuple(EventRows(table.name, "globalTid") for table in TABLES),
     noun="events",
+    needed_by=(),
 )

@@ -194,4 +194,5 @@ SOURCE = Source(
     read,
     counted_tables=tuple(EventRows(table.name, "globalTid", application=False) for table in TABLES),
     noun="regions, tasks, waits",
+    needed_by=(),
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
@@ -90,4 +91,6 @@ SOURCE = Source(
         EventRows(OSRT, "globalTid", application=False, system_calls=True, no_task=("eventClass", _NO_CALLS)),
     ),
     noun="calls",
+    needed_by=(),
+    load=LoadCost(states=0.5, events=0.7, pairs=0.7),  # most calls are shorter than --osrt-min
 )

@@ -13,6 +13,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.reasons import NO_CORE, NO_CORE_END, NO_CORE_START, NO_DIRECTION, NO_THREAD, NO_TIME
@@ -73,4 +74,6 @@ SOURCE = Source(
     dict[str, Value],
     counted_tables=(EventRows(SCHED),),
     noun="switches",
+    needed_by=(),
+    load=LoadCost(events=0.25, pairs=0.25),
 )

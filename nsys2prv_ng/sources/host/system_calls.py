@@ -36,4 +36,5 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(TABLE.name, "globalTid", application=False, system_calls=True),),
     noun="calls",
+    needed_by=(),
 )

@@ -16,6 +16,7 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign_values, classify_call
 from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
@@ -269,4 +270,6 @@ SOURCE = Source(
         EventRows(nvtx_ranges.NVTX, "globalTid", names=nvtx_ranges.NAMES, otherwise=True),
     ),
     noun="calls",
+    needed_by=("mpi", "critical_path"),
+    load=LoadCost(states=2, events=4, pairs=7, communications=0.3),
 )

@@ -143,4 +143,5 @@ SOURCE = Source(
     Workers,
     counted_tables=tuple(EventRows(table.name, "globalTid") for table in (CALLS, SUBMISSIONS, TRANSFERS)),
     noun="calls and transfers",
+    needed_by=(),
 )

@@ -11,6 +11,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
@@ -105,4 +106,6 @@ SOURCE = Source(
         EventRows(nvtx_events.NVTX, count=count_advanced_calls),
     ),
     noun="calls",
+    needed_by=("nccl", "collectives", "waits"),
+    load=LoadCost(events=7, pairs=14, communications=0.2),
 )

@@ -20,6 +20,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import BETWEEN_LIMITS, NO_GPU, ONLY_JSON, OTHER_METRIC, UNCHANGED, Reason
@@ -186,4 +187,6 @@ SOURCE = Source(
     MetricFilter,
     counted_tables=(EventRows(METRICS),),
     noun="values",
+    needed_by=(),
+    load=LoadCost(events=0.03, pairs=1),
 )

@@ -19,6 +19,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
@@ -190,4 +191,6 @@ SOURCE = Source(
     tuple[tuple[str, ...], list[str]],
     counted_tables=(EventRows(NVTX, "globalTid", application=False, no_task=("eventType", NAMING)),),
     noun="ranges, marks, names",
+    needed_by=("ranges",),
+    load=LoadCost(events=3, pairs=3.5),
 )

@@ -17,6 +17,7 @@ from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.paraver.labels import Value
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import Metadata
@@ -139,3 +140,10 @@ class Source:
     """The plural noun for these rows."""
     needed_tables: tuple[tuple[str, ...], ...] = ()
     """For a source without such tables: groups of tables of other sources, each with a table that must have rows."""
+    needed_by: tuple[str, ...] | None = None
+    """Keys of the tables of a comparison that need its events on all sides; None if users do not choose it when they
+    trace, so that a side without such events is no finding."""
+    load: LoadCost = LoadCost(events=2, pairs=2.5)
+    """Records of a trace for one of these rows: a rounded mean over the reports of 23 jobs
+    (benchmarks/paraver_estimate.py), with all that is derived from the row: its state, the line from its launch, GPU
+    activity, waits and the critical path. The default has a line for the start and one for the end."""
