@@ -22,7 +22,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.comparison.budget import HOST_BOUND, LEAST
 from nsys2prv_ng.comparison.model import BudgetRow, Change, Verdict
 from nsys2prv_ng.comparison.statistics import NOISE
-from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
+from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.summary.numbers.job import JobSummary, RangeOfTask
 from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.formatting import shorten_range_name

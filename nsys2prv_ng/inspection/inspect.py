@@ -14,9 +14,8 @@ from nsys2prv_ng.inspection.contents import ReportContents, read_contents
 from nsys2prv_ng.inspection.model import InspectedGpu, InspectedReport, InspectedTask, Inspection
 from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.read_reports import make_sort_key, read_each
-from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
-from nsys2prv_ng.objects.tasks import ReportPlaces
+from nsys2prv_ng.objects.tasks import ReportPlaces, find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.paraver.load_cost import warn_of_load
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS

@@ -6,7 +6,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.sources.shared.reasons import ON_FOLDED_THREAD
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 
 
 def has_folded_events(result: Result, folded: BoolArray) -> bool:

@@ -19,7 +19,7 @@ from nsys2prv_ng.records.clip import clip_ends
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 
 _WORTH = 0.1
 """Calls are cut if idle threads outlast the other rows by more than this share of the other rows' time."""

@@ -15,8 +15,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.store import Store, StoredColumns, load_columns
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
 
 
 def join_sources(

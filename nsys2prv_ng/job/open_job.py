@@ -38,8 +38,7 @@ from nsys2prv_ng.job.selection import Selection, choose_steps, prune_tree, selec
 from nsys2prv_ng.job.steps import Steps, find_steps
 from nsys2prv_ng.job.traced_graphs import list_traced_graphs
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.objects.missing import find_missing_ranks
-from nsys2prv_ng.objects.tasks import ReportPlaces
+from nsys2prv_ng.objects.tasks import ReportPlaces, find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.records.store import Store

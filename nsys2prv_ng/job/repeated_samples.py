@@ -25,7 +25,7 @@ from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.reasons import REPEATED
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 
 MOST_PERIODS = 2
 """If neighbouring values of a series are more periods apart than this, there is a gap between them."""

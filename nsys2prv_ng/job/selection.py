@@ -16,7 +16,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.model import TraceModel
 from nsys2prv_ng.records.clip import clip_to_windows, drop_short_intervals
 from nsys2prv_ng.sources.shared.reasons import OUTSIDE_CHOSEN_TIME, TOO_SHORT
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import Result, StateIntervals
 
 Window = tuple[int | None, int | None]
 

@@ -7,7 +7,6 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.sources.cuda import (
     cuda_api,
     cuda_graphs,
-    cuda_libraries,
     cuda_memory,
     cuda_sync,
     device_activity,
@@ -25,7 +24,6 @@ from nsys2prv_ng.sources.host import (
     os_runtime,
     profiler_overhead,
     scheduling,
-    system_calls,
 )
 from nsys2prv_ng.sources.mpi import mpi, ucx
 from nsys2prv_ng.sources.nccl import nccl
@@ -42,7 +40,7 @@ SOURCES: tuple[Source, ...] = (
     cuda_sync.SOURCE,
     cuda_memory.SOURCE,
     unified_memory.SOURCE,
-    cuda_libraries.SOURCE,
+    cuda_api.LIBRARIES,
     video.SOURCE,
     gpu_contexts.SOURCE,
     gpu_metrics.SOURCE,
@@ -54,7 +52,7 @@ SOURCES: tuple[Source, ...] = (
     openmp.SOURCE,
     openacc.SOURCE,
     os_runtime.SOURCE,
-    system_calls.SOURCE,
+    os_runtime.SYSTEM_CALLS,
     scheduling.SOURCE,
     cpu_samples.SOURCE,
     profiler_overhead.SOURCE,

@@ -25,8 +25,8 @@ from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.sources.cuda.device_operations import CONTEXTS, find_devices
 from nsys2prv_ng.sources.shared.reasons import (
     BEFORE_CAPTURE,
     NO_ALLOCATION,
@@ -35,11 +35,10 @@ from nsys2prv_ng.sources.shared.reasons import (
     NO_PROCESS,
     NO_TIME,
     SAME_TIME,
+    lacks_time,
 )
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
 
 USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 TABLE = Table(
@@ -151,7 +150,7 @@ def _find_gpus(reader: ReportReader, columns: Columns, rows: IntArray, kind: Int
     gpu = np.full(columns.rows, NULL, np.int64)
     rows = rows[~np.isin(kind[rows], _HOST_KINDS)]
     process = get_process(columns["globalPid"][rows])
-    device = contexts.find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
+    device = find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
     codes, pairs = find_distinct_rows(process, device)
     gpu[rows] = np.array([reader.metadata.gpu(*pair).number for pair in pairs], np.int64)[codes]
     return gpu
@@ -244,7 +243,7 @@ def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArr
 SOURCE = Source(
     source_names.CUDA_MEMORY,
     "CUDA memory allocations",
-    (TABLE, contexts.TABLE, calls.TABLE),
+    (TABLE, CONTEXTS, calls.TABLE),
     read,
     join,
     MemoryChanges,

@@ -14,13 +14,12 @@ from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.sources.cuda.device_operations import CONTEXTS, find_devices
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
 from nsys2prv_ng.sources.shared.reasons import NO_CALL, NO_PROCESS
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 EVENT = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
@@ -108,7 +107,7 @@ def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_
     stream = columns["streamId"][rows]
     context = columns["contextId"][rows]
     process = get_process(columns["globalPid"][rows])
-    device = contexts.find_devices(reader, process, context, columns["deviceId"][rows])
+    device = find_devices(reader, process, context, columns["deviceId"][rows])
     ids = (
         (types.CUDA_EVENT_ID, columns["eventId"][rows], _is_id(columns["eventId"][rows])),
         (types.CUDA_DEVICE_ID, device, _is_id(device)),
@@ -121,7 +120,7 @@ def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_
 SOURCE = Source(
     source_names.CUDA_SYNC,
     "CUDA events and synchronization",
-    (SYNCHRONIZATION_TABLE, EVENT_TABLE, contexts.TABLE, calls.TABLE),
+    (SYNCHRONIZATION_TABLE, EVENT_TABLE, CONTEXTS, calls.TABLE),
     read,
     counted_tables=(EventRows(SYNCHRONIZATION), EventRows(EVENT)),  # their calls make the tasks
     noun="waits, events",

@@ -16,8 +16,8 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.cuda_api import RUNTIME
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
+from nsys2prv_ng.sources.shared.reasons import find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
 
 TABLE = Table(RUNTIME, ("start", "end", "globalTid"), {"correlationId": NULL})
 

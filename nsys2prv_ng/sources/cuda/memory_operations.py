@@ -19,8 +19,7 @@ from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, 
 from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 MEMCPY_TABLE = Table(
     MEMCPY,

@@ -13,7 +13,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import assign_lanes
+from nsys2prv_ng.intervals.nesting import assign_lanes
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, VIDEO_ENGINES
 from nsys2prv_ng.records.columns import Pair, make_intervals
@@ -23,8 +23,7 @@ from nsys2prv_ng.sources.shared.host_calls import read_calls, select_sound_inter
 from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_VIDEO_LANE, UNKNOWN_ENGINE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 CALLS = {

@@ -17,7 +17,7 @@ from nsys2prv_ng.sources.nccl.kernels import CallPairs, NcclKernels
 from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES
 from nsys2prv_ng.sources.nccl.purposes import Purposes, find_purposes
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import NO_END
+from nsys2prv_ng.sources.shared.source import NO_END
 
 
 class CommunicatorUses(NamedTuple):

@@ -24,7 +24,7 @@ from nsys2prv_ng.sources.nccl.calls import COLLECTIVE, RECEIVING, SENDING, CallT
 from nsys2prv_ng.sources.nccl.kernels import CallPairs
 from nsys2prv_ng.sources.nccl.payload import Payloads
 from nsys2prv_ng.sources.shared.pairs import register_ranks
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 
 _TYPES = (
     types.NCCL_COMMUNICATOR,

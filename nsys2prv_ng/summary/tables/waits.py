@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.sources.nccl.axes import format_members
+from nsys2prv_ng.sources.nccl.communicators import format_members
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs, list_stragglers
 from nsys2prv_ng.summary.numbers.waits import Bandwidth, Communicator, MpiWaits, RankWaits, WaitNumbers
