@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections import (
-    contents,
-    efficiency,
-    links,
-    memory,
-    over_time,
-    pipeline,
-    waits,
-    what_if,
-)
+from nsys2prv_ng.html.summary_sections import contents, efficiency, links, memory, over_time, pipeline, waits, what_if
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.summary.verdicts.answer import answer

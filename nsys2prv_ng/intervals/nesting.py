@@ -159,13 +159,7 @@ def clamp_to_parents(group: IntArray, begin: IntArray, end: IntArray, forever: i
 
 @compiled
 def _nest(
-    order: IntArray,
-    group: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    forever: int,
-    crosses: BoolArray,
-    ends: IntArray,
+    order: IntArray, group: IntArray, begin: IntArray, end: IntArray, forever: int, crosses: BoolArray, ends: IntArray
 ) -> None:
     """Nest intervals: mark those that cross, which no other is then within, or change ends of `forever`.
 

@@ -193,12 +193,7 @@ def _merge_lines(records: Records, lines: IntArray, old_begin: IntArray, old_end
 
 @compiled
 def _find_ends(
-    lines: IntArray,
-    limits: IntArray,
-    opens: BoolArray,
-    first: IntArray,
-    handle: Int32Array,
-    ends: IntArray,
+    lines: IntArray, limits: IntArray, opens: BoolArray, first: IntArray, handle: Int32Array, ends: IntArray
 ) -> None:
     """Set the line that ends the interval of each line that opens one. It is -1 at first, and stays so for others.
 

@@ -17,14 +17,7 @@ from nsys2prv_ng.sources.cuda import (
     unified_memory,
     video,
 )
-from nsys2prv_ng.sources.host import (
-    cpu_samples,
-    openacc,
-    openmp,
-    os_runtime,
-    profiler_overhead,
-    scheduling,
-)
+from nsys2prv_ng.sources.host import cpu_samples, openacc, openmp, os_runtime, profiler_overhead, scheduling
 from nsys2prv_ng.sources.mpi import mpi, ucx
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import cpu_counters, diagnostics, gpu_metrics, network_metrics, plugin_metrics

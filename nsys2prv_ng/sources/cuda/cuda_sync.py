@@ -85,10 +85,7 @@ def _add_events(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(EVENT)
     result.read += columns.rows
     rows, thread, time = _find_calls(reader, result, columns)
-    pairs = [
-        Pair(reader.labels.handle(types.CUDA_EVENT_RECORD), 1),
-        *_make_id_pairs(reader, columns, rows, True),
-    ]
+    pairs = [Pair(reader.labels.handle(types.CUDA_EVENT_RECORD), 1), *_make_id_pairs(reader, columns, rows, True)]
     place = reader.places.threads(thread, application=True)
     result.records.append(make_events(place, time, pairs))
 

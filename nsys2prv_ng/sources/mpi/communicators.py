@@ -28,16 +28,7 @@ from nsys2prv_ng.report.metadata import MOST_RANKS
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 COMMUNICATORS = "MPI_COMMUNICATORS"
-_NUMBERS = (
-    "rank",
-    "timestamp",
-    "commHandle",
-    "parentHandle",
-    "localRank",
-    "size",
-    "groupRoot",
-    "groupRootUid",
-)
+_NUMBERS = ("rank", "timestamp", "commHandle", "parentHandle", "localRank", "size", "groupRoot", "groupRootUid")
 TABLE = Table(COMMUNICATORS, (), dict.fromkeys(_NUMBERS, NULL), text=("members",))
 
 WORLD = "world"
@@ -109,11 +100,7 @@ def read_communicators(reader: ReportReader) -> Communicators:
 
 
 def _make_key(
-    columns: Columns,
-    row: int,
-    process: int,
-    meaning: Mapping[tuple[int, int], str],
-    copies: dict[tuple[int, str], int],
+    columns: Columns, row: int, process: int, meaning: Mapping[tuple[int, int], str], copies: dict[tuple[int, str], int]
 ) -> str:
     """Return the key of a row: the world, a group with a root, or a copy of the communicator of an earlier row."""
     parent, size, root = (int(columns[name][row]) for name in ("parentHandle", "size", "groupRoot"))

@@ -47,11 +47,7 @@ _SYNCHRONISING_FUNCTIONS = [parse_function(name) for name in ("ncclAllReduce", "
 
 
 def collect_evidence(
-    names: list[str],
-    communicators: list[str],
-    table: CallTable,
-    kernel: NcclKernels,
-    pairs: CallPairs,
+    names: list[str], communicators: list[str], table: CallTable, kernel: NcclKernels, pairs: CallPairs
 ) -> Evidence:
     """Return the collectives of one report, with the times of their kernels.
 

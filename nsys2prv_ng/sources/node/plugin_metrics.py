@@ -30,9 +30,7 @@ from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, get
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 EVENTS = Table(
-    "GENERIC_EVENTS",
-    ("typeId",),
-    {"genericEventId": NULL, "timestamp": NULL, "rawTimestamp": NULL, "globalTid": NULL},
+    "GENERIC_EVENTS", ("typeId",), {"genericEventId": NULL, "timestamp": NULL, "rawTimestamp": NULL, "globalTid": NULL}
 )
 DATA = Table("GENERIC_EVENT_DATA", ("genericEventId", "fieldIdx"), {"intVal": NULL, "uintVal": NULL})
 _REALS = Table(DATA.name, (), real=("floatVal", "doubleVal"))
