@@ -394,11 +394,6 @@ def test_presets_that_pages_speak_of_exist(page: Path) -> None:
     assert set(spoken_of) - names - {path for path in spoken_of if (ROOT / "nsys2prv_ng" / path).exists()} == set()
 
 
-def test_the_number_of_presets() -> None:
-    for page in (ROOT / "README.md", ROOT / "CHANGELOG.md"):
-        assert re.findall(r"(\d+) presets", page.read_text()) == [str(len(list_presets()))], page
-
-
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 

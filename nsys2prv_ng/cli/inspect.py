@@ -46,7 +46,7 @@ def inspect(
 def _print_remedies(inspection: Inspection, reports: Sequence[Path], options: InspectOptions) -> None:
     """Print how to translate less, if a trace of all of it would be too large."""
     from nsys2prv_ng.cli.remedies import Given, print_remedies
-    from nsys2prv_ng.inspection.load_estimate import estimate_details
+    from nsys2prv_ng.inspection.model import estimate_details
 
     load, details = inspection.load, estimate_details(inspection.rows_of_sources)
     duration = max((report.duration_ns for report in inspection.reports), default=0)

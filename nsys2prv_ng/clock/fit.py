@@ -18,14 +18,7 @@ from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.causality import Lines, find_violations
 from nsys2prv_ng.clock.matches import Matches
-from nsys2prv_ng.clock.normal import (
-    BLOCKS,
-    NormalProblem,
-    Solution,
-    compute_residuals,
-    drop_blocks,
-    solve,
-)
+from nsys2prv_ng.clock.normal import BLOCKS, NormalProblem, Solution, compute_residuals, drop_blocks, solve
 from nsys2prv_ng.light_dataclass import dataclass
 
 # Conditions for fitting drift, from measurements: its error is 15 to 25 ppm in a window of 0.7 s, 0.1 ppm in 5.4 s.

@@ -19,7 +19,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.fit import MOST_DRIFT
-from nsys2prv_ng.clock.messages import Delays
+from nsys2prv_ng.clock.matches import Delays
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.jit import compiled
 

@@ -167,12 +167,7 @@ def _solve_change(problem: NormalProblem, weight: FloatArray, residual: FloatArr
 
 
 def _apply_normal(
-    first: IntArray,
-    clock: Int32Array,
-    s: FloatArray,
-    weight: FloatArray,
-    values: FloatArray,
-    free: BoolArray,
+    first: IntArray, clock: Int32Array, s: FloatArray, weight: FloatArray, values: FloatArray, free: BoolArray
 ) -> FloatArray:
     """Return the product of the matrix and values (one for each row), for the free unknowns; 0 for the others."""
     result = np.zeros(free.size)
@@ -183,12 +178,7 @@ def _apply_normal(
 
 @compiled
 def _add_products(
-    first: IntArray,
-    clock: Int32Array,
-    s: FloatArray,
-    weight: FloatArray,
-    values: FloatArray,
-    result: FloatArray,
+    first: IntArray, clock: Int32Array, s: FloatArray, weight: FloatArray, values: FloatArray, result: FloatArray
 ) -> None:
     """Add weighted sums by clock of the values minus the mean of their operation to the result, as above."""
     n = result.size // 2

@@ -31,7 +31,7 @@ from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, ON_FOLDED_THREAD, OUTSIDE_CHOSEN_TIME, REPEATED, TOO_SHORT
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 
 MOST_PERIODS = 2
 """If neighbouring values of a series are more periods apart than this, there is a gap between them."""

@@ -29,8 +29,7 @@ from nsys2prv_ng.job.placement import (
 )
 from nsys2prv_ng.job.scope import Scope, choose_scope
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.objects.missing import find_missing_ranks
-from nsys2prv_ng.objects.tasks import ReportPlaces
+from nsys2prv_ng.objects.tasks import ReportPlaces, find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.reading.accounts import SkippedReport
@@ -45,8 +44,7 @@ from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
 from nsys2prv_ng.steps.steps import Steps, find_steps
 
 

@@ -41,8 +41,7 @@ from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
 from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE, ON_FOLDED_THREAD
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinResult, Source
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
 
 
 class AlignedReports(NamedTuple):

@@ -217,12 +217,7 @@ def _find_steady(
 
 @compiled
 def _choose_lag(
-    one: Sequence,
-    other: Sequence,
-    lags: IntArray,
-    spreads: FloatArray,
-    by_spread: IntArray,
-    by_distance: IntArray,
+    one: Sequence, other: Sequence, lags: IntArray, spreads: FloatArray, by_spread: IntArray, by_distance: IntArray
 ) -> int:
     """Return a steady lag: 0 if it is steady and both sequences have equally many operations, else the nearest."""
     n, m = one.end.size, other.end.size

@@ -148,6 +148,8 @@ PTHREAD_CALLS = {
     107: "pthread_spin_unlock",
     108: "pthread_yield",
 }
+HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait", "sem_clockwait")
+"""Labels of the OS runtime calls in which a thread waits for another thread of its process."""
 
 
 # CUPTI's kinds of OpenACC events; its 0 (invalid) is 17 here.

@@ -32,8 +32,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.sources.shared.reasons import NO_ROW, OTHER_PROGRAM
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 

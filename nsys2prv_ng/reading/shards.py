@@ -28,8 +28,7 @@ from nsys2prv_ng.runtime.files import lock_beside, remove_abandoned, resolve_lin
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import Source
+from nsys2prv_ng.sources.shared.source import Result, Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.version import __version__

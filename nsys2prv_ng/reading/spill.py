@@ -10,12 +10,12 @@ import numpy as np
 
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.clip import retime_records
 from nsys2prv_ng.records.columns import Records, shift_times
-from nsys2prv_ng.records.retime import retime_records
 from nsys2prv_ng.records.runs import Run, load_records, store_records
 from nsys2prv_ng.records.store import Store, StoredColumns, load_columns, store_columns
 from nsys2prv_ng.runtime.engine import Engine
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import Result, StateIntervals
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECOR
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray, IntTable
-from nsys2prv_ng.intervals.as_of import find_latest
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.replay.columns import ALWAYS, FREE, GAP, LAUNCH, NONE, STAGE, WAKE, Edges, Numbers, make_edges
 from nsys2prv_ng.runtime.jit import compiled
 

@@ -17,7 +17,7 @@ from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.reading.spill import load_on_clock, load_states, spill_states
-from nsys2prv_ng.records.retime import retime_rows
+from nsys2prv_ng.records.clip import retime_rows
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.replay.model import Model
@@ -25,8 +25,7 @@ from nsys2prv_ng.replay.outcome import StepClock
 from nsys2prv_ng.replay.predicted_activity import predict_activity
 from nsys2prv_ng.replay.row_clock import RowClock, make_row_clock
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-from nsys2prv_ng.sources.shared.source import JoinResult
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 from nsys2prv_ng.steps.steps import Steps
 
 

@@ -23,7 +23,7 @@ from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
-from nsys2prv_ng.sources.mpi.calls import RECEIVES, SENDS, get_role
+from nsys2prv_ng.sources.mpi.messages import RECEIVES, SENDS, get_role
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, parse_function
 
 OTHER_FUNCTION = "other"

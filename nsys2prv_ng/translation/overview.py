@@ -29,8 +29,7 @@ from nsys2prv_ng.sources.shared.reasons import (
     Reason,
     name_no_long_wait,
 )
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-from nsys2prv_ng.sources.shared.source import JoinResult
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 from nsys2prv_ng.translation import overview_budget as budget
 from nsys2prv_ng.translation.overview_budget import LineSizes
 from nsys2prv_ng.translation.overview_counters import make_metrics, make_shares

@@ -14,7 +14,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import get_values, list_activity_runs, list_runs
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.coarse import coarsen
+from nsys2prv_ng.intervals.bins import coarsen
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import measure_durations
 from nsys2prv_ng.job.open_job import Job

@@ -9,8 +9,7 @@ from nsys2prv_ng.job.open_job import Job, store_joined
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, make_communications, make_intervals
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinResult
+from nsys2prv_ng.sources.shared.source import JoinResult, Result
 
 PATH, LINES = "critical_path", "path_lines"
 """Account names of the records that are derived from the critical path."""

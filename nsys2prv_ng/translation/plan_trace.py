@@ -26,8 +26,7 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.gather import PlacedRun
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinResult, Source
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 from nsys2prv_ng.translation.overview import make_overview
 from nsys2prv_ng.translation.overview_counters import SHARES

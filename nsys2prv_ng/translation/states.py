@@ -18,7 +18,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.runs import Run, store_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources.shared.result import StateIntervals
+from nsys2prv_ng.sources.shared.source import StateIntervals
 
 Windows = Sequence[tuple[int, int]]
 Span = tuple[IntArray, IntArray]

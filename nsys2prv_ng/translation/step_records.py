@@ -19,8 +19,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.event_types import HOST_STEP, STEP
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Labels
 from nsys2prv_ng.records.columns import Pair, make_intervals
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-from nsys2prv_ng.sources.shared.source import JoinResult
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 from nsys2prv_ng.steps.steps import Steps
 
 STEPS = "steps"

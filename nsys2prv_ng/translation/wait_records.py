@@ -19,8 +19,7 @@ from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.reading.spill import spill_records
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
 from nsys2prv_ng.sources.shared.reasons import NO_LINE, NOT_SELECTED, OTHER_OPERATION, OUTSIDE_CHOSEN_TIME
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-from nsys2prv_ng.sources.shared.source import JoinResult
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 
 WAITS, LINES, GPUS = "waits", "wait_lines", "gpu_waits"
 """Account names of the records that are derived from waits."""

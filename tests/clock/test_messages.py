@@ -11,8 +11,7 @@ import pytest
 from nsys2prv_ng.clock.alignment import AUTO, COLLECTIVES, ReportClock, align_clocks, fit_from_matches
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC
-from nsys2prv_ng.clock.matches import Matches, match_evidence, match_reports
-from nsys2prv_ng.clock.messages import Delays, make_empty
+from nsys2prv_ng.clock.matches import Delays, Matches, make_empty, match_evidence, match_reports
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.operations.parts import Evidence, RankMessages
 from nsys2prv_ng.reading.open_reports import ReadOptions

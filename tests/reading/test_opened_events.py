@@ -26,7 +26,7 @@ from nsys2prv_ng.reading.opened_events import (
 from nsys2prv_ng.reading.spill import change_records
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.reading.opened_events import load_source_records
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import UNCHANGED
+from nsys2prv_ng.text.names import match_patterns
 
 
 @dataclass(frozen=True)

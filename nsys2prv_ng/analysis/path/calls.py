@@ -22,12 +22,12 @@ from nsys2prv_ng.analysis.path.streams import (
 )
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.as_of import find_latest
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.reading.opened_events import Names, OpenedEvents, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
 
 _SLEEPS = ("nanosleep", "clock_nanosleep", "usleep", "sched_yield")
 _BLOCKS = ("DeviceSynchronize", "CtxSynchronize", "StreamSynchronize", "EventSynchronize", "cudaFree", "cuMemFree")

@@ -26,8 +26,8 @@ from nsys2prv_ng.analysis.path.streams import EventSteps, Streams, find_copies, 
 from nsys2prv_ng.analysis.path.walk import join_tables
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
-from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Stream, Thread

@@ -91,10 +91,7 @@ def make_heat_map(
 
 
 def make_strips(
-    rows: Sequence[str],
-    values: ByteArray,
-    limits: tuple[int, int],
-    kinds: Sequence[tuple[str, Colour]],
+    rows: Sequence[str], values: ByteArray, limits: tuple[int, int], kinds: Sequence[tuple[str, Colour]]
 ) -> MapFigure:
     """Return strips of what each row does: values (rows, bins) are one more than the index of a kind, or 0."""
     palette: list[Colour] = [_NOTHING, *(colour for _, colour in kinds)]

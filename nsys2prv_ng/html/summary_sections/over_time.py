@@ -9,12 +9,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.html.blocks import Chart, Map, Section
 from nsys2prv_ng.html.charts.axes import Tick
-from nsys2prv_ng.html.charts.maps import (
-    Swatch,
-    format_colour,
-    make_heat_map,
-    make_strips,
-)
+from nsys2prv_ng.html.charts.maps import Swatch, format_colour, make_heat_map, make_strips
 from nsys2prv_ng.html.charts.plots import Shape, draw_area, draw_line, make_time_axis, spread
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote

@@ -16,15 +16,17 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.sources.cuda.device_operations import CONTEXTS, find_devices
 from nsys2prv_ng.sources.shared.reasons import (
     BEFORE_CAPTURE,
     NO_ALLOCATION,
@@ -33,11 +35,10 @@ from nsys2prv_ng.sources.shared.reasons import (
     NO_PROCESS,
     NO_TIME,
     SAME_TIME,
+    lacks_time,
 )
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
 
 USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 TABLE = Table(
@@ -149,7 +150,7 @@ def _find_gpus(reader: ReportReader, columns: Columns, rows: IntArray, kind: Int
     gpu = np.full(columns.rows, NULL, np.int64)
     rows = rows[~np.isin(kind[rows], _HOST_KINDS)]
     process = get_process(columns["globalPid"][rows])
-    device = contexts.find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
+    device = find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
     codes, pairs = find_distinct_rows(process, device)
     gpu[rows] = np.array([reader.metadata.gpu(*pair).number for pair in pairs], np.int64)[codes]
     return gpu
@@ -161,7 +162,7 @@ def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> Int
     main = get_main_thread(process)
     recorded = reader.once(calls.read_recorded_calls)
     call = recorded.find(process, columns["correlationId"][rows])
-    return np.where(call >= 0, np.append(recorded.global_tid, NULL)[call], main)  # -1 is the last
+    return np.where(call >= 0, pick(recorded.global_tid, call, NULL), main)
 
 
 def _collect_changes(
@@ -242,10 +243,12 @@ def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArr
 SOURCE = Source(
     source_names.CUDA_MEMORY,
     "CUDA memory allocations",
-    (TABLE, contexts.TABLE, calls.TABLE),
+    (TABLE, CONTEXTS, calls.TABLE),
     read,
     join,
     MemoryChanges,
     counted_tables=(EventRows(USAGE, "globalPid"),),
     noun="allocations, frees",
+    needed_by=("memory",),
+    load=LoadCost(events=0.1, pairs=0.1),
 )

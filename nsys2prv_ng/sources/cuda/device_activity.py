@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
@@ -36,8 +37,7 @@ from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, OUTSIDE_TRACE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
 
 _TYPES = (types.GPU_ACTIVITY, types.KERNELS_RUNNING, types.KERNELS_IN_FLIGHT, types.GPU_IDLE_STRETCH)
 
@@ -83,7 +83,7 @@ def read(reader: ReportReader) -> Result:
 
     flies = np.flatnonzero(kind != MEMORY)
     call = reader.once(calls.find_launches)[rows[flies]]
-    launched = np.append(reader.once(calls.read_recorded_calls).begin, np.iinfo(np.int64).max)[call]  # -1 is the last
+    launched = pick(reader.once(calls.read_recorded_calls).begin, call, np.iinfo(np.int64).max)
     flights = place[flies], np.minimum(launched, begin[flies]), end[flies], np.full(flies.size, IN_FLIGHT, np.int64)
     result.join_data = np.unique(place)
     result.join_columns = Operations(*map(np.concatenate, zip((place, begin, end, kind), flights, strict=True)))

@@ -10,17 +10,21 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
-from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.shared.pairs import make_name_pair
-from nsys2prv_ng.sources.shared.reasons import NO_CONTEXT, NO_TURN_END, NO_TURN_START, OVERLAPS_TURN, SWITCH_STEP
+from nsys2prv_ng.sources.shared.reasons import (
+    NO_CONTEXT,
+    NO_TURN_END,
+    NO_TURN_START,
+    OVERLAPS_TURN,
+    SWITCH_STEP,
+    lacks_time,
+)
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, Source
-from nsys2prv_ng.sources.shared.switches import pair_switches
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source, pair_switches
 
 TABLE = Table("GPU_CONTEXT_SWITCH_EVENTS", ("tag", "contextId", "timestamp", "gpuId"), {"globalPid": NULL, "seqNo": 0})
 

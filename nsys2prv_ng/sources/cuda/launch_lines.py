@@ -13,8 +13,7 @@ from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, TABLES, locate
 from nsys2prv_ng.sources.shared.reasons import NO_CALL, NO_OPERATION, SAME_LAUNCH
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import Source
+from nsys2prv_ng.sources.shared.source import Result, Source
 
 LAUNCH_TABLES = (
     calls.TABLE,

@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
@@ -18,8 +19,7 @@ from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, 
 from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 MEMCPY_TABLE = Table(
     MEMCPY,
@@ -90,4 +90,6 @@ SOURCE = Source(
     read,
     counted_tables=tuple(EventRows(table, "globalPid", device="deviceId") for table in (MEMCPY, MEMSET)),
     noun="copies, sets",
+    needed_by=("copies",),
+    load=LoadCost(states=1, events=7, pairs=15, communications=1),
 )

@@ -11,8 +11,9 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import assign_lanes
+from nsys2prv_ng.intervals.nesting import assign_lanes
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, VIDEO_ENGINES
 from nsys2prv_ng.records.columns import Pair, make_intervals
@@ -22,8 +23,7 @@ from nsys2prv_ng.sources.shared.host_calls import read_calls, select_sound_inter
 from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_VIDEO_LANE, UNKNOWN_ENGINE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 CALLS = {
@@ -90,7 +90,7 @@ def _find_threads(reader: ReportReader) -> IntArray:
     caller, kind, api = caller[has_id], kind[has_id], api[has_id]
     call = keys.find_rows([get_process(caller), kind, api], [process, work["engineType"], work["apiId"]])
     main = np.where(work["globalPid"] == NULL, NULL, get_main_thread(process))
-    return np.where(call >= 0, np.append(caller, NULL)[call], main)
+    return np.where(call >= 0, pick(caller, call, NULL), main)
 
 
 SOURCE = Source(

@@ -13,14 +13,20 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.reasons import NO_CORE, NO_CORE_END, NO_CORE_START, NO_DIRECTION, NO_THREAD, NO_TIME
+from nsys2prv_ng.sources.shared.reasons import (
+    NO_CORE,
+    NO_CORE_END,
+    NO_CORE_START,
+    NO_DIRECTION,
+    NO_THREAD,
+    NO_TIME,
+    lacks_time,
+)
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
-from nsys2prv_ng.sources.shared.switches import pair_switches
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source, pair_switches
 
 SCHED = "SCHED_EVENTS"
 TABLE = Table(SCHED, ("start", "cpu", "isSchedIn", "globalTid"))
@@ -73,4 +79,6 @@ SOURCE = Source(
     dict[str, Value],
     counted_tables=(EventRows(SCHED),),
     noun="switches",
+    needed_by=(),
+    load=LoadCost(events=0.25, pairs=0.25),
 )

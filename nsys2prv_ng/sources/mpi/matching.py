@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.applying import ClockMap
@@ -29,7 +30,7 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
 from nsys2prv_ng.sources.shared import reasons
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 
 # Reasons why a send or receive is unmatched. The first reasons also replace the task of a partner.
 TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, TAKEN, PARTIAL, NO_TAG = range(
@@ -285,7 +286,7 @@ def _match_in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.Da
     )
     at = r.index.get_level_values(1)[is_receive]
     send_of_receive = np.full(len(receives), -1, np.int64)
-    send_of_receive[at] = np.append(s.index.to_numpy(), -1)[taken[is_receive]]
+    send_of_receive[at] = pick(s.index.to_numpy(), taken[is_receive], -1)
     receives.loc[at, "state"] = r_state[is_receive]
     sends.loc[s.index, "state"] = s_state
     return send_of_receive

@@ -10,7 +10,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, find_distinct_rows, find_starts, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.report.database import NULL
@@ -29,10 +29,16 @@ from nsys2prv_ng.sources.shared.nccl_ranges import (
     SEND,
     is_nccl_domain,
 )
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, PAYLOAD_NOT_EXPORTED, PAYLOAD_UNKNOWN, Reason
+from nsys2prv_ng.sources.shared.reasons import (
+    NO_THREAD,
+    OVERLAPS_CALL,
+    PAYLOAD_NOT_EXPORTED,
+    PAYLOAD_UNKNOWN,
+    Reason,
+    find_unsound_times,
+)
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import NO_END, Result
-from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
+from nsys2prv_ng.sources.shared.source import NO_END, Result
 
 COMMUNICATING = re.compile("|".join(sorted(CALLS)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import (
     count_earlier,
     encode_rows,
@@ -46,11 +47,7 @@ _SYNCHRONISING_FUNCTIONS = [parse_function(name) for name in ("ncclAllReduce", "
 
 
 def collect_evidence(
-    names: list[str],
-    communicators: list[str],
-    table: CallTable,
-    kernel: NcclKernels,
-    pairs: CallPairs,
+    names: list[str], communicators: list[str], table: CallTable, kernel: NcclKernels, pairs: CallPairs
 ) -> Evidence:
     """Return the collectives of one report, with the times of their kernels.
 
@@ -114,7 +111,7 @@ def _find_callers_ranks(table: CallTable) -> IntArray:
     rows = rows[~mark_duplicates(table.process[rows], table.communicator[rows], table.rank[rows])]
     rows = rows[~mark_repeated(table.process[rows], table.communicator[rows])]
     known = find_rows([table.process[rows], table.communicator[rows]], [table.process, table.communicator])
-    return np.append(table.rank[rows], NULL)[known]
+    return pick(table.rank[rows], known, NULL)
 
 
 def _find_call_sizes(kernel: NcclKernels, table: CallTable, pairs: CallPairs) -> IntArray:

@@ -20,13 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import (
-    combine_columns,
-    count_earlier,
-    encode_rows,
-    find_distinct,
-    list_indices,
-)
+from nsys2prv_ng.arrays.row_keys import combine_columns, count_earlier, encode_rows, find_distinct, list_indices
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.report.metadata import get_process

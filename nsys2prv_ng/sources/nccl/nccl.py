@@ -11,10 +11,12 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
 from nsys2prv_ng.sources.nccl import payload
+from nsys2prv_ng.sources.nccl.advanced_trace import write_channels
 from nsys2prv_ng.sources.nccl.calls import (
     COMMUNICATING,
     CallTable,
@@ -23,7 +25,6 @@ from nsys2prv_ng.sources.nccl.calls import (
     make_table,
     read_calls,
 )
-from nsys2prv_ng.sources.nccl.channels import write_channels
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.join_data import NcclJoinData, make_join_data
 from nsys2prv_ng.sources.nccl.kernels import (
@@ -40,8 +41,7 @@ from nsys2prv_ng.sources.nccl.payload_events import make_call_events, make_kerne
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.shared.reasons import KERNEL_LOST, KERNEL_WITHOUT_LAUNCH, KERNEL_WITHOUT_PAYLOAD, NO_NCCL_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 
 def read(reader: ReportReader) -> Result:
@@ -105,4 +105,6 @@ SOURCE = Source(
         EventRows(nvtx_events.NVTX, count=count_advanced_calls),
     ),
     noun="calls",
+    needed_by=("nccl", "collectives", "waits"),
+    load=LoadCost(events=7, pairs=14, communications=0.2),
 )

@@ -1,7 +1,7 @@
 """Finds what the calls of a process on a communicator look like: gradients, sharded parameters, activations, experts.
 
-This looks at one process and one report. Members and the other processes must agree (`axes.py`) before a communicator
-gets a name. Every rule asks for evidence that the other uses cannot leave, so many calls fit none:
+This looks at one process and one report. Members and the other processes must agree (`communicators.py`) before a
+communicator gets a name. Every rule asks for evidence that the other uses cannot leave, so many calls fit none:
 
 - Gradients and parameters have a list of sizes that repeats, with at least three large sizes (two if sharded), one of
   which comes once in each repetition: the embedding, or the last bucket. Or all calls follow each other without a

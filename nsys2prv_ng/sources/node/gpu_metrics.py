@@ -20,11 +20,10 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import BETWEEN_LIMITS, NO_GPU, ONLY_JSON, OTHER_METRIC, UNCHANGED, Reason
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import (
     Block,
     Key,
@@ -37,7 +36,8 @@ from nsys2prv_ng.sources.shared.samples import (
     read_blocks,
     select_sound,
 )
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
+from nsys2prv_ng.text.names import match_patterns
 
 METRICS = "GPU_METRICS"
 TABLE = Table(METRICS, ("typeId", "metricId", "value"), {"timestamp": NULL, "rawTimestamp": NULL})
@@ -186,4 +186,6 @@ SOURCE = Source(
     MetricFilter,
     counted_tables=(EventRows(METRICS),),
     noun="values",
+    needed_by=(),
+    load=LoadCost(events=0.03, pairs=1),
 )

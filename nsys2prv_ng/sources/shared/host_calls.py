@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
@@ -16,10 +16,9 @@ from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.pairs import make_name_pair
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, name_short_call
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times, name_short_call
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
+from nsys2prv_ng.sources.shared.source import Result
 
 
 class NumberedCalls(NamedTuple):

@@ -1,12 +1,18 @@
-"""Gives sources access to the tables of one report. Columns and shared intermediate results are read only once."""
+"""Gives sources the tables of one report, and the texts in their rows.
+
+Columns and shared intermediate results are read only once.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
@@ -133,3 +139,31 @@ def _merge_declarations(tables: Iterable[Table]) -> dict[str, Table]:
         )
         declared[table.name] = Table(table.name, required, optional, text, real, blob)
     return declared
+
+
+# ---- texts that are in the rows of a table, or that the rows name by an id -------------------------------------------
+
+
+def read_texts(reader: ReportReader, columns: Columns, rows: IntArray, inline: str, by_id: str) -> pa.Array:
+    """Return the text of each of n rows: in the column `inline`, else the text with the id in `by_id`, else null."""
+    text = columns.texts[inline].combine_chunks().take(pa.array(rows, pa.int64()))
+    if (columns[by_id][rows] == NULL).all():
+        return text
+    ids, position = np.unique(columns[by_id][rows], return_inverse=True)
+    names = [None if i == NULL else name for i, name in zip(ids, reader.strings(ids), strict=True)]
+    return pc.coalesce(text, pa.array(names, pa.string()).take(pa.array(position)))
+
+
+def encode_texts(texts: pa.Array) -> tuple[IntArray, list[Any]]:
+    """Return (index of each of n texts or blobs into the distinct ones, -1 for a null; distinct ones)."""
+    encoded = texts.dictionary_encode()
+    return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def parse_json(text: str | None) -> dict[str, object] | None:
+    """Return the members of a JSON object; None for any other text."""
+    try:
+        parsed = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
+from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.summary.difference.budget import HOST_BOUND, LEAST, BudgetRow
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS

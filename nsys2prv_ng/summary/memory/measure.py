@@ -17,9 +17,8 @@ from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.host_activity import load_thread_ranges
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, FloatTable, IntArray
-from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.nesting import measure_depths
-from nsys2prv_ng.intervals.step_functions import NOTHING
+from nsys2prv_ng.intervals.step_functions import NOTHING, find_latest
 from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.light_dataclass import dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.sources.nccl.axes import format_members
+from nsys2prv_ng.sources.nccl.communicators import format_members
 from nsys2prv_ng.summary.waits.numbers import (
     Bandwidth,
     Communicator,

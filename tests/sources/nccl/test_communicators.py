@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.sources.nccl.axes import AXES, Usage, format_members, name_axes
+from nsys2prv_ng.sources.nccl.communicators import AXES, Usage, format_members, name_axes
 from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
 from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS
 from tests.report_sets import list_sets

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nsys2prv_ng.sources.shared.result import NO_END, Result
-from nsys2prv_ng.sources.shared.switches import pair_switches
+from nsys2prv_ng.sources.shared.source import NO_END, Result, pair_switches
 
 
 def test_each_switch_has_one_role() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsys2prv_ng.sources.shared.patterns import match_patterns
+from nsys2prv_ng.text.names import match_patterns
 
 
 @pytest.mark.parametrize(
