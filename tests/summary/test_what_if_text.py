@@ -7,12 +7,19 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario, WhatIfNumbers
 from nsys2prv_ng.summary.what_if_text import format_what_if
 
 NAME = "range 'a\x1b[31m\tb\x00\u2028' = 0"
 SAVES = Scenario(
-    change=NAME, predicted_step_ns=1, saving_ns=9, share=0.9, limited_by=None, connected=True, measurable=True
+    changes=read_changes(NAME),
+    predicted_step_ns=1,
+    saving_ns=9,
+    share=0.9,
+    limited_by=None,
+    connected=True,
+    measurable=True,
 )
 
 

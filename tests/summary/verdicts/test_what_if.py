@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Limit, Replayed, Scenario, WhatIfNumbers
 from nsys2prv_ng.summary.verdicts.what_if import describe_best, describe_others, describe_steps, describe_unsplit
 
@@ -14,7 +15,7 @@ MS = 1_000_000
 
 def try_change(change: str, saving: int, *, measurable: bool = True, connected: bool = True) -> Scenario:
     return Scenario(
-        change=change,
+        changes=read_changes(change),
         predicted_step_ns=100 * MS - saving,
         saving_ns=saving,
         share=saving / (100 * MS),
