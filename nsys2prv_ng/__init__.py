@@ -48,7 +48,7 @@ _HOMES = {
     "Comparison": "comparison.result",
     "CutResult": "cutting.result",
     "Inspection": "inspection.model",
-    "JobSummary": "summary.numbers.job",
+    "JobSummary": "summary.job",
     "ReportError": "errors",
     "TranslationError": "errors",
     "TranslationResult": "translation.result",

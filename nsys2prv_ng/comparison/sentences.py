@@ -235,13 +235,14 @@ def state_prediction(pair: Pair, quote: Quote) -> str:
     a, b = _quote_runs(pair, quote)
     slower, faster = (a, b) if pair.prediction.label == pair.a.label else (b, a)
     changes = [_describe_scenario(change, slower, quote) for change in read_changes(pair.prediction.change)]
-    changes = changes or [f"{quote(pair.prediction.change)} in {slower}"]  # of a later version
     saving, difference = (format_time(abs(ns)) for ns in (pair.prediction.saving_ns, pair.verdict.difference_ns))
     return f"{' and '.join(changes)} would save about {saving} per step ({faster} is {difference} faster)"
 
 
 def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
     """Return a change of a run as the subject of a sentence."""
+    if change.target == what.UNKNOWN:  # of a later version
+        return f"{quote(change.name)} in {run}"
     where = "" if change.ranks is None else f" on {format_ranks(change.ranks)}"
     if change.target == what.RANK:
         return f"making{where.removeprefix(' on')} of {run} as fast as the others"
