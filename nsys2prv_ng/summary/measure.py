@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, compute_efficiency
-from nsys2prv_ng.analysis.gpus.activity import Devices, PeakMemory, find_peak_memory, list_devices
-from nsys2prv_ng.analysis.gpus.metrics import MetricSums, keeps_samples, measure_gpu_metrics
-from nsys2prv_ng.analysis.gpus.times import GpuTime
+from nsys2prv_ng.analysis.gpus.activity import list_devices
+from nsys2prv_ng.analysis.gpus.metrics import keeps_samples, measure_gpu_metrics
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
-from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows
+from nsys2prv_ng.arrays.groups import Table
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.reading.open_reports import Selection
@@ -29,7 +27,7 @@ from nsys2prv_ng.summary.by_name import ByName, NameSums, collect_names, sort_ro
 from nsys2prv_ng.summary.covered_time import Intervals
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.facts import collect_facts
-from nsys2prv_ng.summary.gpus.numbers import Cause, GpuMetricNumbers, GpuNumbers
+from nsys2prv_ng.summary.gpus.measure import list_gpu_metrics, list_gpus
 from nsys2prv_ng.summary.job import JobSummary, StartUp
 from nsys2prv_ng.summary.kernels.cells import KernelTimes, measure_kernels
 from nsys2prv_ng.summary.kernels.flops import collect_flops, sum_operators
@@ -149,7 +147,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         waits=wait_numbers,
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
-        gpu_metrics=_list_gpu_metrics(job, devices, metrics),
+        gpu_metrics=list_gpu_metrics(job, devices, metrics),
         range_tree=kernel_time.list_nodes(metrics),
         activity=kernel_time.list_classes(metrics),
         link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
@@ -223,56 +221,6 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
 
 
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
-
-
-def list_gpus(job: Job, devices: Devices, times: Mapping[int, GpuTime]) -> list[GpuNumbers]:
-    """Return the GPUs with any activity or memory in use, in the order of their rows. `times`: by row."""
-    memory = find_peak_memory(job, devices.rows)
-    return [
-        _make_gpu(job, devices, row, times.get(row, GpuTime()), memory.get(row)) for row in sorted({*memory, *times})
-    ]
-
-
-def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: PeakMemory | None) -> GpuNumbers:
-    device, tree, activity = devices.rows[row], job.tree, time.activity
-    return GpuNumbers(
-        node=device.node,
-        gpu=device.gpu.number,
-        name=device.gpu.name,
-        ranks=device.list_ranks(tree.ranks),
-        tasks=[tree.model.tasks[task].name for task in sorted(device.tasks)],
-        span_ns=activity.busy + activity.idle,
-        **{f"{kind}_ns": ns for kind, ns in activity._asdict().items()},
-        gaps=time.gaps,
-        longest_gap_ns=time.longest_ns,
-        longest_gap_at_ns=None if time.longest_at is None else time.longest_at - job.scope.origin,
-        idle_causes=None if time.causes is None else _list_causes(time.causes),
-        peak_memory_bytes=None if peak is None else peak.bytes,
-        peak_memory_at_ns=None if peak is None else peak.time - job.scope.origin,
-    )
-
-
-def _list_gpu_metrics(job: Job, devices: Devices, metrics: Sequence[MetricSums]) -> list[GpuMetricNumbers]:
-    return [
-        GpuMetricNumbers(
-            node=(device := devices.rows[sums.row]).node,
-            gpu=device.gpu.number,
-            ranks=device.list_ranks(job.tree.ranks),
-            metric=sums.event_type.label,
-            unit=sums.event_type.unit,
-            mean=sums.mean,
-            min=sums.low,
-            max=sums.high,
-            samples=sums.samples,
-        )
-        for sums in metrics
-    ]
-
-
-def _list_causes(causes: Table) -> list[Cause]:
-    """Return the causes of the gaps of a GPU, those with most time first."""
-    order = np.lexsort([*(encode_key(causes[key]) for key in ("call", "range", "cause")), -causes["ns"]])
-    return [Cause(**each) for each in make_rows({name: column[order] for name, column in causes.items()})]
 
 
 def _find_excess(job: Job, waits: WaitNumbers, named: ByName) -> list[Excess]:

@@ -19,8 +19,8 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.by_name import NameSums, collect_names, sum_names
+from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.measure import list_gpus
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 from nsys2prv_ng.text.formatting import shorten_range_name
 

@@ -18,7 +18,7 @@ from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Rate, Sha
 
 _LEAST_NVLINK = 1
 """Percent that NVLink reaches at least in any row of a table with it: less is rounding of the counters."""
-LEAST_SHARE = 0.05
+LEAST_ACTIVITY_SHARE = 0.05
 """Least share of GPU time of a range that has a line on the terminal."""
 _LIMITS = f"Limited by: DRAM (read + write) or tensor cores, the busier one, from {LIMIT_PERCENT}% of peak on"
 _SAMPLED = f"Sampled: of the GPU time; what limits a range is not known below {format_percent(LEAST_SAMPLED, 1)}"
@@ -47,7 +47,7 @@ def tabulate_kernel_activity(activity: Sequence[KernelActivity]) -> Grid:
     )
 
 
-def tabulate_range_activity(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -> Grid:
+def tabulate_range_activity(tree: Sequence[RangeNode], least: float = LEAST_ACTIVITY_SHARE) -> Grid:
     """Return a row for each range with samples and at least a share of GPU time, in the order of the tree."""
     whole = sum(node.gpu_ns for node in tree if not node.depth)
     limits = _list_limits(tree)
