@@ -139,7 +139,7 @@ def _summarize(
         open_job(reports, _find_scratch(), read_options, progress, _import_what_sums_up) as job,
     ):
         from nsys2prv_ng.analysis.waits.waits import find_waits
-        from nsys2prv_ng.summary.measure import Known, Wanted
+        from nsys2prv_ng.summary.summarize import Known, Wanted
         from nsys2prv_ng.summary.summarize import summarize as run
 
         waits, wanted = find_waits(job), Wanted(with_metrics, flops_per_step, peak_tflops)
