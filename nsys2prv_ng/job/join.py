@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -27,12 +26,10 @@ def join_sources(
     sources: Sequence[Source],
     windows: Sequence[tuple[int, int]],
     store: Store,
-    nccl_inspector: Path | None,
 ) -> list[JoinResult]:
     """Return the results that sources make from all reports together, on rows of `tree`, not yet cut to `windows` (ns).
 
     `results`: what each report was read into, by source. `kept`: mask of the rows that the user chose.
-    `nccl_inspector`: folder with logs of the NCCL Inspector.
     """
     joined = []
     for source in sources:
@@ -47,7 +44,6 @@ def join_sources(
                     load_columns=partial(_load_columns, read[source.name].stored_join_columns, store),
                     windows=windows,
                     kept=kept,
-                    nccl_inspector=nccl_inspector,
                 )
                 for report, read, rows in zip(reports, results, tree.rows, strict=True)
             ]

@@ -208,8 +208,7 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
 
     counted = _choose_counted(selection, steps, windows)
     measured = windows if counted is None or steps is None else steps.list_windows(counted)
-    inputs = reports, aligned.to_join, whole, kept, options.sources, windows or [limits], store
-    joined = join_sources(*inputs, options.nccl_inspector)
+    joined = join_sources(reports, aligned.to_join, whole, kept, options.sources, windows or [limits], store)
     aligned.to_join.clear()
     tree, new_row = prune_tree(whole, kept)
     for join_result in joined:
@@ -240,10 +239,7 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         zero=zero,
         last=limits.last,
         joined=joined,
-        warnings=(
-            *_collect_warnings(aligned, whole, checks_ranks=checks_ranks),
-            *(text for join_result in joined for text in join_result.warnings),
-        ),
+        warnings=_collect_warnings(aligned, whole, checks_ranks=checks_ranks),
     )
 
 

@@ -121,7 +121,7 @@ def test_an_empty_path_is_an_error(command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "flags"),
     {
-        "translate": {"--tmp", "--align-report", "--labels-from", "--nccl-inspector", "--stats"},
+        "translate": {"--tmp", "--align-report", "--labels-from", "--stats"},
         "summary": {"--tmp", "--html", "--save", "--talp"},
         "compare": {"--tmp", "--html"},
         "check": {"--cfg"},
