@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nsys2prv_ng.api.engines import choose_engine
 from nsys2prv_ng.api.keywords import takes, takes_sides, takes_two
@@ -21,12 +20,11 @@ from nsys2prv_ng.api.paths import (
     list_some_reports,
     refuse_traces,
 )
-from nsys2prv_ng.api.sides import Capture, GivenSide, is_saved, list_sides, name_side_traces, refuse_restrictions
+from nsys2prv_ng.api.sides import Capture, GivenSide, is_saved, list_sides, refuse_restrictions
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
-    CutOptions,
     InspectOptions,
     JobOptions,
     SummaryOptions,
@@ -40,9 +38,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.option import blame_value
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.comparison.model import Side, SideTraces
     from nsys2prv_ng.comparison.result import Comparison
-    from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.replay.changes import Change
@@ -221,7 +217,9 @@ def _check_prediction(
         raise UsageError(f"{output}: the predicted trace needs one change; {remedy}", see=("change",))
     for parameter in ("time", "nvtx_range"):
         if getattr(options, parameter) not in (None, ""):
-            message = "cannot be combined with a predicted trace, which covers all time; cut it afterwards"
+            message = (
+                "cannot be combined with a predicted trace, which covers all time; wxParaver's Cut & Filter cuts it"
+            )
             raise UsageError(message, parameter=parameter)
     check_names(reports, output)
     from nsys2prv_ng.api.plans import make_prediction_plan
@@ -262,12 +260,9 @@ def compare(
     given = list_sides(sides, other)
     labels = _choose_labels(given, options)
     refuse_restrictions(given, options)
-    traces = [] if options.traces is None else name_side_traces(options.traces, labels, given)
     loaded = [_load_side(label, side, options, progress) for label, side in zip(labels, given, strict=True)]
     made = [make_side(label, [summary for summary, _ in side]) for label, side in zip(labels, loaded, strict=True)]
     comparison = compare_sides(made, options.scaling)
-    if traces:
-        comparison = replace(comparison, traces=_write_traces(traces, given, made, comparison, options))
     if page is not None:
         from nsys2prv_ng.html.comparison_page import render_comparison
 
@@ -289,34 +284,6 @@ def _choose_labels(sides: Sequence[Sequence[Capture]], options: CompareOptions) 
     if len(labels) != len(sides) or len(set(labels)) < len(labels) or not all(label.strip() for label in labels):
         raise UsageError(f"give {len(sides)} names, one for each side, none twice", parameter="labels")
     return labels
-
-
-def _write_traces(
-    files: Sequence[Path],
-    sides: Sequence[Sequence[Any]],
-    made: Sequence[Side],
-    comparison: Comparison,
-    options: CompareOptions,
-) -> SideTraces:
-    """Write the trace of each side, of its first capture. In all of them, names have the numbers of the first."""
-    from nsys2prv_ng.comparison.model import Side, SideTraces
-    from nsys2prv_ng.comparison.side_traces import choose_common_steps, list_presets
-
-    try:
-        files[0].parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot be made: {error.strerror}", parameter="traces", value=str(files[0].parent)) from None
-    steps = choose_common_steps([Side(side.label, side.every[0]) for side in made])
-    shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
-    if steps is not None:
-        shared |= {"steps": steps, "skip_warmup": False}
-    progress = options.display
-    for file, side, summed_up in zip(files, sides, made, strict=True):
-        progress.note(f"translating {summed_up.label}")
-        kept = None if file == files[0] else files[0].with_suffix(".pcf")
-        translate(side[0], file, **shared, labels_from=kept)
-    is_first = any(side.captures for side in made)
-    return SideTraces([str(file) for file in files], steps, list_presets(comparison.pairs), is_first)
 
 
 def _load_side(
@@ -377,23 +344,3 @@ def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
     for cfg in options.cfg or ():
         result.cfgs[cfg] = check_cfg(cfg, contents.config, contents.header, contents.types)
     return result
-
-
-@takes_two(CutOptions)
-def cut(trace: AnyPath, output: AnyPath, options: CutOptions) -> CutResult:
-    """Write a window of time, or some ranks, of a trace as a separate trace, without the reports.
-
-    `trace`: a .prv or .prv.gz of any tool, with its .pcf and .row beside it. `output`: OUT.prv or OUT.prv.gz. The trace
-    is read from its start to the end of the window. After an error nothing is left under the name of the output.
-    """
-    from nsys2prv_ng.cutting.cut import Selection, cut_trace
-    from nsys2prv_ng.runtime.jit import announce_compilation
-
-    path, output = check_path("trace", trace), check_path("output", output)
-    if options.time is None and options.ranks is None:
-        raise UsageError("nothing to cut: choose a time, ranks, or both", see=("time", "ranks"))
-    selection = Selection(options.time, options.ranks)
-    progress = options.display
-    jobs = options.jobs or count_usable_cores()
-    with announce_compilation(progress.note):
-        return cut_trace(path, output, selection, progress, force=options.force, threads=jobs)

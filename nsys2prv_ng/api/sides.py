@@ -1,4 +1,4 @@
-"""Checks the sides of a comparison and their captures, and names their traces."""
+"""Checks the sides of a comparison and their captures."""
 
 from __future__ import annotations
 
@@ -77,25 +77,6 @@ def refuse_restrictions(sides: Sequence[Sequence[Capture]], options: CompareOpti
         for name in ("time", "steps", "skip_warmup", "step", "nvtx_range", "ranks"):
             if getattr(options, name) not in (None, "", False):
                 raise UsageError("saved numbers cannot be restricted; give the reports", parameter=name)
-
-
-def name_side_traces(folder: Path, labels: Sequence[str], sides: Sequence[Sequence[Capture]]) -> list[Path]:
-    """Return the file for the trace of each side, of its first capture.
-
-    Raises UsageError for saved summaries and existing files.
-    """
-    from nsys2prv_ng.comparison.side_traces import name_traces
-
-    if any(is_saved(side[0]) for side in sides):
-        raise UsageError("traces are made of reports, and a side is a saved summary", parameter="traces")
-    files = [folder / name for name in name_traces(labels)]
-    if folder.exists() and not folder.is_dir():
-        raise UsageError("is no folder; choose another name", parameter="traces", value=str(folder))
-    if there := [file for file in files if file.exists()]:
-        raise UsageError(
-            f"{there[0].name} is there already; choose another folder", parameter="traces", value=str(folder)
-        )
-    return files
 
 
 def _list_capture(side: Reports) -> list[Path]:

@@ -9,7 +9,6 @@ from nsys2prv_ng.comparison.content import list_grids
 from nsys2prv_ng.comparison.model import ComparisonNumbers
 from nsys2prv_ng.comparison.scaling_text import tabulate_scaling
 from nsys2prv_ng.comparison.sentences import LabelledLine, list_findings, list_lines, state_scaling
-from nsys2prv_ng.comparison.side_traces import describe_traces
 from nsys2prv_ng.text.grid import Grid
 from nsys2prv_ng.text.names import clean_name
 
@@ -35,9 +34,6 @@ def format_markdown(comparison: ComparisonNumbers, *, shows_details: bool = Fals
         if shows_details:
             blocks += _format_grid(tabulate_scaling(comparison.scaling, _quote))
             blocks += map(_escape, comparison.scaling.notes)
-    if comparison.traces is not None:
-        blocks.append(_escape(describe_traces(comparison.traces)))
-        blocks.append("\n".join(f"- {_quote(file)}" for file in comparison.traces.files))
     return "\n\n".join(blocks)
 
 

@@ -270,19 +270,6 @@ class Comparability:
 
 
 @dataclass(frozen=True)
-class SideTraces:
-    """The traces of all sides, to be opened side by side."""
-
-    files: list[str]
-    steps: tuple[int, int] | None
-    """First and last step in the traces; None for all time, if the sides have no steps in common."""
-    presets: list[str]
-    """The presets that show what differs."""
-    is_first_capture: bool = False
-    """Whether a run has several captures: the traces are of the first of each run."""
-
-
-@dataclass(frozen=True)
 class ComparisonNumbers:
     """The numbers of a comparison of runs: each later run with the first."""
 
@@ -290,8 +277,8 @@ class ComparisonNumbers:
     pairs: list[Pair]
     scaling: Scaling | None
     """None for runs of the same size."""
-    traces: SideTraces | None = None
-    """None unless the user wants traces."""
+    traces: None = None
+    """Always None; `translate --labels-from` makes traces to compare."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as `json.dumps` takes it: the first pair at the top, and all pairs as `comparisons`."""
@@ -302,5 +289,5 @@ class ComparisonNumbers:
             **pairs[0],
             "comparisons": pairs,
             "scaling": None if self.scaling is None else self.scaling.to_dict(),
-            "traces": None if self.traces is None else asdict(self.traces),
+            "traces": self.traces,
         }

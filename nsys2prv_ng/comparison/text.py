@@ -12,11 +12,10 @@ from nsys2prv_ng.comparison.content import CLASS, COUNT, ROOMY, SIZE, list_grids
 from nsys2prv_ng.comparison.model import ComparisonNumbers
 from nsys2prv_ng.comparison.scaling_text import format_scaling
 from nsys2prv_ng.comparison.sentences import list_findings, list_lines, state_scaling
-from nsys2prv_ng.comparison.side_traces import describe_traces
 from nsys2prv_ng.text.grid import Grid
 from nsys2prv_ng.text.labelled import FILES, TABLES, format_labelled
-from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid, wrap
-from nsys2prv_ng.text.names import clean_name, quote_name
+from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid
+from nsys2prv_ng.text.names import quote_name
 from nsys2prv_ng.text.style import PLAIN, Style
 
 _COLUMN = 14
@@ -49,9 +48,6 @@ def format_comparison(
             format_labelled([state_scaling(comparison.scaling, quote_name)], min(width, WIDTH), style, _COLUMN)
         )
         sections += [format_scaling(comparison.scaling, width)] if shows_details else []
-    if comparison.traces is not None:
-        files = [f"  {clean_name(file)}" for file in comparison.traces.files]
-        sections.append([*wrap(describe_traces(comparison.traces), width), *files])
     sections.append([FILES if shows_details else f"{TABLES}   {FILES}"])
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.comparability import WARNING
-from nsys2prv_ng.comparison.model import ComparisonNumbers, Finding, Side, SideTraces
+from nsys2prv_ng.comparison.model import ComparisonNumbers, Finding, Side
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
 from nsys2prv_ng.comparison.sentences import FASTER, RUN, SLOWER, LabelledLine
 from nsys2prv_ng.comparison.sentences import list_lines as list_answers
-from nsys2prv_ng.comparison.side_traces import choose_common_steps, describe_traces
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.comparison_sections.difference import make_difference_section, make_key, make_tables_section
 from nsys2prv_ng.html.comparison_sections.sides import (
@@ -63,7 +62,7 @@ def _describe_sizes(comparison: ComparisonNumbers) -> str:
 
 
 def list_lines(comparison: ComparisonNumbers) -> list[Line]:
-    """Return the lines at the top: warnings, the verdict on each pair, how runs scale, their traces, and notes."""
+    """Return the lines at the top: warnings, the verdict on each pair, how runs scale, and notes."""
     findings = comparison.comparability.findings
     lines = [_state(finding) for finding in findings if finding.severity == WARNING]
     count = len(comparison.pairs)
@@ -74,10 +73,6 @@ def list_lines(comparison: ComparisonNumbers) -> list[Line]:
         lines.append(Line(text, details, make_key(_DIFFERENCE, number, count)))
     if comparison.scaling is not None:
         lines.append(Line(f"{describe_scaling(comparison.scaling, quote)}.", [], SCALING))
-    if comparison.traces is not None:
-        files = [quote(file) for file in comparison.traces.files]
-        text = f"{describe_traces(comparison.traces).rstrip(':')}."
-        lines.append(Line(text, files, make_key(_DIFFERENCE, 1, count)))
     return [*lines, *(_state(finding) for finding in findings if finding.severity != WARNING)]
 
 
@@ -96,7 +91,7 @@ def list_sections(
     comparison: ComparisonNumbers, sides: Sequence[Side], pictures: Sequence[Pictures | None]
 ) -> list[Section]:
     """Return the sections on all runs and on each pair, in reading order."""
-    everywhere = _describe_side_traces(sides, range(len(sides)), comparison.traces)
+    everywhere = _describe_traces(sides)
     count, scaling = len(comparison.pairs), comparison.scaling
     steps = make_steps_section(sides, pictures)
     sections: list[Section | None] = [make_sides_section(comparison, sides, everywhere)]
@@ -104,7 +99,7 @@ def list_sections(
     if count > 1:
         sections.append(steps)
     for number, pair in enumerate(comparison.pairs, 1):
-        where = _describe_side_traces(sides, (0, number), comparison.traces)
+        where = _describe_traces([sides[0], sides[number]])
         difference, tables = (make_key(name, number, count) for name in (_DIFFERENCE, _TABLES))
         sections.append(make_difference_section(pair, difference, names_run=count > 1, traces=where))
         if count == 1:
@@ -113,13 +108,23 @@ def list_sections(
     return [section for section in sections if section is not None]
 
 
-def _describe_side_traces(sides: Sequence[Side], numbers: Sequence[int], traces: SideTraces | None) -> str:
-    """Return where to see some sides, given by their indices: their trace files, or how to make traces."""
-    if traces is not None:
-        return f"on {' and '.join(quote(traces.files[number]) for number in numbers)}"
-    chosen = [sides[number] for number in numbers]
-    steps = choose_common_steps(chosen)
+def _describe_traces(sides: Sequence[Side]) -> str:
+    """Return which traces to make to see some sides."""
+    steps = choose_common_steps(sides)
     if steps is not None:
-        return f"in traces of `--steps {steps[0]}:{steps[1]}` of each run, or those of `--traces`"
-    same = ", with the same choice of time" if any(side.summary.windows_ns for side in chosen) else ""
-    return f"in traces of {' and '.join(quote(side.label) for side in chosen)}{same}"
+        return f"in traces of `--steps {steps[0]}:{steps[1]}` of each run"
+    same = ", with the same choice of time" if any(side.summary.windows_ns for side in sides) else ""
+    return f"in traces of {' and '.join(quote(side.label) for side in sides)}{same}"
+
+
+def choose_common_steps(sides: Sequence[Side]) -> tuple[int, int] | None:
+    """Return the first and last number of the steps after the warm-up that all sides have; None without such steps."""
+    names, numbers = set(), []
+    for side in sides:
+        steps, efficiency = side.summary.steps, side.summary.efficiency
+        if steps is None or efficiency is None:
+            return None
+        names.add(steps.name)
+        numbers.append({step.number for step in efficiency.steps})
+    common = set.intersection(*numbers)
+    return (min(common), max(common)) if common and len(names) == 1 else None

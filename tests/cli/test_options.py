@@ -18,7 +18,6 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
-    CutOptions,
     InspectOptions,
     MergeOptions,
     ShardOptions,
@@ -35,7 +34,6 @@ CLASSES = {
     "compare": CompareOptions,
     "inspect": InspectOptions,
     "check": CheckOptions,
-    "cut": CutOptions,
     "shard": ShardOptions,
     "merge": MergeOptions,
     "slurm": ScriptOptions,
@@ -123,9 +121,9 @@ def test_an_empty_path_is_an_error(command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "flags"),
     {
-        "translate": {"--tmp", "--align-report", "--labels-from", "--nccl-inspector", "--stats"},
+        "translate": {"--tmp", "--align-report", "--labels-from", "--stats"},
         "summary": {"--tmp", "--html", "--save", "--talp"},
-        "compare": {"--tmp", "--html", "--traces"},
+        "compare": {"--tmp", "--html"},
         "check": {"--cfg"},
         "cfgs": {"--install"},
     }.items(),

@@ -107,7 +107,6 @@ VALUES: dict[str, Any] = {
     "nvtx_domain": ("default", "my app"),
     "kernel_names": "demangled",
     "nccl_channels": True,
-    "nccl_inspector": "a folder",
     "metrics": ("SM*", "DRAM*"),
     "osrt_min": 250,
     "stack_depth": 5,
@@ -142,7 +141,7 @@ def test_every_option_was_tried() -> None:
 
 def test_defaults_are_not_repeated() -> None:
     assert spell_options(TranslateOptions()) == []
-    assert join_command("cut", "a", "b") == "nsys2prv-ng cut a b"
+    assert join_command("check", "a", "b") == "nsys2prv-ng check a b"
 
 
 def parse(words: list[str]) -> TranslateOptions:

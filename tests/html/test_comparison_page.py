@@ -18,12 +18,14 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import Side, SideTraces
+from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.comparison.tables import _SUMMED
-from nsys2prv_ng.html.comparison_page import list_sections, render_comparison
-from nsys2prv_ng.html.comparison_sections.difference import _PRESETS
+from nsys2prv_ng.html.comparison_page import choose_common_steps, list_sections, render_comparison
+from nsys2prv_ng.html.comparison_sections.difference import _EVERYTHING, _PART_PRESETS, _PRESETS
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from tests.comparison.made import MS
+from nsys2prv_ng.text.names import USER_CODE
+from tests.comparison.made import MS, make_summary
 from tests.comparison.made_runs import make_run
 from tests.comparison.test_markdown import HOSTILE as HOSTILE_MARKDOWN
 from tests.conftest import Unpacked
@@ -112,7 +114,9 @@ def test_pages_are_well_formed_and_need_nothing_else() -> None:
 
 def test_named_presets_exist() -> None:
     known = {preset.name for preset in list_presets()}
-    assert set(_PRESETS.values()) <= known
+    assert {*_PRESETS.values(), *_PART_PRESETS.values(), _EVERYTHING} <= known
+    assert set(_PART_PRESETS) <= {*PARTS.values(), COMPUTE, USER_CODE, IN_CUDA, IN_MPI}
+    assert {"host-bound", "data transfer", "wait time"} <= set(_PART_PRESETS)
     assert set(_SUMMED) <= set(_PRESETS)
     for section in list_sections(compare_sides(SIDES), SIDES, DRAWN):
         assert section.presets and set(section.presets) <= known
@@ -134,13 +138,22 @@ def test_what_prevents_comes_first_and_verdicts_lead_to_their_sections() -> None
     )
 
 
-def test_traces_are_named() -> None:
-    files = ["out/a`b.prv", "out/c<d>.prv"]
-    comparison = replace(compare_sides(SIDES), traces=SideTraces(files, (2, 5), ["analysis/gpu-gaps"]))
-    sections = {section.key: section for section in list_sections(comparison, SIDES, DRAWN)}
-    assert sections["difference"].traces == "on `out/a'b.prv` and `out/c<d>.prv`"
-    page = Page(render_comparison(comparison, SIDES, DRAWN))
-    assert "out/c<d>.prv" in page.texts and page.faults == []
+def make_steps(count: int, name: str = "step") -> Side:
+    summary = make_summary([{"compute_ns": MS}] * count)
+    return Side("x", summary if summary.steps is None else replace(summary, steps=replace(summary.steps, name=name)))
+
+
+@pytest.mark.parametrize(
+    ("sides", "expected"),
+    [
+        ([make_steps(5), make_steps(3), make_steps(4)], (1, 3)),
+        ([make_steps(1), make_steps(3)], (1, 1)),
+        ([make_steps(5), make_steps(5, "other")], None),
+        ([make_steps(5), make_steps(0)], None),
+    ],
+)
+def test_steps_that_all_sides_have(sides: list[Side], expected: tuple[int, int] | None) -> None:
+    assert choose_common_steps(sides) == expected
 
 
 # ---- typical steps ---------------------------------------------------------------------------------------------------
@@ -220,9 +233,8 @@ def page_of(name: str) -> Page:
     """A page of three runs with a name in all of their names."""
     sides = [make_side(f"a {name}", name=name), make_side(f"b {name}", 1.5, name=name)]
     sides.append(drop_steps(make_side(f"c {name}")))
-    traces = SideTraces([f"{side.label}.prv" for side in sides], None, ["basics/nvtx"])
     drawn = [make_pictures(40 * MS, name=name), make_pictures(50 * MS, name=name), Pictures(begin_ns=0, end_ns=1)]
-    return Page(render_comparison(replace(compare_sides(sides), traces=traces), sides, drawn))
+    return Page(render_comparison(compare_sides(sides), sides, drawn))
 
 
 @pytest.mark.parametrize("name", [HOSTILE, *HOSTILE_MARKDOWN, "`<b>", "&quot; onload=x", "' style='x", "-->", "]]>"])

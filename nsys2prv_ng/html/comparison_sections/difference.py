@@ -9,7 +9,6 @@ from nsys2prv_ng.comparison.content import MOST_NAMES, lay_out_parts, lay_out_ta
 from nsys2prv_ng.comparison.model import Pair, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.sentences import describe_runs, has_times, state_verdict
-from nsys2prv_ng.comparison.side_traces import list_presets
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.colours import get_cell_css
@@ -55,6 +54,23 @@ _PRESETS = {
     "gpu_metrics": "hwcounters/sm_active",
 }
 """Preset that shows the quantities of a table, by its key."""
+_PART_PRESETS = {
+    "compute": "analysis/kernel_classes",
+    "wait time": "views/per_gpu_waits",
+    "data transfer": "analysis/exposed_communication",
+    "unclassified NCCL time": "views/per_gpu_waits",
+    "exposed copies": "basics/memory_operations",
+    "host-bound": "analysis/gpu-gaps",
+    "queued": "analysis/queue_delay",
+    "in CUDA graphs": "basics/graphs",
+    "opaque CUDA graphs": "basics/graphs",
+    "in CUDA": "basics/cuda_api",
+    "in MPI or imbalance": "basics/mpi",
+    "user code": "basics/nvtx",
+}
+"""Preset that shows a part of the step, by the name of its row up to a colon."""
+_EVERYTHING = "views/per_gpu_waits"
+_MOST_PRESETS = 3
 _ON_HOSTS = {"model/gpu_efficiency": "model/host_efficiency", "basics/nccl": "basics/mpi"}
 """The preset that shows the same for runs without GPUs."""
 
@@ -75,7 +91,14 @@ def make_difference_section(pair: Pair, key: str, *, names_run: bool, traces: st
         return Section(key, title, lead, [Paragraph(f"Inconclusive: {state_verdict(pair, quote)}.")])
     some, every = (draw_waterfall(pair, shows_all=shows_all) for shows_all in (False, True))
     blocks: list[Block] = [some, *([replace(every, folded="All parts")] if len(every.rows) > len(some.rows) else [])]
-    return Section(key, title, lead, blocks, list_presets([pair]), traces=traces)
+    return Section(key, title, lead, blocks, _list_presets(pair), traces=traces)
+
+
+def _list_presets(pair: Pair) -> list[str]:
+    """Return at most three presets that show what differs most, to be opened on both traces."""
+    rows = sorted((row for row in pair.rows if row.differs), key=lambda row: -abs(row.difference_ns))
+    found = [_PART_PRESETS.get(row.name.split(":")[0]) for row in rows]
+    return list(dict.fromkeys([*(preset for preset in found if preset), _EVERYTHING]))[:_MOST_PRESETS]
 
 
 def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:

@@ -112,7 +112,6 @@ def _list_communicators(job: Job) -> list[Communicator]:
             id=found.id,
             number=found.number,
             label=found.label,
-            name=found.name,
             axis=found.axis,
             ranks=found.ranks,
             members=sorted(rank for task in found.tasks if (rank := ranks[task]) is not None),
