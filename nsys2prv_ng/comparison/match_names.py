@@ -24,13 +24,13 @@ def match_names(a: Mapping[str, str], b: Mapping[str, str]) -> list[Match]:
     matches: list[Match] = []
     left_a, left_b = list(a), list(b)
     for key in (str, strip_arguments):
-        for text, (names_a, names_b) in _group(left_a, left_b, key).items():
+        for text, (names_a, names_b) in _group_names(left_a, left_b, key).items():
             if names_a and names_b:
                 matches.append(Match(text, names_a, names_b, False))
         matched = {name for match in matches for name in (*match.a, *match.b)}
         left_a, left_b = ([name for name in side if name not in matched] for side in (left_a, left_b))
     classes = {**a, **b}
-    for kind, (names_a, names_b) in _group(left_a, left_b, lambda name: _find_family(classes[name])).items():
+    for kind, (names_a, names_b) in _group_names(left_a, left_b, lambda name: _find_family(classes[name])).items():
         if names_a and names_b:
             matches.append(Match(kind, names_a, names_b, True))
         else:
@@ -44,7 +44,7 @@ def _find_family(kind: str) -> str:
     return kind.partition(" ")[0] if kind.startswith("GEMM ") else kind
 
 
-def _group(a: Iterable[str], b: Iterable[str], key: Callable[[str], str]) -> dict[str, tuple[list[str], list[str]]]:
+def _group_names(a: Iterable[str], b: Iterable[str], key: Callable[[str], str]) -> dict[str, tuple[list[str], list[str]]]:
     """Return the names of both sides, grouped by a key of the name."""
     groups: dict[str, tuple[list[str], list[str]]] = {}
     for side, names in enumerate((a, b)):
