@@ -35,6 +35,7 @@ docs:
     python docs/event_types.py
     python docs/commands.py
     python docs/schemas.py
+    python docs/bottlenecks.py
     python docs/quotes.py
     mkdocs build --strict
 

@@ -22,8 +22,8 @@ from nsys2prv_ng.html.summary_page import render_summary
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import choose_progress
-from nsys2prv_ng.summary.measure import compute_summary
 from nsys2prv_ng.summary.pictures.measure import collect_pictures
+from nsys2prv_ng.summary.summarize import compute_summary
 
 _ROUNDS = 5
 

@@ -44,7 +44,7 @@ _HOMES = {
     "CheckResult": "paraver.checker.trace",
     "Comparison": "comparison.result",
     "Inspection": "inspection.model",
-    "JobSummary": "summary.numbers.job",
+    "JobSummary": "summary.job",
     "ReportError": "errors",
     "TranslationError": "errors",
     "TranslationResult": "translation.result",

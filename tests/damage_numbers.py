@@ -122,7 +122,7 @@ def _compare(reports: Sequence[Path], folder: Path, options: Mapping[str, Any]) 
 
 
 def _check_comparison(comparison: Comparison, page: Path) -> str:
-    from nsys2prv_ng.comparison.text import format_comparison
+    from nsys2prv_ng.comparison.result import format_comparison
 
     json.dumps(comparison.to_dict(), allow_nan=False).encode()
     return _check_text(format_comparison(comparison)) or _check_page(page)

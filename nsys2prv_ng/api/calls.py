@@ -135,7 +135,7 @@ def _summarize(
         open_job(reports, _find_scratch(), read_options, progress, _import_what_sums_up) as job,
     ):
         from nsys2prv_ng.analysis.waits.waits import find_waits
-        from nsys2prv_ng.summary.measure import Known, Wanted
+        from nsys2prv_ng.summary.summarize import Known, Wanted
         from nsys2prv_ng.summary.summarize import summarize as run
 
         waits, wanted = find_waits(job), Wanted(with_metrics, flops_per_step, peak_tflops)
@@ -252,8 +252,8 @@ def compare(
     several times is a list: [[first, second], [first, second]], where each capture is a list of reports or a
     JobSummary.
     """
-    from nsys2prv_ng.comparison.captures import make_side
     from nsys2prv_ng.comparison.compare import compare_sides
+    from nsys2prv_ng.comparison.sides import make_side
 
     page, progress = options.html, options.display
     check_page(page)
@@ -277,7 +277,7 @@ def compare(
 
 def _choose_labels(sides: Sequence[Sequence[Capture]], options: CompareOptions) -> list[str]:
     """Return a label for each side. Raises UsageError unless the labels of the user are as many, and distinct."""
-    from nsys2prv_ng.comparison.labels import label_sides
+    from nsys2prv_ng.comparison.sides import label_sides
 
     files = [[path for capture in side if isinstance(capture, list) for path in capture] for side in sides]
     labels = list(options.labels or label_sides(files))

@@ -26,7 +26,6 @@ from nsys2prv_ng.paraver.event_types import STACK_LEVELS
 from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.reading.shards import WhatToRead, find_shards
 from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
-from nsys2prv_ng.sources.nccl.inspector import list_logs
 from nsys2prv_ng.sources.registry import DERIVED, select_sources
 from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -146,17 +145,12 @@ def _make_trace_plan(
         shortest=options.min_duration or {},
         folds_threads=options.fold_threads,
     )
-    if options.nccl_inspector is not None:
-        if source_names.NCCL not in {source.name for source in sources}:
-            raise UsageError(_NOT_SELECTED.format(source_names.NCCL), parameter="nccl_inspector")
-        list_logs(options.nccl_inspector)  # raises an error before reports are read
     read = replace(
         shared,
         sources=sources,
         source_options=source_options,
         selection=selection,
         find_waits=find_waits,
-        nccl_inspector=options.nccl_inspector,
     )
     others = [field.name for field in fields(TranslationPlan) if field.name not in vars(read)]
     return TranslationPlan(**vars(read), **{name: getattr(options, name) for name in others})

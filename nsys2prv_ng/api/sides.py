@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 from nsys2prv_ng.api.paths import Reports, list_some_reports, refuse_traces
-from nsys2prv_ng.comparison.labels import SUMMARY
+from nsys2prv_ng.comparison.sides import SUMMARY
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import CompareOptions
 

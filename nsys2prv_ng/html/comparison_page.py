@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.comparability import WARNING
 from nsys2prv_ng.comparison.model import ComparisonNumbers, Finding, Side
-from nsys2prv_ng.comparison.scaling_text import describe_scaling
+from nsys2prv_ng.comparison.scaling import describe_scaling
 from nsys2prv_ng.comparison.sentences import FASTER, RUN, SLOWER, LabelledLine
 from nsys2prv_ng.comparison.sentences import list_lines as list_answers
 from nsys2prv_ng.html.blocks import Line, Section

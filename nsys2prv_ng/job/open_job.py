@@ -177,8 +177,7 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
     scope = choose_scope(selection, steps, limits, ranges, gpu_time)
     rewrite_records(reports, whole, selection, scope.windows, store, engine)
 
-    inputs = reports, aligned.to_join, whole, kept, options.sources, scope.shown, store
-    joined = join_sources(*inputs, options.nccl_inspector)
+    joined = join_sources(reports, aligned.to_join, whole, kept, options.sources, scope.shown, store)
     aligned.to_join.clear()
     tree, new_row = prune_tree(whole, kept)
     for join_result in joined:
@@ -203,10 +202,7 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         scope=scope,
         steps=steps,
         joined=joined,
-        warnings=(
-            *_collect_warnings(aligned, whole, checks_ranks=checks_ranks),
-            *(text for join_result in joined for text in join_result.warnings),
-        ),
+        warnings=_collect_warnings(aligned, whole, checks_ranks=checks_ranks),
     )
 
 
@@ -247,12 +243,10 @@ def join_sources(
     sources: Sequence[Source],
     windows: Sequence[tuple[int, int]],
     store: Store,
-    nccl_inspector: Path | None,
 ) -> list[JoinResult]:
     """Return the results that sources make from all reports together, on rows of `tree`, not yet cut to `windows` (ns).
 
     `results`: what each report was read into, by source. `kept`: mask of the rows that the user chose.
-    `nccl_inspector`: folder with logs of the NCCL Inspector.
     """
     joined = []
     for source in sources:
@@ -267,7 +261,6 @@ def join_sources(
                     load_columns=partial(_load_columns, read[source.name].stored_join_columns, store),
                     windows=windows,
                     kept=kept,
-                    nccl_inspector=nccl_inspector,
                 )
                 for report, read, rows in zip(reports, results, tree.rows, strict=True)
             ]

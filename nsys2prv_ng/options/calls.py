@@ -262,10 +262,6 @@ class TraceOptions:
         "Number names as another trace does, so that colours and histograms of both can be compared.",
         metavar="OTHER.pcf",
     )
-    nccl_inspector: File = File(
-        "Name communicators by the logs of NVIDIA's NCCL Inspector in this folder, and check sizes against them.",
-        metavar="FOLDER",
-    )
     paraver_memory: Size[int] = PARAVER_MEMORY
     force: Flag = Flag("Replace an existing trace.")
     stats: File = File(

@@ -88,8 +88,6 @@ class ReadOptions:
     sources: tuple[Source, ...] = SOURCES + DERIVED
     named_sources: tuple[str, ...] = ()
     """Sources that the user named: each must have events in some report."""
-    nccl_inspector: Path | None = None
-    """Folder with logs of the NCCL Inspector, which name communicators."""
     source_options: SourceOptions = field(default_factory=SourceOptions)
     selection: Selection = field(default_factory=Selection)
     align: str | Path = "auto"

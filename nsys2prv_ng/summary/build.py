@@ -16,14 +16,19 @@ T = TypeVar("T")
 def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
     """Return an instance with these values; lists, tuples, dicts and dataclasses in it are built in the same way.
 
-    Keys that are not fields of the class are ignored, so that later versions may add keys. Raises ValueError for a
+    The metadata of a field may have another `key`, and a function that reads it from the text there (`read`). Keys that
+    are not fields of the class are ignored, so that later versions may add keys. Raises ValueError for a
     value of a wrong type, an integer beyond 64 bits, a float that is not finite, and a field without a value.
     """
     hints = get_type_hints(cls)
     arguments = {}
     for field in fields(cls):  # type: ignore[arg-type]
-        if field.name in values:
-            arguments[field.name] = _build(hints[field.name], values[field.name], f"{cls.__name__}.{field.name}")
+        key, read = field.metadata.get("key", field.name), field.metadata.get("read")
+        if key in values:
+            where = f"{cls.__name__}.{key}"
+            hint = hints[field.name] if read is None else str
+            value = _build(hint, values[key], where)
+            arguments[field.name] = value if read is None else read(value)
         elif field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"{cls.__name__} has no {field.name}")
     return cls(**arguments)

@@ -177,8 +177,11 @@ class JobSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as `json.dumps` takes them."""
-        verdict = None if self.verdict is None else self.verdict.to_dict()
-        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self), "verdict": verdict}
+        made = {
+            "what_if": None if self.what_if is None else self.what_if.to_fields(),
+            "verdict": None if self.verdict is None else self.verdict.to_dict(),
+        }
+        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self), **made}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> JobSummary:

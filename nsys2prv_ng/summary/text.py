@@ -25,8 +25,12 @@ from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory
 from nsys2prv_ng.summary.path.numbers import PathNumbers
 from nsys2prv_ng.summary.path.table import tabulate_path
 from nsys2prv_ng.summary.pipeline.table import tabulate_pipeline
-from nsys2prv_ng.summary.ranges.activity_table import tabulate_kernel_activity, tabulate_range_activity
-from nsys2prv_ng.summary.ranges.table import tabulate_range_tree, tabulate_ranges
+from nsys2prv_ng.summary.ranges.table import (
+    tabulate_kernel_activity,
+    tabulate_range_activity,
+    tabulate_range_tree,
+    tabulate_ranges,
+)
 from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.case import Case

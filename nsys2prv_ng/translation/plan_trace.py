@@ -106,8 +106,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     slices = cut_into_slices(runs, model.number_rows(), job.scope.origin, compressed=output.name.endswith(".gz"))
     summary = None
     if plan.summary:
-        from nsys2prv_ng.summary.measure import Known, Wanted  # takes a tenth of a second to import
-        from nsys2prv_ng.summary.summarize import summarize
+        from nsys2prv_ng.summary.summarize import Known, Wanted, summarize  # takes a tenth of a second to import
 
         summary, _ = summarize(job, waits, Known(late, lanes, path), Wanted())
     load = measure_load(placed.run for placed in runs)

@@ -107,7 +107,6 @@ VALUES: dict[str, Any] = {
     "nvtx_domain": ("default", "my app"),
     "kernel_names": "demangled",
     "nccl_channels": True,
-    "nccl_inspector": "a folder",
     "metrics": ("SM*", "DRAM*"),
     "osrt_min": 250,
     "stack_depth": 5,

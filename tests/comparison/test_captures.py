@@ -10,10 +10,9 @@ from statistics import median
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.comparison.captures import choose_typical, make_side
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.result import Comparison
-from nsys2prv_ng.comparison.text import format_comparison
+from nsys2prv_ng.comparison.result import Comparison, format_comparison
+from nsys2prv_ng.comparison.sides import choose_typical, make_side
 from nsys2prv_ng.html.comparison_page import render_comparison
 from nsys2prv_ng.summary.job import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary

@@ -10,8 +10,7 @@ import pytest
 
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Comparability, Pair, Side
-from nsys2prv_ng.comparison.result import Comparison
-from nsys2prv_ng.comparison.text import format_comparison
+from nsys2prv_ng.comparison.result import Comparison, format_comparison
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers

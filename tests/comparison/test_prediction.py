@@ -13,6 +13,7 @@ import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Pair, Prediction, Side
 from nsys2prv_ng.comparison.sentences import state_prediction
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario, WhatIfNumbers
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.waits.numbers import NcclNumbers
@@ -26,7 +27,7 @@ def predicted(savings: Mapping[str, float], measurable: bool = True) -> WhatIfNu
     """Predictions with these savings (ms)."""
     scenarios = [
         Scenario(
-            change=change,
+            changes=read_changes(change),
             predicted_step_ns=0,
             saving_ns=int(ms * MS),
             share=0.0,

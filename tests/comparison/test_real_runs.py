@@ -16,7 +16,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Pair, Side
-from nsys2prv_ng.comparison.text import format_comparison
+from nsys2prv_ng.comparison.result import format_comparison
 from nsys2prv_ng.summary.difference.statistics import LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.summary.job import JobSummary
 from tests.analysis.waits.test_planted_waits import copy_to_one_node, delay, read_kernels, read_utc

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.comparison.comparability import check_comparability
 from nsys2prv_ng.comparison.model import Scaling, ScalingRun, Side
-from nsys2prv_ng.comparison.scaling import make_scaling
-from nsys2prv_ng.comparison.scaling_text import format_scaling, tabulate_scaling
+from nsys2prv_ng.comparison.scaling import format_scaling, make_scaling, tabulate_scaling
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary

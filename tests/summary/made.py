@@ -13,7 +13,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.measure import compute_summary
+from nsys2prv_ng.summary.summarize import compute_summary
 from tests.report_truth import Objects, Report
 from tests.shared import share
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.comparison.model import ComparisonNumbers, Scaling, Side, SideNumbers
-from nsys2prv_ng.comparison.scaling_text import describe_scaling, tabulate_scaling
+from nsys2prv_ng.comparison.scaling import describe_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.axes import Tick

@@ -11,10 +11,15 @@ from nsys2prv_ng.html.trees import show_tree
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
 from nsys2prv_ng.summary.memory.table import tabulate_memory_operations
-from nsys2prv_ng.summary.pictures.kernel_durations import MOST_NAMES
+from nsys2prv_ng.summary.pictures.measure import MOST_NAMES
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.summary.ranges.activity_table import tabulate_kernel_activity, tabulate_range_activity
-from nsys2prv_ng.summary.ranges.table import LEAST_SHARE, tabulate_range_tree, tabulate_ranges
+from nsys2prv_ng.summary.ranges.table import (
+    LEAST_SHARE,
+    tabulate_kernel_activity,
+    tabulate_range_activity,
+    tabulate_range_tree,
+    tabulate_ranges,
+)
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.waits.table import tabulate_mpi, tabulate_nccl
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first

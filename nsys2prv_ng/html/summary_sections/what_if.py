@@ -5,8 +5,13 @@ from __future__ import annotations
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.tables import show_grid
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
-from nsys2prv_ng.summary.verdicts.what_if import describe_best, describe_others, describe_steps, describe_unsplit
-from nsys2prv_ng.summary.what_if import tabulate_scenarios
+from nsys2prv_ng.summary.what_if import (
+    describe_best,
+    describe_others,
+    describe_steps,
+    describe_unsplit,
+    tabulate_scenarios,
+)
 
 
 def make_what_if_section(numbers: WhatIfNumbers | None) -> Section | None:

@@ -1,4 +1,4 @@
-"""Finds the communicators of all reports: their numbers, members and names.
+"""Finds the communicators of all reports: their numbers, members and what they are for.
 
 All ranks of a communicator use the same 64-bit id. Its ranks may differ from the ranks of the job: the calls that
 create or end it record which task is its rank r. If the reports contain no such call for some ranks, these ranks go to
@@ -22,17 +22,13 @@ from itertools import pairwise
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import CommunicatorRanks
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.metadata import PID_MASK
-from nsys2prv_ng.sources.nccl.inspector import InspectorLogs
 from nsys2prv_ng.sources.nccl.join_data import NcclJoinData
 from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
 from nsys2prv_ng.sources.shared.pairs import parse_rank
 from nsys2prv_ng.sources.shared.source import JoinInput
-from nsys2prv_ng.text.names import quote_name
 
 Reports = Sequence[tuple[JoinInput, NcclJoinData]]
 
@@ -45,26 +41,19 @@ class Communicator(CommunicatorRanks):
     number: int = 0
     first: int = 0
     """Time of its first use (ns)."""
-    recorded: int = 0
-    """Number of ranks that calls record; 0 if none does."""
-    named: str = ""
-    """The name that logs give it."""
     axis: str = ""
     """What it is for: a name of `AXES`; empty if that is not known."""
     label: str = ""
-    """Its number, name and members in words."""
+    """Its number, axis and members in words."""
 
     @property
     def ranks(self) -> int:
-        """Number of ranks; if no call records it, the number of ranks that use the communicator or are named."""
+        """Number of ranks; if no call records it, the ranks that use the communicator or are peers in calls."""
         return self.size or max(len(self.members), len(self.member_of_rank), self.largest + 1)
 
 
-def find_communicators(reports: Reports, tree: ObjectTree, logs: InspectorLogs | None) -> dict[str, Communicator]:
-    """Return all communicators by id, numbered from 1: the largest first, then by tasks, then by first use.
-
-    What calls do not record of their sizes and ranks may be in logs.
-    """
+def find_communicators(reports: Reports, tree: ObjectTree) -> dict[str, Communicator]:
+    """Return all communicators by id, numbered from 1: the largest first, then by tasks, then by first use."""
     communicators: dict[str, Communicator] = {}
     for part, data in reports:
         for index, place, rank, devices, begin in zip(*(column.tolist() for column in data.uses), strict=True):
@@ -81,12 +70,10 @@ def find_communicators(reports: Reports, tree: ObjectTree, logs: InspectorLogs |
         for name, size in zip(data.communicators, data.sizes, strict=True):
             # If its calls were all dropped, it is new here.
             communicator = communicators.setdefault(name, Communicator(name=name))
-            communicator.size = communicator.recorded = max(communicator.size, size)
+            communicator.size = max(communicator.size, size)
         for name, rank in map(parse_rank, data.rank_names):
             if name:
                 communicators[name].largest = max(communicators[name].largest, rank)
-    if logs is not None:
-        _add_logged(reports, tree, communicators, logs)
     complete = _is_complete(reports, tree)
     ordered = sorted(communicators.values(), key=lambda c: (-c.ranks, sorted(c.members), c.first, c.name))
     for number, communicator in enumerate(ordered, 1):
@@ -133,29 +120,9 @@ def _name_axes(
 
 
 def _label(communicator: Communicator, tree: ObjectTree) -> str:
-    """Return the number of a communicator, its name in logs or else what it is for, and its members."""
-    name = quote_name(communicator.named) if communicator.named else communicator.axis
+    """Return the number of a communicator, what it is for, and its members."""
     members = format_members((tree.ranks[task] for task in communicator.members), communicator.ranks)
-    return f"communicator {communicator.number}{f', {name}' if name else ''} ({members})"
-
-
-def _add_logged(
-    reports: Reports, tree: ObjectTree, communicators: dict[str, Communicator], logs: InspectorLogs
-) -> None:
-    """Add the names of communicators, and sizes and ranks that no call records, from logs."""
-    for communicator in communicators.values():
-        if communicator.name in logs.communicators:
-            communicator.named = logs.communicators[communicator.name].name
-    for part, data in reports:
-        for index, place in find_distinct_rows(data.uses.communicator, data.uses.place)[1]:
-            communicator = communicators[data.communicators[index]]
-            logged = logs.communicators.get(communicator.name)
-            thread = part.places.all[place]
-            if logged is not None and isinstance(thread, Thread):
-                communicator.size = communicator.size or logged.size
-                rank = logged.find_rank(part.metadata.host, thread.process & PID_MASK)
-                if rank is not None:
-                    communicator.member_of_rank.setdefault(rank, int(tree.task_of_row[part.rows[place]]))
+    return f"communicator {communicator.number}{f', {communicator.axis}' if communicator.axis else ''} ({members})"
 
 
 def _is_complete(reports: Reports, tree: ObjectTree) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
 from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.row_keys import find_distinct, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL
@@ -57,14 +57,6 @@ class MessageEnds(NamedTuple):
         return MessageEnds._make(column[which] for column in self)
 
 
-class Sizes(NamedTuple):
-    """The n distinct sizes of calls (bytes) by communicator and name (index)."""
-
-    communicator: IntArray
-    name: IntArray
-    bytes: IntArray
-
-
 @dataclass(frozen=True)
 class NcclJoinData:
     """The data of one report for `join`.
@@ -80,16 +72,7 @@ class NcclJoinData:
     """Names of communicator ranks in the space RANK_NAMES."""
     uses: CommunicatorUses
     messages: MessageEnds
-    calls: list[str]
-    """Names of calls."""
     purposes: Purposes
-    used: Sizes
-    """Names are indices into `calls`."""
-
-    def list_used(self) -> list[tuple[str, str, int]]:
-        """Return communicator, call and size (bytes) of the distinct calls."""
-        rows = zip(*(column.tolist() for column in self.used), strict=True)
-        return [(self.communicators[c], self.calls[name], size) for c, name, size in rows]
 
 
 def make_join_data(
@@ -97,7 +80,6 @@ def make_join_data(
 ) -> NcclJoinData:
     """Make the data of one report from its table of calls."""
     communicators = calls.payload.communicators
-    names, used = _find_sizes_of_calls(calls.names, table)
     return NcclJoinData(
         communicators,
         find_sizes(table, len(communicators)),
@@ -105,9 +87,7 @@ def make_join_data(
         list(reader.labels.names.get(RANK_NAMES, {})),
         _find_uses(table),
         _collect_messages(table, kernels, pairs),
-        names,
         find_purposes(reader, calls, table),
-        used,
     )
 
 
@@ -146,15 +126,3 @@ def _collect_messages(table: CallTable, kernels: NcclKernels, pairs: CallPairs) 
         begin=begin,
         end=end,
     )
-
-
-def _find_sizes_of_calls(names: list[str], table: CallTable) -> tuple[list[str], Sizes]:
-    """Return (sorted names of calls with a size, the distinct sizes)."""
-    rows = np.flatnonzero((table.communicator >= 0) & (table.bytes != NULL))
-    columns = [column[rows] for column in (table.communicator, table.name, table.bytes)]
-    first = ~mark_duplicates(*columns)
-    communicator, name, size = (column[first] for column in columns)
-    code, distinct = find_distinct(name)
-    texts = [names[i] for i in distinct.tolist()]
-    known = sorted(set(texts))
-    return known, Sizes(communicator, np.array([known.index(text) for text in texts], np.int64)[code], size)

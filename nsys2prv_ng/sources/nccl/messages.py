@@ -16,7 +16,6 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.communicators import Communicator, Reports, find_communicators
-from nsys2prv_ng.sources.nccl.inspector import read_inspector_logs
 from nsys2prv_ng.sources.nccl.join_data import MessageEnds
 from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES
 from nsys2prv_ng.sources.shared.pairs import parse_rank
@@ -31,16 +30,11 @@ _BY_ID = -2
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Return values for communicators, operations and ranks, and a communication for each send and its receive."""
     reports = [(part, part.data) for part in parts]
-    folder = next((part.nccl_inspector for part in parts), None)
-    logs = None if folder is None else read_inspector_logs(folder)
-    communicators = find_communicators(reports, tree, logs)
+    communicators = find_communicators(reports, tree)
     joined = JoinResult()
-    if logs is not None:
-        used = [call for _, data in reports for call in data.list_used()]
-        joined.warnings = logs.check({c.name: c.recorded for c in communicators.values()}, used)
     joined.assigned[types.NCCL_COMMUNICATOR.names] = {c.name: Value(c.number, c.label) for c in communicators.values()}
     joined.nccl_communicators = [
-        NamedCommunicator(c.name, c.number, c.label, c.named, c.axis, c.ranks, tuple(sorted(c.members)))
+        NamedCommunicator(c.name, c.number, c.label, c.axis, c.ranks, tuple(sorted(c.members)))
         for c in sorted(communicators.values(), key=lambda c: c.number)
     ]
     operations = {name for _, data in reports for name in data.operations}

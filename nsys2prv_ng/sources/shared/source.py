@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,20 +45,16 @@ class JoinInput:
     """First and last time (ns, common clock) of the trace, or of each selected part of it."""
     kept: BoolArray
     """Mask of the rows that the user selected. Events on other rows are dropped after the join, if not before."""
-    nccl_inspector: Path | None = None
-    """Folder with logs of the NCCL Inspector."""
 
 
 class NamedCommunicator(NamedTuple):
-    """A communicator of NCCL, with its names."""
+    """A communicator of NCCL, and what it is for."""
 
     id: str
     """NCCL's id, as 16 hexadecimal digits."""
     number: int
     label: str
-    """Its number, name and members in words."""
-    name: str
-    """The name in logs; empty without one. It comes from the program, so quote or clean it."""
+    """Its number, axis and members in words."""
     axis: str
     """What it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known."""
     ranks: int
@@ -77,7 +72,6 @@ class JoinResult:
     """Results by their name in the account. Their records are on the common clock, with rows of the trace as places."""
     nccl_communicators: list[NamedCommunicator] = field(default_factory=list)
     """NCCL's communicators by number."""
-    warnings: list[str] = field(default_factory=list)
     messages: dict[str, MessagePairs] = field(default_factory=dict)
     """Messages with both ends, by the name of the source of their kernels or calls; rows of the whole tree."""
     partial_results: tuple[str, Callable[[Any], Result], Sequence[Any]] | None = None

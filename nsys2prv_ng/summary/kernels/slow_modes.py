@@ -1,6 +1,6 @@
 """Finds kernels that take longer on some tasks or in some steps than the same kernels usually do.
 
-Cells are compared with the other cells of the same content and shape, over all tasks (kernel_cells.py). The usual
+Cells are compared with the other cells of the same content and shape, over all tasks (cells.py). The usual
 level is that of the lower of two clusters if cells have two, otherwise the median of all cells:
 
 - Two clusters are the split of the cells with the largest variance between its parts. At least a third of the cells

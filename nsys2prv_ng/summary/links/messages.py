@@ -10,6 +10,8 @@ What is not certain is not rated:
 - an MPI message that both sides had posted well before both were in a call that completes it: the data may have moved
   in between, or not;
 - a message next to a collective in the same kernel, and one whose waits are not known.
+
+NCCL messages are known only with the payload of NCCL's calls, which reports may lack.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import MessagePairs
+from nsys2prv_ng.report.schema_version import JSON_OPTION, describe_payload_remedy
 from nsys2prv_ng.report.table_reader import NULL
+from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
 
 _MOST_UNSURE = 0.1
 """Most time between the posting of an MPI message and the calls that complete it, as a share of its transfer time."""
@@ -211,3 +215,28 @@ def _measure_moving(pairs: MessagePairs, ends: Sequence[IntArray], *, is_mpi: bo
     if is_mpi:
         certain &= start - first <= _MOST_UNSURE * ns
     return _Moving(ns, certain, code[:n], np.maximum(together[code[:n]], together[code[n:]]), is_closed)
+
+
+NO_PAYLOAD = "its NCCL call has no payload"
+"""A reason why kernels are not split, in addition to the reasons in analysis/waits/rules.py."""
+
+
+def mark_without_payload(job: Job) -> BoolArray:
+    """Mark the reports in which NCCL calls have no payload."""
+    results = (report.results.get(source_names.NCCL) for report in job.reports)
+    return np.array(
+        [
+            result is not None and any(reason in result.dropped for reason in PAYLOAD_NOT_EXPORTED.values())
+            for result in results
+        ],
+        np.bool_,
+    )
+
+
+def find_payload_remedy(job: Job) -> str:
+    """Return how to export reports with payload, for the reports that lack it; an empty text if no report does."""
+    lacking = [report for report, lacks in zip(job.reports, mark_without_payload(job), strict=True) if lacks]
+    for_json = PAYLOAD_NOT_EXPORTED[JSON_OPTION]  # whatever the version, the advanced NCCL trace has payloads as JSON
+    if lacking and all(for_json in report.results[source_names.NCCL].dropped for report in lacking):
+        return f"export with {JSON_OPTION}"
+    return describe_payload_remedy(report.metadata.schema_version for report in lacking) if lacking else ""

@@ -1,6 +1,6 @@
 """Measures device memory: what is in use on each GPU, what its allocator calls cost, and whether it leaks.
 
-Memory in use at the end of the steps (memory_levels.py) is that at their start, plus what was allocated in them, less
+Memory in use at the end of the steps (levels.py) is that at their start, plus what was allocated in them, less
 what was freed. Allocator calls are those that start in a step of their task. A call belongs to the only GPU of its
 task, or else to the GPU whose memory it changed.
 """
@@ -28,8 +28,7 @@ from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.kernels.cells import KernelTimes, find_blocks, join_cells
-from nsys2prv_ng.summary.memory.leaks import choose_points, is_leak, measure_growth
-from nsys2prv_ng.summary.memory.levels import KINDS, MemoryLevel, measure_levels
+from nsys2prv_ng.summary.memory.levels import KINDS, MemoryLevel, choose_points, is_leak, measure_growth, measure_levels
 from nsys2prv_ng.summary.memory.numbers import (
     ALLOCATOR_CALLS,
     AllocatorCalls,
@@ -161,7 +160,7 @@ def _list_calls(by_gpu: Mapping[int, Mapping[str, _Calls]]) -> list[AllocatorCal
 
 
 def _sum_kernel_times(parts: Sequence[KernelTimes]) -> FloatTable:
-    """Return the kernel time (ns) of each task in each block of steps (kernel_cells.py)."""
+    """Return the kernel time (ns) of each task in each block of steps (kernels/cells.py)."""
     cells = join_cells(parts)
     total = np.zeros((int(cells.task.max(initial=-1)) + 1, int(cells.block.max(initial=-1)) + 1))
     shown = np.flatnonzero(cells.task >= 0)

@@ -1,13 +1,20 @@
-"""Sums up the critical path: by class, task, name, NVTX range and step."""
+"""Sums up the critical path by class, task, name, NVTX range and step; and computes what changes save.
+
+Both follow from the order of all operations and calls. This takes as long as the rest of a
+summary and needs nothing of it, so a process of its own can do it.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.analysis.path.columns import NONE
-from nsys2prv_ng.analysis.path.critical_path import CriticalPath
+from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path, load_path_lanes
+from nsys2prv_ng.analysis.path.lanes import Lanes
+from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
@@ -22,6 +29,10 @@ from nsys2prv_ng.paraver.event_types import (
     PATH_MPI,
     PATH_SYSTEM_CALL,
 )
+from nsys2prv_ng.replay.analyse import analyse, load_experiment
+from nsys2prv_ng.replay.excerpt import is_too_large
+from nsys2prv_ng.replay.ideal_network import Savings, measure_savings
+from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathPart, PathRange, PathStep
 
 _OPERATIONS = (PATH_COMPUTE, PATH_MOVING, PATH_MEMORY)
@@ -139,3 +150,39 @@ def _sum_steps(path: CriticalPath) -> list[PathStep]:
         PathStep(number=number, ns=sum(times.values()), classes=times)
         for number, times in zip(numbers, classes, strict=True)
     ]
+
+
+class PathAndSavings(NamedTuple):
+    """The critical path of a job, what an ideal network saves, and what changes save."""
+
+    path: PathNumbers | None = None
+    on_ideal_network: Savings = Savings()
+    """Nothing is known if only an excerpt was replayed."""
+    what_if: WhatIfNumbers | None = None
+    is_too_large: bool = False
+    """Whether there was too much to replay even one step."""
+
+
+def compute_path_and_savings(
+    job: Job, waits: Waits, lanes: Lanes | None = None, path: CriticalPath | None = None
+) -> PathAndSavings:
+    """Return the critical path of a job and its savings; `lanes` and `path` if the caller already has them."""
+    if lanes is None and job.finds_waits:
+        lanes = load_path_lanes(job, waits)
+    if path is None:
+        path = find_critical_path(job, lanes)
+    numbers = None if path is None else sum_critical_path(job, path)
+    too_large = is_too_large(job)
+    if not job.finds_waits or (lanes is None and not too_large):
+        return PathAndSavings(numbers)
+    if too_large:
+        lanes = None  # makes room: the experiment loads an excerpt
+    experiment = load_experiment(job, waits, lanes)
+    if experiment is None:
+        return PathAndSavings(numbers, is_too_large=True)
+    lanes = None  # the experiment has its own columns
+    return PathAndSavings(
+        path=numbers,
+        on_ideal_network=measure_savings(experiment) if experiment.is_whole else Savings(),
+        what_if=analyse(experiment, with_slack=False) if experiment.has_steps else None,
+    )

@@ -22,16 +22,17 @@ from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
 from nsys2prv_ng.analysis.heat_maps import Shares, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.groups import Table, group_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.bins import make_edges
-from nsys2prv_ng.job.counted import list_counted_steps
+from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.palette import ACTIVITIES
-from nsys2prv_ng.summary.pictures.kernel_durations import count_durations
+from nsys2prv_ng.reading.opened_events import OpenedEvents
 from nsys2prv_ng.summary.pictures.metric_maps import draw_metrics
-from nsys2prv_ng.summary.pictures.numbers import HeatMap, MapKind, Pictures, TypicalStep
-from nsys2prv_ng.summary.pictures.pace import make_pace
+from nsys2prv_ng.summary.pictures.numbers import HeatMap, KernelDurations, MapKind, Pace, Pictures, TypicalStep
+from nsys2prv_ng.summary.totals import add_up, sum_kernels
 from nsys2prv_ng.text.formatting import format_ranks
 
 _MOST_CELLS = 1_100_000
@@ -288,3 +289,88 @@ def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[tuple[Lon
         values=np.concatenate(values),
         ranges=list_ranges(job, waits, step),
     )
+
+
+MOST_CELLS = 200_000
+_FEWEST_STEPS = 100
+
+
+def make_pace(job: Job) -> Pace | None:
+    """Return the pace of all steps, whatever time was chosen, on the chosen tasks; None if no steps were found.
+
+    All these tasks are shown. If there are too many steps, only the slowest of each block of consecutive steps is
+    shown: the step with the longest span on any task, and on a tie the first one.
+    """
+    steps = job.steps
+    if steps is None:
+        return None
+    task = job.new_task[steps.task]
+    chosen = np.flatnonzero(task >= 0)
+    if not chosen.size:
+        return None
+    tasks, row = np.unique(task[chosen], return_inverse=True)
+    step, begin, end = steps.step[chosen], steps.begin[chosen], steps.end[chosen]
+    ns = np.zeros((tasks.size, steps.number.size), np.int64)
+    ns[row, step] = end - begin
+    every = -(-steps.number.size // max(_FEWEST_STEPS, MOST_CELLS // tasks.size))
+    warmup, counts = steps.warmup, ns[:, steps.warmup :]
+    # Blocks do not mix warm-up steps and others.
+    before, after = (_choose_slowest(part.max(axis=0), every) for part in (ns[:, :warmup], counts))
+    shown = np.concatenate([before, warmup + after])
+    return Pace(
+        name=steps.name,
+        tasks=[job.tree.model.tasks[number].name for number in tasks.tolist()],
+        numbers=steps.number[shown],
+        warmup=before.size,
+        ns=ns[:, shown],
+        count=counts.shape[1],
+        median_ns=np.median(counts, axis=1),
+        least_ns=counts.min(axis=1),
+        most_ns=counts.max(axis=1),
+        begin_ns=steps.start[shown] - job.scope.zero,
+        end_ns=steps.stop[shown] - job.scope.zero,
+        every=every,
+    )
+
+
+def _choose_slowest(longest: IntArray, every: int) -> IntArray:
+    """Return the index of the largest value of each block of `every` values; the last block may be shorter."""
+    blocks = np.full((-(-longest.size // every), every), -1, np.int64)
+    blocks.ravel()[: longest.size] = longest
+    return np.asarray(np.arange(len(blocks)) * every + np.argmax(blocks, axis=1), np.int64)
+
+
+MOST_NAMES = 20
+_PER_OCTAVE = 8
+EDGES = 2.0 ** (np.arange(63 * _PER_OCTAVE + 1) / _PER_OCTAVE)
+"""Limits of the bins (ns)."""
+_NAME = ["name", "kernel_class"]
+
+
+def count_durations(job: Job) -> list[KernelDurations]:
+    """Return the kernels with most time, and graphs that were traced as a whole, in the order of the summary.
+
+    A kernel that takes no time counts as 1 ns long. The records of one report are in memory for each worker.
+    """
+
+    def count(index: int) -> Table:
+        return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=_find_bins)
+
+    parts = list(job.engine.sum_up(count, range(len(job.reports))))
+    groups = group_rows(add_up(parts, [*_NAME, "bin"]), *_NAME)
+    groups.sort(key=lambda rows: (-int(rows["total_ns"].sum()), *(rows[key][0] for key in _NAME)))
+    return [_make_durations(rows) for rows in groups[:MOST_NAMES]]
+
+
+def _find_bins(events: OpenedEvents) -> IntArray:
+    return np.minimum(np.searchsorted(EDGES, np.maximum(events.length, 1), "right") - 1, EDGES.size - 2)
+
+
+def _make_durations(rows: Table) -> KernelDurations:
+    """Return the counts of a name, without the empty bins before the first kernel and after the last."""
+    bins = rows["bin"]
+    low, high = int(bins.min()), int(bins.max()) + 1
+    counts = np.zeros(high - low, np.int64)
+    counts[bins - low] = rows["count"]
+    name, kernel_class = (rows[key][0] for key in _NAME)
+    return KernelDurations(name=name, kernel_class=kernel_class, edges_ns=EDGES[low : high + 1], counts=counts)

@@ -8,7 +8,7 @@ stages have ended the step. Compute and moving data take precedence over waiting
 
 What is not certain is not claimed: waits within the clock error, and kernels that are not split. Their number and their
 longest possible time are counted. There are no numbers without steps that end on GPUs, without the reports and payloads
-of all ranks, and without certain stages (compute/pipeline_stages.py).
+of all ranks, and without certain stages (stages.py).
 """
 
 from __future__ import annotations
@@ -29,11 +29,17 @@ from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.steps.steps import Steps
-from nsys2prv_ng.summary.links.missing_payload import mark_without_payload
+from nsys2prv_ng.summary.links.messages import mark_without_payload
 from nsys2prv_ng.summary.links.numbers import LinkEnd
-from nsys2prv_ng.summary.pipeline.messages import MessageKernels, find_message_kernels, list_step_messages, load_sides
 from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers, PipelineStage
-from nsys2prv_ng.summary.pipeline.stages import count_micro_batches, find_stages
+from nsys2prv_ng.summary.pipeline.stages import (
+    MessageKernels,
+    count_micro_batches,
+    find_message_kernels,
+    find_stages,
+    list_step_messages,
+    load_sides,
+)
 
 _LEAST_LEAD = 0.02
 """Least lead of the stage that sets the pace over any other, as a share of a step."""

@@ -55,7 +55,7 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> 
         "ns": ns[chosen],
     }
     sums = sum_table(rows, ["function", "communicator", "ranks", "bytes"])
-    names = {c.id: (c.name or c.axis, c.label) for part in job.joined for c in part.nccl_communicators}
+    names = {c.id: (c.axis, c.label) for part in job.joined for c in part.nccl_communicators}
     rated = [
         rate(table.names[function], table.communicators[communicator], *row)
         for function, communicator, *row in zip(*(column.tolist() for column in sums.values()), strict=True)

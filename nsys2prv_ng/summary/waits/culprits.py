@@ -3,14 +3,24 @@
 Each piece of waiting counts once, for the kernel or call that started last: the culprits of a task and its costs both
 add up to the time that others waited for it. A culprit gets whole waits, by what the late thread was in for most of its
 lateness. Costs divide each wait by what the thread was in at each time.
+
+Of the task that others waited for longest, it also finds which ranges and calls take longer than on the others.
+A range counts without the time in which its thread waited for other ranks. A host that runs ahead of its GPU may take
+longer without need while that GPU waits, or may not. So a range is listed only if the late task takes longer both with
+and without the time in which the GPU of each task waited. A call counts on main threads. The mean of the others is over
+all tasks that others may wait for, whether they have the range or call or not.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.waits.late_hosts import load_host_activity, sort_waits, sum_costs
 from nsys2prv_ng.analysis.waits.late_reasons import NEEDED, NONE, WHY, LateReasons
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_rows, find_starts, sort_rows
@@ -18,10 +28,11 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_LAUNCH
 from nsys2prv_ng.reading.device_operations import load_launches
-from nsys2prv_ng.summary.waits.host_costs import measure_host_costs
-from nsys2prv_ng.summary.waits.numbers import Culprit, LateCost, LongestWait
-from nsys2prv_ng.summary.waits.words import NOT_SELECTED
+from nsys2prv_ng.summary.ranges.numbers import RepeatedRange
+from nsys2prv_ng.summary.waits.numbers import Culprit, Excess, LateCost, LongestWait, WaitNumbers
+from nsys2prv_ng.summary.waits.words import NOT_SELECTED, list_stragglers
 
 _NOT_SELECTED = 0
 _TEXTS = {_NOT_SELECTED: NOT_SELECTED, **types.LATE_REASONS}
@@ -137,3 +148,89 @@ def _find_longest(job: Job, late: LateReasons, blamed: Blamed) -> dict[str, Long
         )
         for i in longest
     }
+
+
+_ON_HOST = (LATE_LAUNCH, LATE_CALL)
+
+
+def measure_host_costs(job: Job, late: LateReasons, index: IntArray, begin: IntArray, until: IntArray) -> Table:
+    """Return the columns WHY and `ns` of n pieces of waiting for kernels and calls whose host was late.
+
+    `index` (n): the late kernel or call. If the pieces are all waits as a whole, the result is that of
+    `LateReasons.costs`.
+    """
+    on_host = take_rows(late.costs, np.isin(late.costs["reason"], _ON_HOST))
+    if int(on_host["ns"].sum()) == int((until - begin).sum()):
+        return on_host
+    waits = sort_waits(late.row.size, index, begin, until)
+    waited_for = np.unique(index)
+    parts = [take_rows(on_host, index[:0])]
+    for number, report in enumerate(job.reports):
+        in_report = waited_for[late.report[waited_for] == number]
+        threads = np.unique(late.thread[in_report])
+        if not threads.size:
+            continue
+        activity = load_host_activity(report, threads, job.store)
+        range_names, call_names = [*activity.range_names, ""], [*activity.call_names, ""]  # the last one: no name
+        for thread, reason in product(threads.tolist(), _ON_HOST):
+            which = in_report[(late.thread[in_report] == thread) & (late.reason[in_report] == reason)]
+            if which.size:
+                in_range, in_call, cost = sum_costs(activity.threads[thread], waits, which, late.limit[which])
+                task = int(job.whole.task_of_row[late.row[which[0]]])
+                columns = {
+                    "task": np.full(cost.size, task),
+                    "reason": np.full(cost.size, reason),
+                    "range": make_objects(range_names[i] for i in in_range.tolist()),
+                    "call": make_objects(call_names[i] for i in in_call.tolist()),
+                    "operation": make_objects([""] * cost.size),
+                    "ns": cost,
+                }
+                parts.append(columns)
+    return join_tables(parts)
+
+
+MOST = 50
+"""Most rows that are listed."""
+_INNER = 1.1
+"""How much an inner range weighs more than the range around it, which has its excess too."""
+
+
+def find_excess(
+    waits: WaitNumbers, ranges: Sequence[RepeatedRange], calls: Iterable[tuple[str, str, int]], step: str
+) -> list[Excess]:
+    """Return what the last task takes longer for, the largest excess first; [] if nobody waited for any task.
+
+    `calls`: name, task and time on the main thread (ns). `step`: name of the ranges that are the steps, which contain
+    everything. Of a range and one around it with about the same excess, the inner one is first.
+    """
+    stragglers = list_stragglers(waits)
+    if len(stragglers) < 2 or not stragglers[0][0].all_caused_ns:
+        return []
+    late = stragglers[0][0]
+    tasks = {rank.task for rank in waits.ranks}
+
+    def compare(by_task: Mapping[str, int]) -> tuple[int, float]:
+        """Return the time of the late task and the mean of the others (ns)."""
+        others = sum(ns for task, ns in by_task.items() if task in tasks and task != late.task)
+        return by_task.get(late.task, 0), others / (len(tasks) - 1)
+
+    rows: list[tuple[float, Excess]] = []
+
+    def add(kind: str, domain: str, name: str, times: tuple[int, float], weight: float) -> None:
+        ns, others = times
+        if ns > others:
+            row = Excess(kind=kind, domain=domain, name=name, ns=ns, others_ns=round(others))
+            rows.append(((ns - others) * weight, row))
+
+    for repeated in ranges:
+        needed, others = compare({task.task: task.total_ns - task.gpu_waiting_ns for task in repeated.tasks})
+        if repeated.name != step and needed > others:
+            own = compare({task.task: task.total_ns - task.waiting_ns for task in repeated.tasks})
+            add("range", repeated.domain, repeated.name, own, _INNER**repeated.depth)
+    by_call: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, task, ns in calls:
+        by_call[name][task] = by_call[name].get(task, 0) + ns
+    for name, by_task in by_call.items():
+        add("call", "", name, compare(by_task), 1.0)
+    rows.sort(key=lambda row: (-row[0], row[1].kind, row[1].domain, row[1].name))
+    return [row for _, row in rows[:MOST]]

@@ -25,7 +25,7 @@ from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.report.table_reader import NULL
 from nsys2prv_ng.summary.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.summary.links.measure import measure_links
-from nsys2prv_ng.summary.links.missing_payload import NO_PAYLOAD, find_payload_remedy, mark_without_payload
+from nsys2prv_ng.summary.links.messages import NO_PAYLOAD, find_payload_remedy, mark_without_payload
 from nsys2prv_ng.summary.pipeline.measure import measure_pipeline
 from nsys2prv_ng.summary.waits.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.waits.culprits import Blamed, WaitsForTasks, sum_culprits
@@ -112,7 +112,6 @@ def _list_communicators(job: Job) -> list[Communicator]:
             id=found.id,
             number=found.number,
             label=found.label,
-            name=found.name,
             axis=found.axis,
             ranks=found.ranks,
             members=sorted(rank for task in found.tasks if (rank := ranks[task]) is not None),

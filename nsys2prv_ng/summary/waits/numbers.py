@@ -120,8 +120,8 @@ class Communicator:
     """Its number in the trace."""
     label: str
     """Its number, name and members in words."""
-    name: str
-    """The name that the program gave it, from logs of the NCCL Inspector; empty without one."""
+    name: str = ""
+    """Always empty: reports have no names of communicators."""
     axis: str
     """What it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known."""
     ranks: int

@@ -166,7 +166,7 @@ def tabulate_communicators(waits: WaitNumbers) -> Grid:
     """Return what communicators are for, those of one name and size together; no rows for a single communicator."""
     groups: dict[tuple[str, int], list[Communicator]] = {}
     for communicator in waits.communicators if len(waits.communicators) > 1 else ():
-        groups.setdefault((communicator.name or communicator.axis, communicator.ranks), []).append(communicator)
+        groups.setdefault((communicator.axis, communicator.ranks), []).append(communicator)
     rows: list[list[Cell]] = [
         [Name(name or "-"), Count(len(found)), Count(ranks), format_members(found[0].members, ranks)]
         for (name, ranks), found in groups.items()

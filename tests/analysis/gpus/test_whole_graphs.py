@@ -20,7 +20,7 @@ from nsys2prv_ng.paraver.event_types import PATH_COMPUTE, PATH_GRAPH
 from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.measure import compute_summary
+from nsys2prv_ng.summary.summarize import compute_summary
 from nsys2prv_ng.summary.text import format_summary
 from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import Unpacked

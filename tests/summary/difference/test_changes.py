@@ -14,7 +14,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Side
-from nsys2prv_ng.comparison.text import format_comparison
+from nsys2prv_ng.comparison.result import format_comparison
 from nsys2prv_ng.summary.difference.changes import Change
 from nsys2prv_ng.summary.job import CallNumbers, JobSummary
 from nsys2prv_ng.summary.kernels.numbers import KernelNumbers

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.summary.links.slow_links import PairTimes, find_slow_pairs
+from nsys2prv_ng.summary.links.measure import PairTimes, find_slow_pairs
 from tests.examples import examples
 
 US = 1000

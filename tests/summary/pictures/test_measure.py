@@ -21,11 +21,10 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.measure import compute_summary
-from nsys2prv_ng.summary.pictures import pace
-from nsys2prv_ng.summary.pictures.measure import collect_pictures
+from nsys2prv_ng.summary.pictures import measure as pace
+from nsys2prv_ng.summary.pictures.measure import _choose_slowest, collect_pictures, make_pace
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.summary.pictures.pace import _choose_slowest, make_pace
+from nsys2prv_ng.summary.summarize import compute_summary
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, opened
 from tests.analysis.test_heat_maps import select
 from tests.conftest import REPOSITORY, Unpacked

@@ -14,8 +14,8 @@ from nsys2prv_ng.html.summary_sections.contents import make_kernel_section, make
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.numbers import KernelActivity, UnitActivity
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.summary.ranges.activity_table import tabulate_kernel_activity, tabulate_range_activity
 from nsys2prv_ng.summary.ranges.numbers import RangeNode, list_paths
+from nsys2prv_ng.summary.ranges.table import tabulate_kernel_activity, tabulate_range_activity
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.layout import format_grid
 from tests.conftest import Unpacked, slow_but

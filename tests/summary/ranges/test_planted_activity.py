@@ -17,9 +17,9 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.numbers import UnitActivity
-from nsys2prv_ng.summary.measure import compute_summary
 from nsys2prv_ng.summary.ranges import activity as kernel_activity
-from nsys2prv_ng.summary.ranges.activity_table import tabulate_range_activity
+from nsys2prv_ng.summary.ranges.table import tabulate_range_activity
+from nsys2prv_ng.summary.summarize import compute_summary
 from tests.analysis.efficiency.efficiency_reports import opened
 from tests.sources.nccl.nccl_reports import Call, Kernel
 from tests.summary.made import summarize_reports

@@ -23,7 +23,7 @@ from nsys2prv_ng.text.style import Style
 from tests.conftest import DATA, Unpacked
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits
-from tests.summary.verdicts.test_what_if import try_change
+from tests.summary.test_what_if import try_change
 
 MS = 10**6
 
@@ -241,13 +241,7 @@ def test_changes_in_words(change: str, says: str) -> None:
     assert describe_change(try_change(change, MS)) == says
 
 
-# ---- the table -------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_on_bottlenecks_has_the_table_of_the_program() -> None:
-    page = Path(__file__).parents[3] / "docs/reference/bottlenecks.md"
-    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and " (`" in line]
-    assert rows == [f"| {b.title} (`{b.key}`) | {b.rule} | {b.hint} | `{b.preset}` |" for b in BOTTLENECKS]
+# ---- the classes -----------------------------------------------------------------------------------------------------
 
 
 def test_every_preset_exists() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
-from nsys2prv_ng.summary.waits.excess import find_excess
+from nsys2prv_ng.summary.waits.culprits import find_excess
 from nsys2prv_ng.summary.waits.numbers import Excess
 from tests.conftest import Unpacked
 from tests.summary.made import IN_STEPS, summarize_reports

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.comparison.labels import label_sides
+from nsys2prv_ng.comparison.sides import label_sides
 
 
 @pytest.mark.parametrize(

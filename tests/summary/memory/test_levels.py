@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.summary.memory.leaks import FEWEST_STEPS, LEAST_BYTES, MOST_POINTS, is_leak, measure_growth
+from nsys2prv_ng.summary.memory.levels import FEWEST_STEPS, LEAST_BYTES, MOST_POINTS, is_leak, measure_growth
 from tests.examples import examples
 from tests.summary.memory.memory_truth import MIB, train
 

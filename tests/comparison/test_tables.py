@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.comparison.match_names import Match, match_names, strip_arguments
+from nsys2prv_ng.comparison.tables import Match, match_names, strip_arguments
 
 
 @pytest.mark.parametrize(
