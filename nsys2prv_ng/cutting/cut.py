@@ -35,9 +35,8 @@ from nsys2prv_ng.cutting.type_roles import find_roles
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.files import is_trace, list_trace_files
-from nsys2prv_ng.paraver.gzip_blocks import BLOCK_BYTES, compress
-from nsys2prv_ng.paraver.output import TraceOutput
-from nsys2prv_ng.paraver.read.trace_stream import TraceStream
+from nsys2prv_ng.paraver.output import BLOCK_BYTES, TraceOutput, compress
+from nsys2prv_ng.paraver.read.prv_reader import TraceStream
 from nsys2prv_ng.runtime.files import resolve_links
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress

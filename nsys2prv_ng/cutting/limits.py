@@ -18,7 +18,7 @@ from nsys2prv_ng.cutting.open_lines import OpenLine
 from nsys2prv_ng.cutting.type_roles import ACTIVITY, ACTIVITY_COLUMNS, MEMORY, TypeRoles
 from nsys2prv_ng.intervals.device_sweep import IDLE
 from nsys2prv_ng.paraver.event_types import GPU_IDLE_STRETCH
-from nsys2prv_ng.paraver.read.pcf_reader import COUNTER_TYPES
+from nsys2prv_ng.paraver.read.label_files import COUNTER_TYPES
 
 _SWEPT = 3
 """Number of the first columns of `ACTIVITY`, which change on one line."""

@@ -17,7 +17,7 @@ from nsys2prv_ng.cutting.line_fields import Rows
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.model import format_levels
-from nsys2prv_ng.paraver.read.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
 from nsys2prv_ng.text.formatting import format_number_ranges
 
 Names = Mapping[str, Sequence[str]]

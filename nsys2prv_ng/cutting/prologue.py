@@ -8,11 +8,17 @@ from pathlib import Path
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.files import list_trace_files
-from nsys2prv_ng.paraver.read.header_reader import DATE, NS_OF_UNIT, TraceHeader, read_header
-from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
+from nsys2prv_ng.paraver.read.label_files import ParaverConfig, read_pcf, read_row
 from nsys2prv_ng.paraver.read.problems import Findings
-from nsys2prv_ng.paraver.read.row_reader import read_row
-from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_communicators, read_first_line
+from nsys2prv_ng.paraver.read.prv_reader import (
+    DATE,
+    NS_OF_UNIT,
+    TraceHeader,
+    TraceStream,
+    read_communicators,
+    read_first_line,
+    read_header,
+)
 
 
 @dataclass(frozen=True)

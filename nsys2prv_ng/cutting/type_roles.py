@@ -16,7 +16,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
+from nsys2prv_ng.paraver.read.label_files import ParaverConfig
 from nsys2prv_ng.runtime.jit import inlined
 
 NO_ROLE, INTERVAL, QUANTITY, IDLE_STRETCH = 0, -1, -2, -3

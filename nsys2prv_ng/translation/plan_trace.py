@@ -18,8 +18,7 @@ from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.paraver.kept_labels import read_kept_labels
-from nsys2prv_ng.paraver.labels import Labels, Numbering
+from nsys2prv_ng.paraver.labels import Labels, Numbering, read_kept_labels
 from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.pcf_writer import format_pcf

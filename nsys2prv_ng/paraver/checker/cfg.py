@@ -16,9 +16,9 @@ from nsys2prv_ng.paraver.checker.cfg_check_events import check_events
 from nsys2prv_ng.paraver.checker.cfg_check_histograms import check_histogram
 from nsys2prv_ng.paraver.checker.cfg_check_windows import check_window
 from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
-from nsys2prv_ng.paraver.read.header_reader import TraceHeader
-from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
+from nsys2prv_ng.paraver.read.label_files import ParaverConfig
 from nsys2prv_ng.paraver.read.problems import Findings, Problem, sort_by_line
+from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
 
 __all__ = ["CfgCheckResult", "check_cfg"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nsys2prv_ng.paraver.checker.cfg_functions import (
+from nsys2prv_ng.paraver.checker.cfg_lists import Function, Parameters
+from nsys2prv_ng.paraver.checker.cfg_names import (
     COMPOSE,
     COMPOSES_OF_LEVEL,
     CPU,
@@ -19,7 +20,6 @@ from nsys2prv_ng.paraver.checker.cfg_functions import (
     Functions,
     SemanticFunction,
 )
-from nsys2prv_ng.paraver.checker.cfg_lists import Function, Parameters
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgWindow
 from nsys2prv_ng.paraver.read.problems import Findings
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nsys2prv_ng.paraver.checker.cfg_check_windows import get_effective_level, get_model, list_parents
-from nsys2prv_ng.paraver.checker.cfg_functions import STATISTICS, WINDOW_LEVELS
+from nsys2prv_ng.paraver.checker.cfg_names import STATISTICS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgWindow, Section, parse_whole
-from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.problems import Findings
+from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
 
 MAX_COLUMNS = 1_000_000
 """More columns count as a mistake: Paraver keeps all of them in memory, and 100 million kill it."""

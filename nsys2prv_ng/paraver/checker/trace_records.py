@@ -10,9 +10,19 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import Int32Table, IntArray, IntTable
-from nsys2prv_ng.paraver.checker.trace_lines import COMMUNICATION, LINE, RECORD, STATE, TYPE, VALUE, Records
+from nsys2prv_ng.paraver.checker.trace_lines import (
+    COMMUNICATION,
+    LINE,
+    RECORD,
+    STATE,
+    TYPE,
+    VALUE,
+    Records,
+    hash_slot,
+    note,
+    tally,
+)
 from nsys2prv_ng.paraver.checker.trace_lines import RULES as LINE_RULES
-from nsys2prv_ng.paraver.checker.trace_notes import hash_slot, note, tally
 from nsys2prv_ng.runtime.jit import compiled
 
 (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, IO, OTHER, RMA, classify_call
+from nsys2prv_ng.paraver.value_tables import COLLECTIVE, IO, OTHER, RMA, classify_call
 
 SENDS = 1
 RECEIVES = 2

@@ -18,7 +18,7 @@ from nsys2prv_ng.operations.parts import (
     Messages,
     get_kinds,
 )
-from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, classify_call
+from nsys2prv_ng.paraver.value_tables import COLLECTIVE, classify_call
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Communicators

@@ -10,7 +10,7 @@ from nsys2prv_ng.cli import run as program
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.paraver.read.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
 from tests.paraver.checker.cfg_text import CfgText, typed
 from tests.paraver.checker.trace_files import TraceFiles, compress
 

@@ -9,8 +9,8 @@ import pytest
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.cfg_check_windows import get_effective_level
 from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
-from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.problems import Findings
+from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
 from tests.paraver.checker.cfg_text import CONFIG, HEADER, TYPES, CfgText, assert_problem, messages, warned
 
 # Line that is replaced, what takes its place, and the only problem: its line from there, and how it begins.
