@@ -1,7 +1,8 @@
 """What programs and scripts rely on stays as it was released (docs/reference/stability.md).
 
 `data/released.json` has the names of the last release: options, names of the Python package and keywords of its calls,
-and the keys of the JSON outputs with their types. `python -m tests.test_stability` writes those of now, for a release.
+the keys of the JSON outputs with their types, and presets.
+`python -m tests.test_stability` writes those of now, for a release.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 import typer.main
 
 import nsys2prv_ng
+from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +82,8 @@ def list_json() -> dict[str, list[str]]:
 
 
 def list_names() -> dict[str, Any]:
-    return {"options": list_options(), "python": list_python(), "json": list_json()}
+    presets = sorted(preset.name for preset in list_presets())
+    return {"options": list_options(), "python": list_python(), "json": list_json(), "presets": presets}
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +95,11 @@ def released() -> dict[str, Any]:
 
 def test_options_stay(released: dict[str, Any]) -> None:
     assert sorted(set(released["options"]) - set(list_options())) == []
+
+
+def test_names_of_presets_stay(released: dict[str, Any]) -> None:
+    """Users open them by name. Filters have the suffix .xml, the others .cfg."""
+    assert sorted(set(released["presets"]) - set(list_names()["presets"])) == []
 
 
 def test_names_of_python_stay(released: dict[str, Any]) -> None:
