@@ -23,7 +23,6 @@ from page_file import DOCS, write_or_check
 from nsys2prv_ng.clock.alignment_table import Alignment, AlignmentNumbers
 from nsys2prv_ng.comparison.model import COMPARISON_VERSION, Comparability, Finding, Pair, Scaling
 from nsys2prv_ng.comparison.result import Comparison
-from nsys2prv_ng.cutting.result import CUT_VERSION, CutResult
 from nsys2prv_ng.inspection.model import INSPECTION_VERSION, InspectedReport, Inspection
 from nsys2prv_ng.replay.numbers import WHAT_IF_VERSION, WhatIfNumbers
 from nsys2prv_ng.report.diagnostics import Message
@@ -41,7 +40,6 @@ OUTPUTS: Mapping[str, tuple[type, str]] = {
     "summary": (JobSummary, "The numbers of a job (summary --json, JobSummary.to_dict, JobSummary.save)"),
     "comparison": (Comparison, "A comparison of runs (compare --json, Comparison.to_dict)"),
     "inspection": (Inspection, "What reports contain (inspect --json, Inspection.to_dict)"),
-    "cut": (CutResult, "What a cut wrote (CutResult.to_dict)"),
     "what-if": (WhatIfNumbers, "What changes would save (what-if --json, WhatIfNumbers.to_dict)"),
 }
 """By the name of a schema: the class that makes the JSON, and its title."""
@@ -51,7 +49,6 @@ _VERSIONS = {
     JobSummary: SUMMARY_VERSION,
     Comparison: COMPARISON_VERSION,
     Inspection: INSPECTION_VERSION,
-    CutResult: CUT_VERSION,
     WhatIfNumbers: WHAT_IF_VERSION,
 }
 _PARTS = (WhatIfNumbers,)

@@ -8,9 +8,8 @@ result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 TYPE_CHECKING = False  # as type checkers know it; to import `typing` delays the command line's handling of signals
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.api import check, compare, cut, inspect, merge, shard, summarize, translate, what_if
+    from nsys2prv_ng.api import check, compare, inspect, merge, shard, summarize, translate, what_if
     from nsys2prv_ng.comparison.result import Comparison
-    from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckResult",
     "Comparison",
-    "CutResult",
     "Inspection",
     "JobSummary",
     "ReportError",
@@ -33,7 +31,6 @@ __all__ = [
     "__version__",
     "check",
     "compare",
-    "cut",
     "inspect",
     "merge",
     "shard",
@@ -45,7 +42,6 @@ __all__ = [
 _HOMES = {
     "CheckResult": "paraver.checker.trace",
     "Comparison": "comparison.result",
-    "CutResult": "cutting.result",
     "Inspection": "inspection.model",
     "JobSummary": "summary.numbers.job",
     "ReportError": "errors",

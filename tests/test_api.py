@@ -44,7 +44,6 @@ CALLS = {
     "compare": nsys2prv_ng.compare,
     "inspect": nsys2prv_ng.inspect,
     "check": nsys2prv_ng.check,
-    "cut": nsys2prv_ng.cut,
     "what-if": nsys2prv_ng.what_if,
 }
 
@@ -261,19 +260,6 @@ def test_check_answers_what_breaks_a_rule(tmp_path: Path) -> None:
     assert result.problems == [] and list(result.cfgs) == [cfg] and result.cfgs[cfg].problems == []
     trace.write_text(trace.read_text() + "nonsense\n")
     assert len(nsys2prv_ng.check(trace).problems) == 1
-
-
-def test_cut_answers_what_it_wrote(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.prv"
-    nsys2prv_ng.translate(DDP[:1], trace, sources=["kernels"])
-    result = nsys2prv_ng.cut(trace, tmp_path / "part.prv", time=(10**8, None), ranks=[0])
-    assert isinstance(result, nsys2prv_ng.CutResult)
-    checked = nsys2prv_ng.check(tmp_path / "part.prv")
-    counts = {"states": result.states, "events": result.events, "communications": result.communications}
-    assert checked.problems == [] and counts.items() <= checked.records.items()
-    assert (result.begin_ns, result.rows, result.to_dict()["rows"]) == (10**8, checked.rows, checked.rows)
-    with pytest.raises(nsys2prv_ng.UsageError, match=r"nothing to cut.*\(see time, ranks\)"):
-        nsys2prv_ng.cut(trace, tmp_path / "all.prv")
 
 
 @pytest.mark.parametrize("call", [nsys2prv_ng.summarize, nsys2prv_ng.inspect, nsys2prv_ng.check])

@@ -26,7 +26,6 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
-    CutOptions,
     InspectOptions,
     JobOptions,
     SummaryOptions,
@@ -42,7 +41,6 @@ from nsys2prv_ng.text.option import blame_value
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.model import Side, SideTraces
     from nsys2prv_ng.comparison.result import Comparison
-    from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.replay.changes import Change
@@ -236,7 +234,9 @@ def _check_prediction(
         raise UsageError(f"{output}: the predicted trace needs one change; {remedy}", see=("change",))
     for parameter in ("time", "nvtx_range"):
         if getattr(options, parameter) not in (None, ""):
-            message = "cannot be combined with a predicted trace, which covers all time; cut it afterwards"
+            message = (
+                "cannot be combined with a predicted trace, which covers all time; wxParaver's Cut & Filter cuts it"
+            )
             raise UsageError(message, parameter=parameter)
     check_names(reports, output)
     from nsys2prv_ng.api.plans import make_prediction_plan
@@ -392,23 +392,3 @@ def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
     for cfg in options.cfg or ():
         result.cfgs[cfg] = check_cfg(cfg, contents.config, contents.header, contents.types)
     return result
-
-
-@takes_two(CutOptions)
-def cut(trace: AnyPath, output: AnyPath, options: CutOptions) -> CutResult:
-    """Write a window of time, or some ranks, of a trace as a separate trace, without the reports.
-
-    `trace`: a .prv or .prv.gz of any tool, with its .pcf and .row beside it. `output`: OUT.prv or OUT.prv.gz. The trace
-    is read from its start to the end of the window. After an error nothing is left under the name of the output.
-    """
-    from nsys2prv_ng.cutting.cut import Selection, cut_trace
-    from nsys2prv_ng.runtime.jit import announce_compilation
-
-    path, output = check_path("trace", trace), check_path("output", output)
-    if options.time is None and options.ranks is None:
-        raise UsageError("nothing to cut: choose a time, ranks, or both", see=("time", "ranks"))
-    selection = Selection(options.time, options.ranks)
-    progress = options.display
-    jobs = options.jobs or count_usable_cores()
-    with announce_compilation(progress.note):
-        return cut_trace(path, output, selection, progress, force=options.force, threads=jobs)

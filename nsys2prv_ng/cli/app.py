@@ -9,7 +9,6 @@ import typer
 from nsys2prv_ng.cli.cfgs import cfgs
 from nsys2prv_ng.cli.check import check
 from nsys2prv_ng.cli.compare import SidesCommand, compare
-from nsys2prv_ng.cli.cut import cut
 from nsys2prv_ng.cli.inspect import inspect
 from nsys2prv_ng.cli.merge import merge
 from nsys2prv_ng.cli.precompile import precompile
@@ -56,7 +55,6 @@ app.command()(what_if)
 app.command(cls=SidesCommand)(compare)
 app.command()(inspect)
 app.command()(check)
-app.command()(cut)
 app.command()(cfgs)
 app.command()(precompile)
 app.command()(shard)

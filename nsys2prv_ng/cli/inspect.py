@@ -51,7 +51,7 @@ def _print_remedies(inspection: Inspection, reports: Sequence[Path], options: In
     load, details = inspection.load, estimate_details(inspection.rows_of_sources)
     duration = max((report.duration_ns for report in inspection.reports), default=0)
     chosen = TranslateOptions(paraver_memory=options.paraver_memory, jobs=options.jobs)
-    given = Given(reports, Path("trace.prv"), chosen, inspection.list_selectable_sources(), is_written=False)
+    given = Given(reports, Path("trace.prv"), chosen, inspection.list_selectable_sources())
     if 0 < options.paraver_memory < load.memory:
         print()
     print_remedies(load, details, duration, load.text_bytes, given)

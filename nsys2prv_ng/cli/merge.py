@@ -30,5 +30,5 @@ def merge(
 
     shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
     chosen = TranslateOptions(**shared, paraver_memory=options.paraver_memory)
-    print_result(result, Given([folder], output, chosen, [], is_written=True))
+    print_result(result, Given([folder], output, chosen, []))
     print_summary(result)

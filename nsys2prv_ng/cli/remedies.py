@@ -22,13 +22,12 @@ _NOT_REPEATED = ("force", "stats", "align_report", "summary", "paraver_memory")
 
 
 class Given(NamedTuple):
-    """The call that a remedy changes. `sources`: sources with events. `is_written`: whether the trace can be cut."""
+    """The call that a remedy changes. `sources`: sources with events."""
 
     reports: Sequence[Path]
     trace: Path
     options: TranslateOptions
     sources: Sequence[str]
-    is_written: bool
 
 
 def print_result(result: TranslationResult, given: Given, *, verbose: bool = False) -> None:
@@ -56,6 +55,8 @@ def print_remedies(load: LoadCost, details: Mapping[str, LoadCost], duration: in
     """Print what helps for a trace of `size` bytes of text and `duration` ns, if the user set a limit."""
     limit = given.options.paraver_memory
     remedies = find_remedies(load, details, limit, duration)
+    if _has_unknown_start(given.options):
+        remedies = [remedy for remedy in remedies if remedy.window is None]
     if limit and size > WXPARAVER_LIMIT:
         print(WXPARAVER_ASKS)
     if remedies:
@@ -64,14 +65,19 @@ def print_remedies(load: LoadCost, details: Mapping[str, LoadCost], duration: in
         print(f"  {remedy.words}\n    {_format_command(remedy, given)}")
 
 
+def _has_unknown_start(options: TranslateOptions) -> bool:
+    """Return whether events decide where the trace starts: then no --time chooses a part of it."""
+    return isinstance(options.time, str) or bool(options.steps or options.skip_warmup or options.nvtx_range)
+
+
 def _format_command(remedy: Remedy, given: Given) -> str:
     """Return the command of a remedy, ready for a shell."""
     reports, options = quote_reports(given.reports), given.options
     if remedy.window is not None:
-        new, window = _quote_other(given.trace, "window"), ["--time", format_window(*remedy.window)]
-        if given.is_written:
-            return join_command("cut", quote_path(given.trace), new, *window)
-        return join_command("translate", reports, new, *window)
+        start = options.time[0] or 0 if isinstance(options.time, tuple) else 0
+        window = format_window(*(start + limit for limit in remedy.window))
+        words = spell_options(options, (*_NOT_REPEATED, "time", "metrics_changes"))
+        return join_command("translate", reports, _quote_other(given.trace, "window"), *words, "--time", window)
     if remedy.without:
         kept = tuple(source for source in given.sources if source != remedy.without)
         shortest = {source: ns for source, ns in (options.min_duration or {}).items() if source in kept}

@@ -36,5 +36,5 @@ def translate(
 
         read = () if find_shards(reports) else {source.name for source in result.sources if source.read}
         present = [source.name for source in SOURCES if source.name in read]
-        print_result(result, Given(reports, output, options, present, is_written=True), verbose=verbose)
+        print_result(result, Given(reports, output, options, present), verbose=verbose)
     print_summary(result)

@@ -18,7 +18,6 @@ from nsys2prv_ng.options.kinds import (
     File,
     Files,
     JobTime,
-    Limits,
     MinDurations,
     Names,
     Numbers,
@@ -26,7 +25,6 @@ from nsys2prv_ng.options.kinds import (
     SourceNames,
     Steps,
     Tflops,
-    TimeWindow,
     WordOrFile,
 )
 from nsys2prv_ng.runtime.progress import Progress
@@ -330,20 +328,6 @@ class CheckOptions(CallOptions):
     )
 
 
-@dataclass(kw_only=True)
-class CutOptions(ReadingOptions):
-    """Options of a cut."""
-
-    time: TimeWindow[Limits | None] = TimeWindow(
-        "Only this time, as Paraver shows it, in ns, us, ms or s: 1.5s:2s, :800ms, 2s:.",
-        keyword_help="Only this time: (from, to) in ns, as Paraver shows it; None is no limit.",
-        metavar="FROM:TO",
-        shown="all",
-    )
-    ranks: Numbers = Numbers("Only these ranks, and their nodes.", metavar="0-3,8", shown="all")
-    force: Flag = Flag("Replace an existing trace.")
-
-
 ALL_OPTIONS = (
     TranslateOptions,
     ShardOptions,
@@ -353,6 +337,5 @@ ALL_OPTIONS = (
     CompareOptions,
     InspectOptions,
     CheckOptions,
-    CutOptions,
 )
 """The options of all calls."""

@@ -35,7 +35,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, shell: str, line: str) -> list[str]:
         # Without a command, and behind options, translate and the command that runs.
         ("nsys2prv-ng a.sqlite --metrics", ["--metrics", "--metrics-changes"]),
         ("nsys2prv-ng -q a.sqlite --metrics-", ["--metrics-changes"]),
-        ("nsys2prv-ng -j 1 cut a.prv --ti", ["--time"]),
+        ("nsys2prv-ng -j 1 what-if a.sqlite --ti", ["--time"]),
         ("nsys2prv-ng summary --align c", ["collectives"]),
         ("nsys2prv-ng translate --kernel-names ", ["short", "demangled"]),
         ("nsys2prv-ng a.sqlite --sources ker", ["kernels"]),

@@ -18,7 +18,6 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
-    CutOptions,
     InspectOptions,
     MergeOptions,
     ShardOptions,
@@ -35,7 +34,6 @@ CLASSES = {
     "compare": CompareOptions,
     "inspect": InspectOptions,
     "check": CheckOptions,
-    "cut": CutOptions,
     "shard": ShardOptions,
     "merge": MergeOptions,
     "slurm": ScriptOptions,

@@ -142,7 +142,7 @@ def test_every_option_was_tried() -> None:
 
 def test_defaults_are_not_repeated() -> None:
     assert spell_options(TranslateOptions()) == []
-    assert join_command("cut", "a", "b") == "nsys2prv-ng cut a b"
+    assert join_command("check", "a", "b") == "nsys2prv-ng check a b"
 
 
 def parse(words: list[str]) -> TranslateOptions:

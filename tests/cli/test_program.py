@@ -101,35 +101,6 @@ def test_check_takes_what_a_pattern_of_cfgs_becomes(reference, between):
         assert f"\n{cfg}: " in done.stdout
 
 
-@pytest.mark.all_sets
-def test_cut_writes_a_part_of_it(reference, tmp_path):
-    done = run("cut", reference[0] / "out.prv", tmp_path / "part.prv.gz", "--time", "100ms:200ms", "-j", "1")
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(
-        r"\S+part\.prv\.gz: [\d.]+ k?B, 0\.1 s to 0\.2 s of \S+out\.prv, \d+ rows; .* in [\d.]+ s\n", done.stdout
-    )
-    assert run("check", tmp_path / "part.prv.gz").returncode == 0
-    again = run("cut", reference[0] / "out.prv", tmp_path / "part.prv.gz", "--time", "100ms:200ms")
-    assert_one_line(again, 1)
-    assert "(see --force)" in again.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "nothing to cut: choose a time, ranks, or both (see --time, --ranks)"),
-        (("--time", "1s"), "--time 1s: write FROM:TO with units"),
-        (("--time", "900s:"), "--time '900s:': starts 900 s into a trace"),
-        (("--ranks", "7"), "--ranks 7: none of them is in the trace, which holds 0"),
-    ],
-)
-def test_cut_refuses_what_it_cannot_cut(reference, tmp_path, words, message):
-    done = run("cut", reference[0] / "out.prv", tmp_path / "part.prv", *words)
-    assert_one_line(done, 2)
-    assert message in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_check_refuses_a_damaged_trace(reference, tmp_path):
     for path in reference[0].glob("out.*"):
         shutil.copy(path, tmp_path)
@@ -262,7 +233,6 @@ def test_links_that_lead_to_themselves(tmp_path):
     assert "no such folder" in assert_one_line(run(SAMPLE, report / "out.prv"), 2)
     for option, name in (("--stats", "loop.json"), ("--align-report", "loop.csv"), ("--labels-from", "loop.pcf")):
         assert name in assert_one_line(run(SAMPLE, out, option, tmp_path / name), 1)
-    assert "cannot be read" in run("cut", tmp_path / "loop.prv", out, "--time", "1ms:").stderr
     done = run(SAMPLE, report, out, "--quiet")
     assert done.returncode == 0 and "warning: skipped, as it cannot be read" in done.stderr and out.exists()
 

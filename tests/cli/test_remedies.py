@@ -32,7 +32,8 @@ def test_a_translation_prints_what_helps(tmp_path: Path) -> None:
     assert stats["paraver_memory"] > LIMIT
     assert "too large a trace: Paraver needs about" in done.stderr
     (window,) = (command for words, command in list_commands(done.stdout).items() if words.startswith("a window"))
-    assert window[:4] == ["nsys2prv-ng", "cut", str(trace), str(tmp_path / "my trace-window.prv")]
+    assert window[1:4] == ["translate", str(REPORTS[0]), str(tmp_path / "my trace-window.prv")]
+    assert {"--ranks", "--sources", "--no-derived"} < set(window) and window[-2] == "--time"
     (lines,) = (command for words, command in list_commands(done.stdout).items() if words.startswith("without"))
     assert lines[:2] == ["nsys2prv-ng", "translate"] and "--stats" not in lines and "--ranks" in lines
     assert run(*lines[1:]).returncode == 0
@@ -59,7 +60,7 @@ def test_a_merge_prints_what_helps(tmp_path: Path) -> None:
         done = run(*command, tmp_path / "read", tmp_path / "x.prv.gz", "--paraver-memory", "18M")
         ((words, pasted),) = list_commands(done.stdout).items()
         assert words.startswith("a window")
-        assert pasted[1:4] == ["cut", str(tmp_path / "x.prv.gz"), str(tmp_path / "x-window.prv.gz")]
+        assert pasted[1:4] == ["translate", str(tmp_path / "read"), str(tmp_path / "x-window.prv.gz")]
 
 
 def read_load(trace: Path) -> LoadCost:

@@ -107,4 +107,4 @@ def test_a_program_may_take_empty_words() -> None:
 @pytest.mark.slow
 def test_the_program_reads_them() -> None:
     assert run("-V").stdout == run("--version").stdout == f"nsys2prv-ng {__version__}\n"
-    assert run("help", "cut").stdout == run("cut", "--help").stdout != run("help").stdout == run("-h").stdout
+    assert run("help", "check").stdout == run("check", "--help").stdout != run("help").stdout == run("-h").stdout

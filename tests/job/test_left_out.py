@@ -94,7 +94,7 @@ def test_what_may_not_be_read_is_an_error_before_anything_is_read(tmp_path: Path
     assert "secret.sqlite: no permission to read it" in line
 
 
-@pytest.mark.parametrize("command", ["translate", "summary", "inspect", "compare", "shard", "check", "cut"])
+@pytest.mark.parametrize("command", ["translate", "summary", "inspect", "compare", "shard", "check"])
 def test_commands_say_themselves_what_may_not_be_read(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

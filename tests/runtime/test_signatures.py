@@ -43,7 +43,6 @@ Dispatcher.compile = record
 api.translate(reports, trace, jobs=1)  # in this process
 api.summarize(reports, jobs=1)
 api.check(trace)
-api.cut(trace, trace.replace("out", "cut"), time="0.3s:0.6s")
 for function, calls in called.items():
     derived = derive_types(function)
     print(function.__module__, function.__name__, len(calls), len(calls & set(derived)), sep=" ")

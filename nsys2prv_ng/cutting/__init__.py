@@ -1,1 +1,0 @@
-"""Cuts a window of time, or ranks, out of a written trace."""
