@@ -120,13 +120,9 @@ GRAPH_ORIGINAL_ID = EventType(63000104, "Original CUDA graph or node id", source
 
 # ---- CUDA events and synchronisation ---------------------------------------------------------------------------------
 # CUPTI's numbers; its 0 (unknown) is 5 here.
-SYNCHRONIZATIONS = {
-    1: "Event synchronization",
-    2: "Stream waits for event",
-    3: "Stream synchronization",
-    4: "Context synchronization",
-    5: "Unknown",
-}
+SYNCHRONIZATIONS = dict(enumerate((
+    "Event synchronization", "Stream waits for event", "Stream synchronization", "Context synchronization", "Unknown",
+), 1))  # fmt: skip
 CUDA_SYNCHRONIZATION = EventType(
     63000220, "CUDA synchronization", source_names.CUDA_SYNC, interval=True, values=SYNCHRONIZATIONS
 )
@@ -144,13 +140,8 @@ ALLOCATION_KIND = EventType(66500003, "CUDA memory kind", source_names.CUDA_MEMO
 ALLOCATION_LIFETIME = EventType(66500004, "CUDA memory lifetime", source_names.CUDA_MEMORY, unit="ns")
 ALLOCATION_GPU = EventType(66500005, "CUDA memory GPU", source_names.CUDA_MEMORY)
 MEMORY_LEVELS = tuple(
-    EventType(
-        66500010 + kind,
-        f"CUDA memory in use: {tables.MEMORY_KINDS[kind + 1].lower()}",
-        source_names.CUDA_MEMORY,
-        unit="bytes",
-    )
-    for kind in range(8)
+    EventType(66500010 + i, f"CUDA memory in use: {kind.lower()}", source_names.CUDA_MEMORY, unit="bytes")
+    for i, kind in enumerate(tables.MEMORY_KINDS.values())
 )
 """The level of each of CUPTI's memory kinds."""
 
@@ -211,7 +202,6 @@ OPENACC_SIZES = {
 
 # ---- OpenMP: Extrae's numbers and values, continued where OMPT reports more ------------------------------------------
 _LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
-_UNKNOWN_SYNCHRONIZATION = "Unknown synchronization"
 
 
 def _make_openmp(number: int, label: str, values: dict[int, str]) -> EventType:
@@ -234,25 +224,9 @@ OMP_TASKLOOP = _make_openmp(60000029, "taskloop", {1: "Taskloop"})
 OMP_ORDERED = _make_openmp(60000033, "ordered section", _LOCKING)
 OMP_THREAD = _make_openmp(60000040, "thread", {1: "OpenMP thread"})
 OMP_REDUCTION = _make_openmp(60000041, "reduction", {1: "Reduction"})
-OMP_WAIT = _make_openmp(
-    60000042,
-    "wait in synchronization",
-    tables.BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: _UNKNOWN_SYNCHRONIZATION},
-)
-OMP_OTHER_SYNCHRONIZATION = _make_openmp(60000043, "other synchronization", {1: _UNKNOWN_SYNCHRONIZATION})
-OMP_POINT = EventType(
-    60000044,
-    "OpenMP event",
-    source_names.OPENMP,
-    values={
-        1: "Task scheduled",
-        2: "Cancellation",
-        3: "Lock initialised",
-        4: "Lock destroyed",
-        5: "Work dispatched",
-        6: "Flush",
-    },
-)
+OMP_WAIT = _make_openmp(60000042, "wait in synchronization", tables.WAITS)
+OMP_OTHER_SYNCHRONIZATION = _make_openmp(60000043, "other synchronization", {1: tables.UNKNOWN_SYNCHRONIZATION})
+OMP_POINT = EventType(60000044, "OpenMP event", source_names.OPENMP, values=tables.OPENMP_POINTS)
 
 # ---- calls of the operating system: Extrae's values for pthreads up to 13 --------------------------------------------
 OS_RUNTIME = EventType(66400000, "OS runtime call", source_names.OS_RUNTIME, interval=True, names="os_runtime")
@@ -371,39 +345,22 @@ TAG_RELEASE = 55005
 TAG_PATH = 55006
 
 # ---- states: Extrae's numbers and colours ----------------------------------------------------------------------------
-IDLE = 0
-RUNNING = 1
-WAITING_MESSAGE = 3
-BLOCKING_SEND = 4
-SYNCHRONIZATION = 5
-TEST_PROBE = 6
-WAITING = 8
-BLOCKED = 9
-IMMEDIATE_SEND = 10
-IMMEDIATE_RECEIVE = 11
-INPUT_OUTPUT = 12
-GROUP_COMMUNICATION = 13
-OTHERS = 15
-SEND_RECEIVE = 16
-MEMORY_TRANSFER = 17
-PROFILING = 18
-ONE_SIDED = 25
 STATES: dict[int, tuple[str, tuple[int, int, int]]] = {
-    IDLE: ("Idle", (117, 195, 255)),
-    RUNNING: ("Running", (0, 0, 255)),
-    WAITING_MESSAGE: ("Waiting a message", (255, 0, 0)),
-    BLOCKING_SEND: ("Blocking Send", (255, 0, 174)),
-    SYNCHRONIZATION: ("Synchronization", (179, 0, 0)),
-    TEST_PROBE: ("Test/Probe", (0, 255, 0)),
-    WAITING: ("Wait/WaitAll", (235, 0, 0)),
-    BLOCKED: ("Blocked", (0, 162, 0)),
-    IMMEDIATE_SEND: ("Immediate Send", (255, 0, 255)),
-    IMMEDIATE_RECEIVE: ("Immediate Receive", (100, 100, 177)),
-    INPUT_OUTPUT: ("I/O", (172, 174, 41)),
-    GROUP_COMMUNICATION: ("Group Communication", (255, 144, 26)),
-    OTHERS: ("Others", (192, 224, 0)),
-    SEND_RECEIVE: ("Send Receive", (66, 66, 66)),
-    MEMORY_TRANSFER: ("Memory transfer", (255, 0, 96)),
-    PROFILING: ("Profiling", (169, 169, 169)),
-    ONE_SIDED: ("One-sided op", (116, 116, 116)),
+    (IDLE := 0): ("Idle", (117, 195, 255)),
+    (RUNNING := 1): ("Running", (0, 0, 255)),
+    (WAITING_MESSAGE := 3): ("Waiting a message", (255, 0, 0)),
+    (BLOCKING_SEND := 4): ("Blocking Send", (255, 0, 174)),
+    (SYNCHRONIZATION := 5): ("Synchronization", (179, 0, 0)),
+    (TEST_PROBE := 6): ("Test/Probe", (0, 255, 0)),
+    (WAITING := 8): ("Wait/WaitAll", (235, 0, 0)),
+    (BLOCKED := 9): ("Blocked", (0, 162, 0)),
+    (IMMEDIATE_SEND := 10): ("Immediate Send", (255, 0, 255)),
+    (IMMEDIATE_RECEIVE := 11): ("Immediate Receive", (100, 100, 177)),
+    (INPUT_OUTPUT := 12): ("I/O", (172, 174, 41)),
+    (GROUP_COMMUNICATION := 13): ("Group Communication", (255, 144, 26)),
+    (OTHERS := 15): ("Others", (192, 224, 0)),
+    (SEND_RECEIVE := 16): ("Send Receive", (66, 66, 66)),
+    (MEMORY_TRANSFER := 17): ("Memory transfer", (255, 0, 96)),
+    (PROFILING := 18): ("Profiling", (169, 169, 169)),
+    (ONE_SIDED := 25): ("One-sided op", (116, 116, 116)),
 }

@@ -63,21 +63,21 @@ GPU_ACTIVITIES = {
 }
 
 
-BARRIERS = {
-    1: "Barrier",
-    2: "Implicit barrier",
-    3: "Explicit barrier",
-    4: "Runtime barrier",
-    8: "Implicit worksharing barrier",
-    9: "Implicit parallel barrier",
-    10: "Implicit teams barrier",
-}
+BARRIERS = dict(enumerate(("Barrier", "Implicit barrier", "Explicit barrier", "Runtime barrier"), 1))
+BARRIERS |= dict(enumerate(("Implicit worksharing barrier", "Implicit parallel barrier", "Implicit teams barrier"), 8))
+UNKNOWN_SYNCHRONIZATION = "Unknown synchronization"
+WAITS = BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: UNKNOWN_SYNCHRONIZATION}
 
 
 WORKSHARING = dict(enumerate((
     "Loop", "Sections", "Single", "Master", "Single (by another thread)", "Workshare", "Distribute", "Scope",
     "Loop (static)", "Loop (dynamic)", "Loop (guided)", "Loop (other schedule)", "Unknown worksharing",
 ), 4))  # fmt: skip
+
+
+OPENMP_POINTS = dict(enumerate((
+    "Task scheduled", "Cancellation", "Lock initialised", "Lock destroyed", "Work dispatched", "Flush",
+), 1))  # fmt: skip
 
 
 PTHREAD_CALLS = dict(enumerate((

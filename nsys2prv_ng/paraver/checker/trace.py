@@ -43,7 +43,6 @@ from nsys2prv_ng.paraver.read.prv_reader import (
     TraceHeader,
     TraceStream,
     check_communicator,
-    read_communicators,
     read_first_line,
     read_header,
 )
@@ -136,13 +135,14 @@ def check_trace(
 
 def _read_communicators(stream: TraceStream, header: TraceHeader, findings: Findings) -> tuple[bytes, int]:
     """Read the communicators. Return what was read of the first line of the body, and the number of lines before it."""
-    lines, head = read_communicators(stream, header.communicators)
-    for number, line in enumerate(lines, 2):
-        check_communicator(line.decode("latin-1").removesuffix("\n"), number, header, findings)
-    if len(lines) < header.communicators:
-        message = f"the header announces {header.communicators} communicators, and only {len(lines)} lines follow"
-        findings.add(len(lines) + 2, message, "communicators")
-    return head, len(lines) + 1
+    for number in range(header.communicators):
+        line = stream.read_line()
+        if line[:1] not in (b"c", b"C", b"i", b"I"):
+            message = f"the header announces {header.communicators} communicators, and only {number} lines follow"
+            findings.add(number + 2, message, "communicators")
+            return line, number + 1
+        check_communicator(line.decode("latin-1").removesuffix("\n"), number + 2, header, findings)
+    return b"", header.communicators + 1
 
 
 def _read_config(path: Path, findings: Findings) -> ParaverConfig | None:
@@ -210,7 +210,7 @@ class BodyCheck:
         self._tallies = rules.Tallies(new_tally(), new_tally(), new_tally())
         self._objects = _make_objects(header)
         self._state_end = np.zeros(header.rows, np.int64)
-        self._prepare_labels(config or ParaverConfig())
+        self._prepare_labels(config)
 
     @property
     def records(self) -> dict[str, int]:
@@ -223,7 +223,8 @@ class BodyCheck:
         }
         return {name: int(self._counts[kind]) for name, kind in kinds.items()}
 
-    def _prepare_labels(self, config: ParaverConfig) -> None:
+    def _prepare_labels(self, read: ParaverConfig | None) -> None:
+        config = read or ParaverConfig()
         is_interval = np.array([declared.is_interval for declared in config.types.values()], bool)
         columns = np.where(is_interval, np.cumsum(is_interval) - 1, -1).astype(np.int64)
         intervals = int(is_interval.sum())
@@ -232,7 +233,7 @@ class BodyCheck:
             columns[:] = -1
             intervals = 0
         types = _make_hash_table(np.array(list(config.types), np.int64))
-        self._labels = rules.Labels(types, *_make_label_tables(config), columns)
+        self._labels = rules.Labels(read is not None, types, *_make_label_tables(config), columns)
         shape = self._header.rows, intervals
         self._intervals = rules.Intervals(np.zeros(shape, np.int32), np.zeros(shape, np.int64))
 
@@ -246,11 +247,8 @@ class BodyCheck:
             for sender in (False, True):
                 rules.find_rows(columns, sender, self._objects, self._notes, rows)
         self._previous_time = rules.check_times(columns, self._previous_time, self._end_time, self._notes)
-        rules.check_states(columns, rows, self._state_end, self._notes)
-        rules.check_types(records, self._notes)
-        if self._config is not None:
-            rules.check_state_labels(columns, self._labels, self._tallies)
-            rules.check_pairs(records, rows, self._labels, self._intervals, self._tallies, self._notes)
+        rules.check_states(columns, rows, self._state_end, self._labels, self._tallies, self._notes)
+        rules.check_pairs(records, rows, self._labels, self._intervals, self._tallies, self._notes)
 
     def _read(self, text: ByteArray, size: int) -> Records:
         """Return the readable records of a block."""

@@ -14,7 +14,6 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from io import BufferedReader
@@ -33,7 +32,6 @@ MAX_CPUS = 65534
 TIME_LIMIT = 2**53
 """Paraver keeps times as doubles, which are rounded from this value."""
 NS_OF_UNIT = {"_ns": 1, "_us": 10**3, "_ms": 10**6}
-DATE = "%d/%m/%Y at %H:%M"
 
 _LINE = re.compile(r"#Paraver \((?P<date>[^)]*)\):(?P<end>[^:_]*)(?P<unit>_[^:]*)?:(?P<objects>.*)", re.ASCII)
 _OBJECTS = re.compile(r"(?P<nodes>\d+)(\((?P<cpus>[\d,]*)\))?:(?P<applications>\d+):(?P<rest>.*)", re.ASCII)
@@ -54,10 +52,6 @@ class TraceHeader:
     cpus: tuple[int, ...] = ()
     applications: tuple[tuple[tuple[int, int], ...], ...] = ()
     communicators: int = 0
-    date: str = ""
-    unit: str = ""
-    objects: str = ""
-    """The text of resources and applications, with the number of communicators."""
 
     @property
     def tasks(self) -> int:
@@ -96,15 +90,14 @@ def read_header(line: str, findings: Findings) -> TraceHeader:
         findings.add(1, f"the end time {match['end'][:40]} is not below 2^53", "end")
     else:
         duration = int(match["end"])
-    header = _read_objects(match["objects"], duration, findings)
-    return replace(header, date=match["date"], unit=match["unit"] or "", objects=match["objects"])
+    return _read_objects(match["objects"], duration, findings)
 
 
 def _is_date(text: str) -> bool:
     if not re.fullmatch(r"\d\d/\d\d/\d{4} at \d\d:\d\d", text):
         return False
     try:
-        datetime.strptime(text, DATE)
+        datetime.strptime(text, "%d/%m/%Y at %H:%M")
     except ValueError:
         return False
     return True
@@ -321,14 +314,3 @@ def read_first_line(stream: TraceStream) -> str:
         compressed = "; it is compressed: name it .prv.gz" if first.startswith(b"\x1f\x8b") else ""
         raise TranslationError(f"{stream.path}: not a Paraver trace: it does not start with '#Paraver'{compressed}")
     return first.decode("latin-1").removesuffix("\n")
-
-
-def read_communicators(stream: TraceStream, count: int) -> tuple[list[bytes], bytes]:
-    """Return up to `count` communicator lines. If there are fewer, return also the line that was read after them."""
-    lines: list[bytes] = []
-    while len(lines) < count:
-        line = stream.read_line()
-        if line[:1] not in (b"c", b"C", b"i", b"I"):
-            return lines, line
-        lines.append(line)
-    return lines, b""
