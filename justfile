@@ -30,6 +30,10 @@ lint:
 presets:
     python -m cfgs.generate
 
+# Record what Paraver shows of the presets; PARAMEDIR names its paramedir
+record:
+    python -m cfgs.record
+
 # Write what programs write of the documentation, and the site
 docs:
     python docs/event_types.py

@@ -1,8 +1,8 @@
 """What programs, scripts and users' cfgs rely on stays as it was released (docs/reference/stability.md).
 
 `data/released.json` has the names of the last release: options, names of the Python package and keywords of its calls,
-the keys of the JSON outputs with their types, the sources in their order, and event types with their numbers, labels
-and fixed values. `python -m tests.test_stability` writes those of now, for a release.
+the keys of the JSON outputs with their types, the sources in their order, event types with their numbers, labels
+and fixed values, and presets. `python -m tests.test_stability` writes those of now, for a release.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import typer.main
 
 import nsys2prv_ng
 from nsys2prv_ng import source_names
+from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.paraver import event_types
 from nsys2prv_ng.paraver.event_type import EventType
@@ -112,6 +113,7 @@ def list_names() -> dict[str, Any]:
         "json": list_json(),
         "sources": list_sources(),
         "event_types": describe_types(),
+        "presets": sorted(preset.name for preset in list_presets()),
     }
 
 
@@ -124,6 +126,11 @@ def released() -> dict[str, Any]:
 
 def test_options_stay(released: dict[str, Any]) -> None:
     assert sorted(set(released["options"]) - set(list_options())) == []
+
+
+def test_names_of_presets_stay(released: dict[str, Any]) -> None:
+    """Users open them by name. Filters have the suffix .xml, the others .cfg."""
+    assert sorted(set(released["presets"]) - set(list_names()["presets"])) == []
 
 
 def test_names_of_python_stay(released: dict[str, Any]) -> None:

@@ -16,8 +16,7 @@ from nsys2prv_ng.analysis.waits.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.paraver.kept_labels import read_kept_labels
-from nsys2prv_ng.paraver.labels import Labels, Numbering
+from nsys2prv_ng.paraver.labels import Labels, Numbering, read_kept_labels
 from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.pcf_writer import format_pcf

@@ -10,7 +10,7 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, SYNCHRONISING, TO_ROOT, Collectives, Messages, get_kinds
-from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, classify_call
+from nsys2prv_ng.paraver.value_tables import COLLECTIVE, classify_call
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Communicators

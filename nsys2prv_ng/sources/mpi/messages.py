@@ -17,7 +17,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, IO, OTHER, RMA, classify_call
+from nsys2prv_ng.paraver.value_tables import COLLECTIVE, IO, OTHER, RMA, classify_call
 from nsys2prv_ng.report.database import NULL
 
 # ---- roles of calls, and states of their threads ---------------------------------------------------------------------

@@ -22,7 +22,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.paraver.load_cost import LoadCost
-from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign_values, classify_call
+from nsys2prv_ng.paraver.value_tables import CLASSES, COLLECTIVE, VALUES, assign_values, classify_call
 from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process

@@ -9,18 +9,18 @@ from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.heat_maps import average_metrics
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.paraver import gpu_metric_names
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, MapKind
 from nsys2prv_ng.text.formatting import count_noun
 
 MOST_ROWS = 256
 """Most rows of a map. Above it, a row has the mean over the GPUs of a node, or of several consecutive nodes."""
 METRICS = {
-    "sm": gpu_metric_names.SMS_ACTIVE,
-    "tensor": gpu_metric_names.TENSOR_ACTIVE,
-    "dram": gpu_metric_names.DRAM_READS + gpu_metric_names.DRAM_WRITES,
-    "nvlink_received": gpu_metric_names.NVLINK_RECEIVED,
-    "nvlink_transmitted": gpu_metric_names.NVLINK_TRANSMITTED,
+    "sm": families.SMS_ACTIVE,
+    "tensor": families.TENSOR_ACTIVE,
+    "dram": families.DRAM_READS + families.DRAM_WRITES,
+    "nvlink_received": families.NVLINK_RECEIVED,
+    "nvlink_transmitted": families.NVLINK_TRANSMITTED,
 }
 """Patterns of metric names for each key."""
 _LEAST_NVLINK = 5

@@ -22,7 +22,7 @@ from nsys2prv_ng.intervals.alone import Groups, find_alone, unite_groups
 from nsys2prv_ng.intervals.device_sweep import MEMORY
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.paraver import gpu_metric_names
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.summary.kernels.numbers import KernelActivity, UnitActivity
 from nsys2prv_ng.summary.links.counters import FEWEST_SAMPLES
@@ -30,13 +30,13 @@ from nsys2prv_ng.summary.ranges.numbers import RangeNode
 from nsys2prv_ng.summary.ranges.tree import RangeTree, find_ranges
 
 _METRICS = {
-    "sm_active": gpu_metric_names.SMS_ACTIVE,
-    "sm_issue": gpu_metric_names.SM_ISSUE,
-    "tensor_active": gpu_metric_names.TENSOR_ACTIVE,
-    "dram_read": gpu_metric_names.DRAM_READS,
-    "dram_write": gpu_metric_names.DRAM_WRITES,
-    "nvlink_received": gpu_metric_names.NVLINK_RECEIVED,
-    "nvlink_transmitted": gpu_metric_names.NVLINK_TRANSMITTED,
+    "sm_active": families.SMS_ACTIVE,
+    "sm_issue": families.SM_ISSUE,
+    "tensor_active": families.TENSOR_ACTIVE,
+    "dram_read": families.DRAM_READS,
+    "dram_write": families.DRAM_WRITES,
+    "nvlink_received": families.NVLINK_RECEIVED,
+    "nvlink_transmitted": families.NVLINK_TRANSMITTED,
 }
 """For each field, the patterns of the metrics whose means it adds up."""
 _KERNELS = "kernels"

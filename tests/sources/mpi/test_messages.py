@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.mpi_values import CLASSES, VALUES, assign_values, classify_call
+from nsys2prv_ng.paraver.value_tables import CLASSES, VALUES, assign_values, classify_call
 from nsys2prv_ng.sources.mpi.messages import (
     COMPLETES,
     IMMEDIATE,

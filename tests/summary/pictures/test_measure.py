@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfgs.generate import colours
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.options.kinds import parse_window
@@ -78,7 +79,7 @@ def test_the_step(drawn: Drawn) -> None:
     assert step.rows == pictures.heat_maps[0].rows
     assert step.values.max() <= len(step.activities) == 10
     for value, (key, label) in enumerate(step.activities.items(), 1):
-        assert palette.ACTIVITIES[key] == palette.GPU_WAITS[value]
+        assert palette.ACTIVITIES[key] == colours.GPU_WAITS[value]
         assert label == types.GPU_WAITS[value]
     [number] = np.flatnonzero(pictures.pace.numbers == int(step.name.split()[-1]))
     assert (step.begin_ns, step.end_ns) == (pictures.pace.begin_ns[number], pictures.pace.end_ns[number])
