@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.gpus.idle_causes import CAUSES
+from nsys2prv_ng.analysis.gpus.times import CAUSES
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES

@@ -30,7 +30,7 @@ from nsys2prv_ng.analysis.path.columns import (
     UNKNOWN,
     PathLists,
 )
-from nsys2prv_ng.analysis.waits.late_devices import ENDED_AFTER_NS, ENDED_BEFORE_NS, PROMPT_NS
+from nsys2prv_ng.analysis.waits.late_origins import ENDED_AFTER_NS, ENDED_BEFORE_NS, PROMPT_NS
 from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled
 

@@ -10,7 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import SYSTEM_CALL, map_main_threads
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.calls import add_syncs, load_calls
+from nsys2prv_ng.analysis.path.calls import BesideRecords, add_call_waits, add_operation_waits, add_syncs, load_calls
 from nsys2prv_ng.analysis.path.columns import (
     NONE,
     PathCalls,
@@ -20,9 +20,7 @@ from nsys2prv_ng.analysis.path.columns import (
     PathThreads,
     PlaceNumbers,
 )
-from nsys2prv_ng.analysis.path.lane_waits import BesideRecords, add_call_waits, add_operation_waits
-from nsys2prv_ng.analysis.path.span import Span, cut_to_span
-from nsys2prv_ng.analysis.path.streams import EventSteps, Streams, find_copies, load_operations
+from nsys2prv_ng.analysis.path.streams import EventSteps, Span, Streams, cut_to_span, find_copies, load_operations
 from nsys2prv_ng.analysis.path.walk import join_tables
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
@@ -259,12 +257,7 @@ def _join_threads(
 
 
 def _find_creators(
-    calls: PathCalls,
-    name: IntArray,
-    names: Sequence[str],
-    process: IntArray,
-    is_main: BoolArray,
-    first: IntArray,
+    calls: PathCalls, name: IntArray, names: Sequence[str], process: IntArray, is_main: BoolArray, first: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Return (thread that created each thread, when): the last creation in its process before its first event (ns).
 

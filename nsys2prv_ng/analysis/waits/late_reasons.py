@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended
 from nsys2prv_ng.analysis.waits.late_hosts import (
     SortedWaits,
     find_main_activity,
@@ -37,7 +36,7 @@ from nsys2prv_ng.analysis.waits.late_hosts import (
     sort_waits,
     sum_costs,
 )
-from nsys2prv_ng.analysis.waits.late_origins import Links, trace_origins
+from nsys2prv_ng.analysis.waits.late_origins import PROMPT_NS, Links, find_ended, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_objects, sum_table, take_rows
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, list_rows, mark_duplicates, sort_rows

@@ -22,9 +22,8 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_parts
-from nsys2prv_ng.analysis.waits.rendezvous import mark_waiting_sends
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty, mark_mpi, place_parts
+from nsys2prv_ng.analysis.waits.rules import mark_waiting_sends
 from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray

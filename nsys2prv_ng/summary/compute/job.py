@@ -14,7 +14,7 @@ from nsys2prv_ng.analysis.gpus.metrics import MetricSums, keeps_samples, measure
 from nsys2prv_ng.analysis.gpus.times import GpuTime
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size
 from nsys2prv_ng.analysis.path.lanes import Lanes
-from nsys2prv_ng.analysis.waits.clock_check import check_clocks
+from nsys2prv_ng.analysis.waits.clocks import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows

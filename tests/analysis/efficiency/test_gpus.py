@@ -9,7 +9,7 @@ import pytest
 
 from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.times import WindowTimes
-from nsys2prv_ng.analysis.gpus.idle_causes import CAUSES
+from nsys2prv_ng.analysis.gpus.times import CAUSES
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency

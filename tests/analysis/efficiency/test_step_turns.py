@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
+from nsys2prv_ng.analysis.efficiency.typical_step import find_turns
 
 MS = 10**6
 

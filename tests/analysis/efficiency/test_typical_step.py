@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis.efficiency import typical_step
-from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.efficiency.typical_step import (
     LongestStates,
     StepSpan,
     choose_steps,
+    find_turns,
     list_ranges,
     make_step_edges,
 )

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng import summarize
-from nsys2prv_ng.analysis.waits.clock_check import FEWEST, check_clocks, measure_differences
+from nsys2prv_ng.analysis.waits.clocks import FEWEST, check_clocks, measure_differences
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock
 from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.operations.matching import match_collectives

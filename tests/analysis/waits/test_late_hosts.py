@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.analysis.waits.late_devices import _find_ended
 from nsys2prv_ng.analysis.waits.late_hosts import SortedWaits, ThreadActivity, find_main_activity, sum_costs
+from nsys2prv_ng.analysis.waits.late_origins import _find_ended
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from tests.examples import examples
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.analysis.waits.uncertainty import Entries, measure_errors
+from nsys2prv_ng.analysis.waits.clocks import Entries, measure_errors
 from tests.examples import examples
 
 pytestmark = pytest.mark.slow
