@@ -15,6 +15,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.job.open_job import Job, store_derived, store_joined
@@ -90,7 +91,7 @@ def list_steps(job: Job, steps: Steps) -> dict[EventType, StateIntervals]:
     The state of an interval is the value of its step.
     """
     values = _number_values(steps)
-    rows = np.append(job.new_row, -1)[steps.row]
+    rows = pick(job.new_row, steps.row, -1)
     span = np.flatnonzero(rows >= 0)
     hosts = StateIntervals(rows[span], steps.host_begin[span], steps.host_end[span], values[steps.step[span]])
     if not steps.on_gpu:

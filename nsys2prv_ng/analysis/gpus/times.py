@@ -29,6 +29,7 @@ from nsys2prv_ng.analysis.gpus.activity import (
 )
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
@@ -243,7 +244,7 @@ def find_launches(
     gap, thread, sent = gap[rows], lines.place[rows].astype(np.int64), lines.time[rows]
     longest_first = np.argsort(-calls.length, kind="stable")  # if calls start at once, take the outermost
     call = find_rows([calls.place[longest_first], calls.begin[longest_first]], [thread, sent])
-    returned = np.where(np.isin(sent, begins), sent, np.append(calls.end[longest_first], _NO_CALL)[call])
+    returned = np.where(np.isin(sent, begins), sent, pick(calls.end[longest_first], call, _NO_CALL))
     known = np.flatnonzero(returned != _NO_CALL)
     return Launches(gap[known], thread[known], returned[known])
 

@@ -27,6 +27,7 @@ from nsys2prv_ng.analysis.path.streams import (
 )
 from nsys2prv_ng.analysis.waits.clocks import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
@@ -114,7 +115,7 @@ def add_syncs(
     launched_by_call = find_rows(
         [operations["thread"][launched], operations["launched"][launched]], [calls["thread"], calls["begin"]]
     )
-    launched_by_call = np.append(launched, NONE)[launched_by_call]
+    launched_by_call = pick(launched, launched_by_call, NONE)
     copying, pageable = copies
     waits = np.where(marks["async"], np.isin(launched_by_call, pageable), np.isin(launched_by_call, copying))
     waits &= marks["copies"]  # a copy call may wait for its own operation
@@ -126,7 +127,7 @@ def add_syncs(
     events = read_events(syncs, line, numbers.process)
     thread = numbers.thread[syncs.place[line]]
     call = find_latest(calls["thread"], calls["begin"], thread, events.time)
-    inside = (call >= 0) & (events.time <= np.append(calls["end"], 0)[call])
+    inside = (call >= 0) & (events.time <= pick(calls["end"], call, 0))
     targets = (
         (path.SYNC_STREAM, STREAM_SYNC, streams.find(events.process, events.context, events.stream)),
         (path.SYNC_DEVICE, CONTEXT_SYNC, streams.find_device(events.process, events.context)),
@@ -134,8 +135,8 @@ def add_syncs(
         (path.SYNC_OPERATION, STREAM_SYNC, waited[line]),
     )
     # A long wait for something recorded before the window counts as a wait for any stream of the process.
-    short = inside & (np.append(calls["end"] - calls["begin"], 0)[call] < _BLOCKED_NS)
-    calls["sync"][call[short & (np.append(calls["sync"], path.NO_SYNC)[call] == path.SYNC_PROCESS)]] = path.NO_SYNC
+    short = inside & (pick(calls["end"] - calls["begin"], call, 0) < _BLOCKED_NS)
+    calls["sync"][call[short & (pick(calls["sync"], call, path.NO_SYNC) == path.SYNC_PROCESS)]] = path.NO_SYNC
     for sync, kind, target in targets:
         which = np.flatnonzero(inside & (value[line] == kind) & (target >= 0))
         calls["sync"][call[which]], calls["target"][call[which]] = sync, target[which]
@@ -174,7 +175,7 @@ def _join_queries(calls: dict[str, IntArray], marks: Marks) -> None:
     no_sleep = np.flatnonzero(~marks["sleeps"])
     slept = np.cumsum(np.where(marks["sleeps"], calls["end"] - calls["begin"], 0))
     nth = np.searchsorted(no_sleep, query)
-    before = np.append(no_sleep, NONE)[nth - 1]
+    before = pick(no_sleep, nth - 1, NONE)
     code = calls["begin"][query] - calls["end"][before] - (slept[query] - slept[before])
     same = (nth > 0) & marks["queries"][before] & (code <= _POLLED_NS)
     for column in ("thread", "target"):

@@ -23,6 +23,7 @@ from nsys2prv_ng.analysis.path.columns import (
 from nsys2prv_ng.analysis.path.streams import EventSteps, Span, Streams, cut_to_span, find_copies, load_operations
 from nsys2prv_ng.analysis.path.walk import join_tables
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
@@ -267,11 +268,11 @@ def _find_creators(
     creations = np.flatnonzero(np.isin(name, [n for n, text in enumerate(names) if text == _CREATES]))
     creator_process = process[calls.thread[creations]]
     call = find_latest(creator_process, calls.begin[creations], process, first - 1)
-    call = np.append(creations, NONE)[call]
+    call = pick(creations, call, NONE)
     main = np.full(int(process.max(initial=NONE)) + 1, NONE, np.int64)
     main[process[is_main]] = np.flatnonzero(is_main)
-    creator = np.where(call >= 0, np.append(calls.thread, NONE)[call], main[process])
-    created = np.where(call >= 0, np.minimum(np.append(calls.end, 0)[call], first), first)
+    creator = np.where(call >= 0, pick(calls.thread, call, NONE), main[process])
+    created = np.where(call >= 0, np.minimum(pick(calls.end, call, 0), first), first)
     return np.where(is_main, NONE, creator), created
 
 

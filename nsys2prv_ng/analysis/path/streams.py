@@ -12,6 +12,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import NEVER, NONE, PlaceNumbers
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.places import Stream
@@ -45,9 +46,9 @@ def load_operations(report: ReportRecords, store: Store, names: Names, numbers: 
         "stream": stream[order],
         "device": numbers.device[place],
         "process": numbers.process[place],
-        "thread": np.append(numbers.thread[launches.thread], NONE)[line],
+        "thread": pick(numbers.thread[launches.thread], line, NONE),
         "launch": launch,
-        "launched": np.where(launch >= 0, np.append(launches.sent, NEVER)[np.append(line, NONE)[launch]], NEVER),
+        "launched": np.where(launch >= 0, pick(launches.sent, pick(line, launch, NONE), NEVER), NEVER),
         "producer": np.full(begin.size, NONE, np.int64),
         "kind": kind,
         "name": names.number(operations.names, operations.name[order]),
@@ -80,11 +81,11 @@ class Streams:
 
     def find(self, process: IntArray, context: IntArray, stream: IntArray) -> IntArray:
         """Return the number of each stream; NONE for a stream without operations."""
-        return np.append(self._stream, NONE)[find_rows(list(self._keys), [process, context, stream])]
+        return pick(self._stream, find_rows(list(self._keys), [process, context, stream]), NONE)
 
     def find_device(self, process: IntArray, context: IntArray) -> IntArray:
         """Return the number of the device of each context; NONE for a context without operations."""
-        return np.append(self._device, NONE)[find_rows(list(self._keys[:2]), [process, context])]
+        return pick(self._device, find_rows(list(self._keys[:2]), [process, context]), NONE)
 
 
 # ---- CUDA events -----------------------------------------------------------------------------------------------------
@@ -164,20 +165,11 @@ def follow_events(steps: EventSteps, operations: dict[str, IntArray], lines: int
     stream = np.concatenate([operations["stream"][launched], steps.stream])
     order = np.lexsort((kind, time))
     stream = find_distinct(stream)[0]
+    in_turn = _StepsInTurn(kind[order], stream[order], np.concatenate([launched, steps.event])[order])
     given, awaited = np.full((2, int(stream.max(initial=0)) + 1), NONE)
+    state = _StreamStates(given, awaited, np.full(int(steps.event.max(initial=0)) + 1, NONE))
     answer = np.full(order.size, NONE)
-    _follow(
-        kind[order],
-        stream[order],
-        np.concatenate([launched, steps.event])[order],
-        last,
-        operations["end"],
-        operations["producer"],
-        given,
-        awaited,
-        np.full(int(steps.event.max(initial=0)) + 1, NONE),
-        answer,
-    )
+    _follow(in_turn, last, operations["end"], operations["producer"], state, answer)
     in_order = np.empty(order.size, np.int64)
     in_order[order] = answer
     waited = np.full(lines, NONE, np.int64)
@@ -185,26 +177,34 @@ def follow_events(steps: EventSteps, operations: dict[str, IntArray], lines: int
     return waited
 
 
+class _StepsInTurn(NamedTuple):
+    """n steps in the order of time: kind, stream, and the operation for a launch, else the event."""
+
+    kind: IntArray
+    stream: IntArray
+    item: IntArray
+
+
+class _StreamStates(NamedTuple):
+    """Operations, NONE at first: the last of each stream, what it waits for, and the last before each event."""
+
+    given: IntArray
+    awaited: IntArray
+    recorded: IntArray
+
+
 @compiled
 def _follow(
-    step: IntArray,
-    stream: IntArray,
-    index: IntArray,
-    last: IntArray,
-    end: IntArray,
-    producer: IntArray,
-    given: IntArray,
-    awaited: IntArray,
-    recorded: IntArray,
-    answer: IntArray,
+    steps: _StepsInTurn, last: IntArray, end: IntArray, producer: IntArray, state: _StreamStates, answer: IntArray
 ) -> None:
-    """Replay steps in the order of time: set the operation that each one waits for (`answer`), and producers.
+    """Replay steps: set the operation that each one waits for (`answer`), and the producers of operations.
 
-    `index`: the operation for a launch, else the event. Of each stream: `given`, its last operation, and `awaited`,
-    what it waits for before its next one; of each event: `recorded`, the operation before it. All are NONE at first.
+    `last`: the operation that a launch of each operation (n) gives its stream last.
     """
+    given, awaited, recorded = state
+    step = steps.kind
     for i in range(step.size):
-        s, n = stream[i], index[i]
+        s, n = steps.stream[i], steps.item[i]
         if step[i] == LAUNCHES:
             producer[n] = awaited[s]
             given[s], awaited[s] = last[n], NONE

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment import NONE, uses_collectives
@@ -58,7 +59,7 @@ def place_parts(job: Job, part: IntArray) -> Parts:
         here = by_report[limits[index] : limits[index + 1]]
         rows = job.whole.rows[index]
         placed = (place[here] >= 0) & (place[here] < rows.size)
-        row[here] = np.where(placed, np.append(rows, -1)[np.where(placed, place[here], -1)], -1)
+        row[here] = np.where(placed, pick(rows, np.where(placed, place[here], -1), -1), -1)
         node[here] = records.node
         offset = job.offsets[index]
         begin[here] = records.clock(table.begin[part[here]] - offset)

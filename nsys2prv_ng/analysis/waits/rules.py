@@ -46,18 +46,27 @@ NOBODY = -1
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 
+class Split(NamedTuple):
+    """n parts: end of waiting (ns), verdict, the part that was waited for or NOBODY, and how late that started (ns)."""
+
+    until: IntArray
+    verdict: IntArray
+    culprit: IntArray
+    margin: IntArray
+
+
 def split_operations(
     first: IntArray, kind: IntArray, complete: BoolArray, parts: Parts, is_root: BoolArray, bounds: FloatArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return (until (ns), verdict, culprit (index of its part, or -1), margin (ns)) of each part.
+) -> Split:
+    """Return how each part is split.
 
     Operation i has the parts first[i] .. first[i + 1] - 1. `kind` and `complete` (no member is missing) belong to
     operations, `parts` and `is_root` to parts. `bounds`: the clock error of each node (ns).
     """
-    until, verdict = parts.begin.copy(), np.full(parts.begin.size, SPLIT)
-    culprit, margin = np.full(until.size, NOBODY), np.zeros(until.size, np.int64)
-    _split(first, kind, complete, parts, is_root, bounds, until, verdict, culprit, margin)
-    return until, verdict, culprit, margin
+    n = parts.begin.size
+    split = Split(parts.begin.copy(), np.full(n, SPLIT), np.full(n, NOBODY), np.zeros(n, np.int64))
+    _split(first, kind, complete, parts, is_root, bounds, split)
+    return split
 
 
 @compiled
@@ -68,12 +77,10 @@ def _split(
     parts: Parts,
     is_root: BoolArray,
     bounds: FloatArray,
-    until: IntArray,
-    verdict: IntArray,
-    culprit: IntArray,
-    margin: IntArray,
+    split: Split,
 ) -> None:
     _, begin, end, node = parts
+    until, verdict, culprit, margin = split
     for i in range(first.size - 1):
         low, high = first[i], first[i + 1]
         root = _find_root(is_root, low, high)
