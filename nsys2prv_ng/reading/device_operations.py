@@ -120,7 +120,7 @@ class LaunchedOperations(NamedTuple):
     thread: IntArray
     """Place of the thread that launched each; -1 if no launch is recorded."""
     kind: IntArray
-    """As in DeviceOperations."""
+    """COMPUTE, COMMUNICATION, MEMORY or WHOLE_GRAPH."""
 
 
 def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOperations:

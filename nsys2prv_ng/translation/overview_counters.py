@@ -41,6 +41,7 @@ SHARES = (
 )
 """Event types of GPU activity, in the order of the columns of values."""
 _DIGITS = 5
+"""Digits of a value that the bytes are planned for: a share of 100 % is 10,000."""
 _ACTIVITIES = 2 * WHOLE_GRAPH
 
 

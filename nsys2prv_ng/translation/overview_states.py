@@ -36,6 +36,7 @@ STEPS_PERCENT, WAITS_PERCENT, SHARES_PERCENT, METRICS_PERCENT = 10, 10, 25, 15
 MOST_BINS = 4000
 """Maximum number of bins of a counter: more than a screen can show."""
 _TYPE_DIGITS = 8
+"""Number of digits of an event type."""
 
 
 @dataclass(frozen=True)

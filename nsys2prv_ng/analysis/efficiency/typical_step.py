@@ -24,6 +24,7 @@ from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 MOST_CELLS = 1_000_000
+"""Maximum number of cells (rows x bins) of a picture; each is a byte."""
 _BINS = 100, 2_000
 """Fewest and most bins."""
 _NEAR = 0.25

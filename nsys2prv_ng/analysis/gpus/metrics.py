@@ -66,7 +66,7 @@ class MetricSums:
     high: float
     samples: int
     covered: Mapping[tuple[str, int], CoveredValues]
-    """The same for the values in parts of the time, by the name of the PartsOfTime and the number of the part."""
+    """Sums over the values in parts of the time, by the name of the PartsOfTime and the number of the part."""
 
     def add(self, more: MetricSums) -> MetricSums:
         """Return the sums over these values and more values of the same metric."""
@@ -134,8 +134,8 @@ def add_samples(
 ) -> None:
     """Add the values of the types with a pattern (not -1) to the sums, those in the windows (ns) if there are any.
 
-    The part of a value is that of all the time for which it is in force, even if a window cuts that. A value that
-    several windows cut is one sample.
+    A value belongs to the part that covers its full duration, even if a window cuts it. A value that several windows
+    cut is one sample.
     """
     handle, begin, end, value = _hold_values(sampled.columns, pattern_of_handle)
     numbers = {each.name: _find_part(sampled, handle, begin, end, each) for each in parts}

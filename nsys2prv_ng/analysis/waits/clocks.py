@@ -178,11 +178,13 @@ FEWEST = 16
 """Fewest operations of two nodes in a part that are significant."""
 
 _MOST_PARTS = 8
+"""Maximum number of parts of a run: more of them find shorter jumps, with fewer operations to be sure."""
 
 _NOTCH = 1.57
 """Half of the 95 % interval of a median of n values is this times the interquartile range / sqrt(n) (McGill, 1978)."""
 
 _MOST_PAIRS = 3
+"""Maximum number of pairs that the warning names."""
 
 
 class Differences(NamedTuple):
