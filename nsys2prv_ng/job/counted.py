@@ -7,7 +7,6 @@ chosen time, all that are left count.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -41,12 +40,6 @@ def list_counted(job: Job, steps: Steps) -> IntArray:
     if job.scope.windows:  # a range on a limit of the time that records are cut to does not count as whole
         return number[mark_inside(steps.start - (not steps.on_gpu), steps.stop + 1, job.scope.windows)]
     return number[steps.warmup :]
-
-
-def restrict_to_steps(job: Job, chosen: IntArray) -> Job:
-    """Return the job with numbers of the steps at these ascending indices only. Expects numbers that cover steps."""
-    assert job.steps is not None
-    return replace(job, scope=job.scope.cover_steps(job.steps, chosen))
 
 
 def _place(job: Job, steps: Steps) -> Steps:
