@@ -16,10 +16,10 @@ from nsys2prv_ng.analysis.gpus.metrics import (
     MetricsByRow,
     MetricSums,
     PartsOfTime,
-    SampleColumns,
     Samples,
     add_samples,
     add_sums,
+    make_samples,
     mark_begins,
 )
 from nsys2prv_ng.arrays.types import IntArray
@@ -64,5 +64,4 @@ def _list_samples(job: Job, number: int, is_wanted: Callable[[EventType], bool])
         lines = np.flatnonzero(has_wanted & (rows == row))
         lines = lines[np.argsort(records.time[lines], kind="stable")]
         begins = mark_begins(records.time[lines], [low for low, _ in job.scope.windows], breaks_at_gaps=True)
-        columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
-        yield Samples(row, kinds, columns), np.where(wanted, 0, -1)
+        yield make_samples(row, report, records, lines, begins), np.where(wanted, 0, -1)

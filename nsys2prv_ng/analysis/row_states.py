@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, load_host_calls
+from nsys2prv_ng.analysis.efficiency.measure import list_main_threads, load_host_calls
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs, load_activity

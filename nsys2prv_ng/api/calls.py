@@ -200,7 +200,7 @@ def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
         except UsageError as error:
             raise UsageError(error.message, parameter="change") from None
         if output is not None:
-            from nsys2prv_ng.translation.predict import write_prediction
+            from nsys2prv_ng.translation.translate import write_prediction
 
             write_prediction(experiment, scenarios[0], output, plan, progress)
     for warning in job.warnings:
@@ -223,7 +223,7 @@ def _check_prediction(
             raise UsageError(message, parameter=parameter)
     check_names(reports, output)
     from nsys2prv_ng.api.plans import make_prediction_plan
-    from nsys2prv_ng.translation.output_guards import check_files
+    from nsys2prv_ng.translation.translate import check_files
 
     check_files(reports, output, make_prediction_plan(options))
 

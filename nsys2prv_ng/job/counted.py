@@ -7,11 +7,11 @@ chosen time, all that are left count.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
@@ -42,15 +42,9 @@ def list_counted(job: Job, steps: Steps) -> IntArray:
     return number[steps.warmup :]
 
 
-def restrict_to_steps(job: Job, chosen: IntArray) -> Job:
-    """Return the job with numbers of the steps at these ascending indices only. Expects numbers that cover steps."""
-    assert job.steps is not None
-    return replace(job, scope=job.scope.cover_steps(job.steps, chosen))
-
-
 def _place(job: Job, steps: Steps) -> Steps:
     """Return the steps on tasks and rows of the trace."""
-    return steps._replace(task=job.new_task[steps.task], row=np.append(job.new_row, -1)[steps.row])
+    return steps._replace(task=job.new_task[steps.task], row=pick(job.new_row, steps.row, -1))
 
 
 def mark_counted(job: Job, row: IntArray, time: IntArray) -> BoolArray:
@@ -75,7 +69,7 @@ def find_counted_step(job: Job, row: IntArray, time: IntArray) -> IntArray:
     here = np.flatnonzero(np.isin(of_task, np.unique(task)))
     spans = HostSpans(of_task[here], steps.host_begin[here], steps.host_end[here])
     step = np.where(np.isin(steps.step[here], job.scope.counted), steps.step[here], -1)
-    return np.append(step, -1)[spans.find(task, time)]
+    return pick(step, spans.find(task, time), -1)
 
 
 def count_steps(job: Job) -> int:
@@ -125,7 +119,7 @@ class CountedEvents:
         known = self.launched
         at = find_rows([known.place, known.begin], [place, begin])
         is_known = np.append(known.is_known, False)[at]
-        launched = self.mark_host(place, np.append(known.launched, 0)[at])
+        launched = self.mark_host(place, pick(known.launched, at, 0))
         return np.where(is_known, launched, mark_inside(begin, begin, self._job.scope.measured))
 
     def find_launches(self, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
@@ -135,6 +129,6 @@ class CountedEvents:
         """
         known = self.launched
         at = find_rows([known.place, known.begin], [place, begin])
-        launched = np.append(known.launched, 0)[at]
+        launched = pick(known.launched, at, 0)
         step = self.find_step(place, launched)
         return np.where(np.append(known.is_known, False)[at], step, -1), launched

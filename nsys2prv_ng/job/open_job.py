@@ -273,11 +273,7 @@ def _load_columns(stored: StoredColumns | None, store: Store) -> list[IntArray]:
 
 
 def store_joined(
-    joined: JoinResult,
-    new_row: IntArray,
-    windows: Sequence[tuple[int, int]],
-    store: Store,
-    engine: Engine,
+    joined: JoinResult, new_row: IntArray, windows: Sequence[tuple[int, int]], store: Store, engine: Engine
 ) -> None:
     """Store the records of a join, moved to the rows of the trace by `new_row` and cut to its time.
 

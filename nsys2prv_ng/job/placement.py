@@ -197,9 +197,11 @@ def rewrite_records(
     if any(ON_FOLDED_THREAD in result.dropped for report in reports for result in report.results.values()):
         return
     if not any(report.limits() for report in reports):
-        remedy = "a longer or another one" if windows else "shorter intervals"
-        where = "in the chosen time" if windows else "left in the trace"
-        raise UsageError(f"no event is {where}; choose {remedy}")
+        raise UsageError(
+            "no events in the chosen time: choose another"
+            if windows
+            else "no event is left in the trace; choose shorter intervals"
+        )
 
 
 # ---- idle ends -------------------------------------------------------------------------------------------------------

@@ -105,11 +105,7 @@ def find_windows(
     if not len(every):
         text = selection.nvtx_range
         hint = "" if text.endswith("*") else f"; if the texts end in numbers, try '{text}*'"
-        raise UsageError(
-            f"no NVTX range in any report has this text{hint}",
-            parameter="nvtx_range",
-            value=text,
-        )
+        raise UsageError(f"no NVTX range in any report has this text{hint}", parameter="nvtx_range", value=text)
     begin, end = np.clip(every, low, min(high, limits[1])).T
     windows = unite_windows(begin[end > begin], end[end > begin])
     if not windows:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY, WHOLE_GRAPH
@@ -102,7 +103,7 @@ def find_launch(has_launch: BoolArray, is_node: BoolArray, stream: IntArray) -> 
     """
     n = stream.size
     last = np.maximum.accumulate(np.where(has_launch, np.arange(n), -1)) if n else np.zeros(0, np.int64)
-    same = (last >= 0) & (np.append(stream, -1)[last] == stream)
+    same = (last >= 0) & (pick(stream, last, -1) == stream)
     return np.where(has_launch | (same & is_node), last, -1)
 
 
@@ -119,7 +120,7 @@ class LaunchedOperations(NamedTuple):
     thread: IntArray
     """Place of the thread that launched each; -1 if no launch is recorded."""
     kind: IntArray
-    """As in DeviceOperations."""
+    """COMPUTE, COMMUNICATION, MEMORY or WHOLE_GRAPH."""
 
 
 def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOperations:
@@ -131,8 +132,8 @@ def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOpe
     launches = load_launches(report, store)
     line = launches.find(place, begin)
     launch = find_launch(line >= 0, operations.is_node[order], stream[order])
-    line = np.append(line, -1)[launch]
-    sent, thread = np.append(launches.sent, 0)[line], np.append(launches.thread, -1)[line]
+    line = pick(line, launch, -1)
+    sent, thread = pick(launches.sent, line, 0), pick(launches.thread, line, -1)
     is_known = launch >= 0
     return LaunchedOperations(
         place=place,

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
@@ -124,7 +125,7 @@ def load_sequence_numbers(report: ReportRecords, store: Store, ranges: NvtxRange
     place, begin, end, number = columns
     begin, end = report.clock(begin), report.clock(end)
     at = find_rows([place, begin, end], [ranges.place, ranges.begin, ranges.end])
-    return np.append(number, ABSENT)[at]  # an operator and the one that only calls it agree
+    return pick(number, at, ABSENT)  # an operator and the one that only calls it agree
 
 
 def load_repeated_ranges(

@@ -15,13 +15,7 @@ from nsys2prv_ng.reading.read_reports import ReadReport, order_reports, read_eac
 from nsys2prv_ng.reading.shards import WhatToRead, find_shards, load_shards, write_shard
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
 from nsys2prv_ng.report.export_all import locate_exports
-from nsys2prv_ng.report.files import (
-    get_export_size,
-    get_report_size,
-    refuse_missing,
-    refuse_no_reports,
-    refuse_twice,
-)
+from nsys2prv_ng.report.files import get_export_size, get_report_size, refuse_missing, refuse_no_reports, refuse_twice
 from nsys2prv_ng.runtime.engine import Engine, LocalEngine
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.runtime.parallel import Work
@@ -120,11 +114,7 @@ class OpenedReports:
 
 @contextmanager
 def open_reports(
-    reports: Sequence[Path],
-    folder: Path,
-    options: ReadOptions,
-    progress: Progress,
-    meanwhile: Callable[[], object],
+    reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress, meanwhile: Callable[[], object]
 ) -> Iterator[OpenedReports]:
     """Read reports, or load shards; the records exist while the context is open.
 

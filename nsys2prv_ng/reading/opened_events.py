@@ -163,15 +163,11 @@ def _load(report: ReportRecords, source: str, store: Store) -> _Loaded:
     runs = list(report.runs((source,)))
     loaded = (_kept.sources or {}).get(source)
     # Where records of a report change, other runs take the place of theirs.
-    if loaded is None or loaded.report is not report or not _are_same(loaded.runs, runs):
+    if loaded is None or loaded.report is not report or list(map(id, loaded.runs)) != list(map(id, runs)):
         records = rec.concatenate([load_on_clock(run, store, report.clock) for run in runs])
         loaded = _Loaded(report, runs, records, sum(column.nbytes for column in records.columns))
     _kept.keep(source, loaded)
     return loaded
-
-
-def _are_same(some: Sequence[Run], others: Sequence[Run]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------

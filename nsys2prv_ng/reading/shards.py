@@ -169,9 +169,7 @@ def load_shards(manifests: Sequence[Path]) -> list[Shard]:
         other = known.setdefault(shard.origin, manifest)
         if other is not manifest:
             older, newer = sorted((other, manifest), key=lambda path: path.stat().st_mtime_ns)
-            raise TranslationError(
-                f"{older}: is of the same report as {newer.name}, which was read later; remove the one that is old"
-            )
+            raise TranslationError(f"{older}: holds the same report as {newer.name}: remove the older one")
         if shard.options != shards[0].options:
             raise TranslationError(
                 f"{manifest}: was read with other options than {manifests[0].name}; read all reports alike, into an"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.path.critical_path import PATH_SOURCES, count_lane_events
-from nsys2prv_ng.analysis.path.span import Span
+from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import list_counted
 from nsys2prv_ng.job.open_job import Job

@@ -9,7 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.analysis.path.lanes import Lanes
-from nsys2prv_ng.analysis.path.span import Span
+from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.arrays.row_keys import list_rows, take_groups
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.waits.placed_parts import place_parts
+from nsys2prv_ng.analysis.waits.clocks import place_parts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job

@@ -24,23 +24,25 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.steps.work import LaunchedWork
 
 _LONGEST_WORD = 64
+"""Longest word (names): a longer one would help only if all shorter ones came several times in each step."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Odd, with random bits: products with it differ in all bits, modulo 2**64."""
 _LEAST_EVEN = 0.6
 """Minimum of median distance / mean distance of a delimiter's occurrences."""
 _CLASS = 1.1
 """Words whose numbers of occurrences differ by less than this factor are a class: few of them are tried."""
-_MOST_CLASSES = 24
-_MOST_IN_CLASS = 2
+_MOST_CLASSES, _MOST_IN_CLASS = 24, 2
+"""Maximum number of classes to try, and of words of each order in a class: they bound the time of the search."""
 _MOST_SIMILAR = 6
 """Maximum number of words, of each order, to try for other phases of steps."""
 _MOST_BURSTS = 24
+"""Maximum number of bursts to try: bounds the time of the search."""
 _LEAST_JUMP = 2.0
 """Bursts are at least this many times farther from each other than occurrences within them."""
 _LEAST_PAUSE = 1_000
 """Shorter pauses (ns) do not differ from each other."""
-_LEAST_PAUSE_JUMP = 1.5
-_MOST_PAUSES = 6
+_LEAST_PAUSE_JUMP, _MOST_PAUSES = 1.5, 6
+"""Pauses before steps are at least this many times longer than others; maximum number of such limits to try."""
 
 
 class Delimiter(NamedTuple):

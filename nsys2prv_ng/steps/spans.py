@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.step_functions import find_latest
@@ -46,7 +47,7 @@ class HostSpans(NamedTuple):
         later = np.setdiff1d(np.arange(since.size), find_starts(self.task))
         since[later] = self.end[later - 1] + 1
         found = find_latest(self.task, since, task, time)
-        return np.where(time <= np.append(self.end, np.iinfo(np.int64).max)[found], found, -1)
+        return np.where(time <= pick(self.end, found, np.iinfo(np.int64).max), found, -1)
 
 
 def find_gpu_ends(

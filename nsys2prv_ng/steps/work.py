@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
@@ -99,7 +100,7 @@ def _find_launched(operations: DeviceOperations, launches: Launches, task_of_pla
     last launch of a graph by their task if they ran on a further row of their stream.
     """
     launch = launches.find(operations.place, operations.begin)
-    launched = np.append(launches.sent, _UNKNOWN)[launch]
+    launched = pick(launches.sent, launch, _UNKNOWN)
     nodes = np.flatnonzero(operations.is_node)
     for group in (operations.place[nodes], task_of_place[operations.place[nodes]]):
         order = np.lexsort((operations.begin[nodes], group))

@@ -24,12 +24,18 @@ from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import count_noun, join_first
-from nsys2prv_ng.translation.output_guards import check_files
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.translate import account_for
-from nsys2prv_ng.translation.write_slices import PARTS, copy_part, make_run, name_part, split_slices, write_part
-from nsys2prv_ng.translation.write_trace import write_texts
+from nsys2prv_ng.translation.translate import account_for, check_files
+from nsys2prv_ng.translation.write_trace import (
+    PARTS,
+    copy_part,
+    make_run,
+    name_part,
+    split_slices,
+    write_part,
+    write_texts,
+)
 
 _PLAN = "trace.plan"
 _OPEN_TYPES = OpenTypes(names={"JobSummary": JobSummary})

@@ -26,7 +26,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.records.columns import Pair, Records, concatenate, make_events
 from nsys2prv_ng.records.runs import Run, load_records, store_records
-from nsys2prv_ng.translation.overview_budget import MOST_BINS, CoarseRows, LineSizes, measure_bytes, round_step
+from nsys2prv_ng.translation.overview_states import MOST_BINS, CoarseRows, LineSizes, measure_bytes, round_step
 from nsys2prv_ng.translation.wait_records import GPUS
 
 SHARES = (
@@ -41,6 +41,7 @@ SHARES = (
 )
 """Event types of GPU activity, in the order of the columns of values."""
 _DIGITS = 5
+"""Digits of a value that the bytes are planned for: a share of 100 % is 10,000."""
 _ACTIVITIES = 2 * WHOLE_GRAPH
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path, load_path_lanes
-from nsys2prv_ng.analysis.waits.clock_check import check_clocks
+from nsys2prv_ng.analysis.waits.clocks import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
@@ -29,11 +29,10 @@ from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 from nsys2prv_ng.translation.overview import make_overview
 from nsys2prv_ng.translation.overview_counters import SHARES
-from nsys2prv_ng.translation.path_records import derive_path
+from nsys2prv_ng.translation.path_and_steps import derive_path, derive_steps
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TraceFacts
 from nsys2prv_ng.translation.slices import Slices, cut_into_slices
 from nsys2prv_ng.translation.states import make_state_records
-from nsys2prv_ng.translation.step_records import derive_steps
 from nsys2prv_ng.translation.wait_records import derive_waits
 
 

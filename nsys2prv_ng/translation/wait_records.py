@@ -11,6 +11,7 @@ from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.rules import REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job, store_derived
@@ -66,7 +67,7 @@ def select_shown(job: Job, waits: Waits, account: Result) -> IntArray:
     if job.scope.windows:
         lows, highs = np.array(job.scope.windows, np.int64).T
         window = np.searchsorted(highs, waits.begin, "right")
-        inside = (window < lows.size) & (waits.end > np.append(lows, np.iinfo(np.int64).max)[window])
+        inside = (window < lows.size) & (waits.end > pick(lows, window, np.iinfo(np.int64).max))
         reasons[OUTSIDE_CHOSEN_TIME] = rest & ~inside
         rest &= inside
     for reason, mask in reasons.items():

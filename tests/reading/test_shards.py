@@ -70,7 +70,7 @@ def test_a_report_never_counts_twice(tmp_path):
     nsys2prv_ng.shard(report, folder, sources=["kernels"], derived=False)
     shutil.copyfile(DDP[1], report)  # the program ran once more
     (made,) = nsys2prv_ng.shard(report, folder, sources=["kernels"], derived=False)
-    with pytest.raises(TranslationError, match=rf"is of the same report as {made.name}.* remove the one that is old"):
+    with pytest.raises(TranslationError, match=f"holds the same report as {made.name}: remove the older one"):
         nsys2prv_ng.merge(folder, tmp_path / "a.prv")
     with pytest.raises(UsageError, match="given twice"):
         nsys2prv_ng.shard([report, tmp_path / "b" / ".." / "a.sqlite"], folder)

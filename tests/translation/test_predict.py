@@ -24,7 +24,7 @@ from nsys2prv_ng.replay.model import load_model
 from nsys2prv_ng.replay.what_if import Experiment
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
-from nsys2prv_ng.translation.predict import write_prediction
+from nsys2prv_ng.translation.translate import write_prediction
 from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.report_sets import list_sets
 from tests.trace_reader import Trace, pair_intervals, read_trace

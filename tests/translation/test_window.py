@@ -193,7 +193,7 @@ def cuts(
         if expected[0] or expected[1] or expected[3]:
             translated = translated_set(reports, tmp_path_factory.mktemp("cut"), selection=Selection(window=window))
         else:
-            with pytest.raises(UsageError, match="no event is in the chosen time"):
+            with pytest.raises(UsageError, match="no events in the chosen time"):
                 translated_set(reports, tmp_path_factory.mktemp("cut"), selection=Selection(window=window))
         found.append(Cut(window, low, high, expected, translated))
     return found
@@ -281,7 +281,7 @@ def test_a_window_without_events_is_an_error(samples: Path, tmp_path: Path) -> N
     sample = samples / "single-graph.sqlite"
     later = "UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = utcEpochNs + 100000000000"
     reports = [sample, changed(sample, tmp_path / "later.sqlite", [later])]
-    with pytest.raises(UsageError, match="no event is in the chosen time"):
+    with pytest.raises(UsageError, match="no events in the chosen time"):
         translated_set(reports, tmp_path / "trace", selection=Selection(window=(50 * 10**9, 60 * 10**9)))
     assert list((tmp_path / "trace").iterdir()) == []
 

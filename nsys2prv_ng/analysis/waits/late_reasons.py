@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended
 from nsys2prv_ng.analysis.waits.late_hosts import (
     SortedWaits,
     find_main_activity,
@@ -37,9 +36,10 @@ from nsys2prv_ng.analysis.waits.late_hosts import (
     sort_waits,
     sum_costs,
 )
-from nsys2prv_ng.analysis.waits.late_origins import Links, trace_origins
+from nsys2prv_ng.analysis.waits.late_origins import PROMPT_NS, Links, find_ended, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_objects, sum_table, take_rows
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, list_rows, mark_duplicates, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
@@ -123,7 +123,7 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
         margin=late.margin,
         lateness=late.begin - late.median,
         origin=origin,
-        origin_task=np.append(task, NONE)[origin],
+        origin_task=pick(task, origin, NONE),
         instance=instance,
     )
 
@@ -254,7 +254,7 @@ class _ReportReasons:
         place, begin, median = operations.place[kernel], self.late.begin[late], self.late.median[late]
 
         launch = launches.find(place, begin)
-        sent = np.append(launches.sent, np.iinfo(np.int64).max)[launch]
+        sent = pick(launches.sent, launch, np.iinfo(np.int64).max)
         # If a launch was before a window, its line starts with the window: its time is not that of the launch.
         is_known = (launch >= 0) & ~np.isin(sent, window_begins)
         after_median = is_known & (sent > median)

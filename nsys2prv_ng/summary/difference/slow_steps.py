@@ -25,7 +25,7 @@ from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, group_rows, join_tables, make_objects, sum_table
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.counted import CountedEvents, restrict_to_steps
+from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.summary import totals
@@ -194,7 +194,8 @@ CALL, RANGE = "call", "range"
 def take_steps(job: Job, numbers: Sequence[int]) -> Job:
     """Return the job with numbers of the steps with these numbers only, among those that numbers cover."""
     assert job.steps is not None and job.scope.counted is not None
-    return restrict_to_steps(job, job.scope.counted[np.isin(job.steps.number[job.scope.counted], numbers)])
+    chosen = job.scope.counted[np.isin(job.steps.number[job.scope.counted], numbers)]
+    return replace(job, scope=job.scope.cover_steps(job.steps, chosen))
 
 
 def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: JobSummary) -> JobSummary:

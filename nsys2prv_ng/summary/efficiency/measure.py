@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
-from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, NOT_SPLIT, WHOLE_GRAPH, DeviceTimes, HostTimes, WindowTimes
+from nsys2prv_ng.analysis.efficiency.typical_step import find_turns
 from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from nsys2prv_ng.analysis.gpus import idle_causes
+from nsys2prv_ng.analysis.gpus.times import CUT, GRAPH, HOST, QUEUED, UNKNOWN
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.text.formatting import format_percent, format_ranks
 from nsys2prv_ng.text.grid import (
@@ -40,10 +40,10 @@ _KINDS = {
 """Columns of the table of GPUs: the title of each by its field in GpuNumbers (without _ns)."""
 _MINOR = {"busy", "overlap", "memory"}
 _LABELS = {
-    idle_causes.QUEUED: "(queued)",
-    idle_causes.GRAPH: "(in a CUDA graph)",
-    idle_causes.UNKNOWN: "(no launch recorded)",
-    idle_causes.CUT: "(cut by the window)",
+    QUEUED: "(queued)",
+    GRAPH: "(in a CUDA graph)",
+    UNKNOWN: "(no launch recorded)",
+    CUT: "(cut by the window)",
 }
 """Stand for the range if the cause of idle time is not what the host did."""
 
@@ -157,7 +157,7 @@ def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
 
 def _label(cause: str, range_: str, call: str) -> tuple[Name, Name]:
     """Return the cells of the NVTX range and the call."""
-    if cause != idle_causes.HOST:
+    if cause != HOST:
         return Name(_LABELS.get(cause, cause)), Name("")
     return Name(range_ or NO_RANGE), Name(call or NO_CALL)
 

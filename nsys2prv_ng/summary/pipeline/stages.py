@@ -23,7 +23,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.analysis.waits.clocks import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, find_starts, list_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray

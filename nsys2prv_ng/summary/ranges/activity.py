@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.gpus import load_kernels
+from nsys2prv_ng.analysis.efficiency.measure import load_kernels
 from nsys2prv_ng.analysis.efficiency.times import KERNELS_BY_CLASS
 from nsys2prv_ng.analysis.gpus.activity import Devices, Times, find_other_kernels
 from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSums, PartsOfTime, find_pattern

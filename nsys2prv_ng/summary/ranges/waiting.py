@@ -23,8 +23,8 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices
 from nsys2prv_ng.analysis.gpus.waiting import UNSPLIT, WAITING, WHOLE_GRAPH, GpuSweep
+from nsys2prv_ng.analysis.waits.clocks import get_uncertainty
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nsys2prv_ng.analysis.waits.placed_parts import Parts
+from nsys2prv_ng.analysis.waits.clocks import Parts
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import sum_table
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows

@@ -10,8 +10,8 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_activity
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
+from nsys2prv_ng.analysis.waits.clocks import place_parts
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
-from nsys2prv_ng.analysis.waits.placed_parts import place_parts
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows

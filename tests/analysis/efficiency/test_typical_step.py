@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis.efficiency import typical_step
-from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.efficiency.typical_step import (
     LongestStates,
     StepSpan,
     choose_steps,
+    find_turns,
     list_ranges,
     make_step_edges,
 )
@@ -224,3 +224,25 @@ def test_the_task_that_others_waited_for_most_is_shown(ddp: Job, monkeypatch: py
         lengths, longest = ([bar.end_ns - bar.begin_ns for bar in ranges.bars] for ranges in (own, whole))
         assert sorted(lengths, reverse=True) == sorted(longest, reverse=True)[:3]
         assert own.hidden + 3 == whole.hidden + len(whole.bars)
+
+
+MS = 10**6
+
+
+@pytest.mark.parametrize(
+    ("ms", "found"),
+    [
+        ([18, 145] * 5, (18, 145)),
+        ([145, 18] * 5, (18, 145)),
+        ([18, 145] * 5 + [18], (18, 145)),
+        ([18, 145] * 3, None),  # too few
+        ([20, 21] * 10, None),  # hardly apart
+        ([18] * 10 + [145] * 10, None),  # slower from some step on
+        ([18, 18, 145, 145] * 5, None),
+        ([18, 145] * 9 + [145, 145], (18, 145)),  # one of 20 out of turn
+        ([18, 145] * 9 + [145, 18] * 2, None),  # four of 22
+        ([30] * 20, None),
+    ],
+)
+def test_turns(ms: list[int], found: tuple[int, int] | None) -> None:
+    assert find_turns(np.array(ms, np.int64) * MS) == (None if found is None else (found[0] * MS, found[1] * MS))

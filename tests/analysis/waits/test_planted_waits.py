@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.make_job import make_job
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.analysis.waits.clocks import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.clock.alignment_table import NOTHING_CHECKED
 from nsys2prv_ng.job.open_job import Job

@@ -11,7 +11,7 @@ import pytest
 
 from nsys2prv_ng.analysis.gpus.waiting import WAITING, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.analysis.waits.clocks import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.reading.open_reports import ReadOptions

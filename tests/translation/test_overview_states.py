@@ -16,8 +16,13 @@ from nsys2prv_ng.records.columns import make_states
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import LocalStore
 from nsys2prv_ng.runtime.engine import LocalEngine
-from nsys2prv_ng.translation.overview_budget import find_most_bins, measure_bytes, measure_line_sizes, round_step
-from nsys2prv_ng.translation.overview_states import make_coarse_states
+from nsys2prv_ng.translation.overview_states import (
+    find_most_bins,
+    make_coarse_states,
+    measure_bytes,
+    measure_line_sizes,
+    round_step,
+)
 
 LINES = st.lists(st.integers(0, 50), max_size=12)
 

@@ -9,12 +9,12 @@ import pytest
 
 from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.times import WindowTimes
-from nsys2prv_ng.analysis.gpus.idle_causes import CAUSES
+from nsys2prv_ng.analysis.gpus.times import CAUSES
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency
 from tests.analysis.efficiency import efficiency_truth as plain
-from tests.analysis.efficiency.efficiency_reports import DDP, SETS, make, opened, select_counted
+from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, SETS, check_window, make, opened, select_counted
 from tests.analysis.efficiency.efficiency_truth import Truth
 from tests.analysis.gpus.kernel_class_truth import list_pieces, sum_pieces
 from tests.analysis.waits.waits_truth import find_truth
@@ -154,3 +154,18 @@ def test_kernels_of_ranks_that_were_not_chosen(tmp_path: Path) -> None:
     expected = plain.measure(shared.get(plain.COMPUTE), windows) - plain.measure(own.get(plain.COMPUTE), windows)
     assert numbers.losses.compute_by_class["not selected"] == expected > 0
     assert sum(numbers.losses.compute_by_class.values()) == numbers.losses.compute_ns
+
+
+@pytest.mark.slow
+def test_calls_of_cuda_within_mpi_are_mpi(tmp_path: Path, samples: Path) -> None:
+    """As MPI makes them for buffers on GPUs."""
+    within = """INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, "end", eventClass, globalTid, nameId, returnValue)
+        SELECT m.start + 10, m."end" - 10, 0, m.globalTid, (SELECT nameId FROM CUPTI_ACTIVITY_KIND_RUNTIME LIMIT 1), 0
+        FROM MPI_COLLECTIVES_EVENTS m ORDER BY m."end" - m.start DESC LIMIT 5"""
+    made = make(
+        [changed(samples / "mpi-4.rank0.sqlite", tmp_path / "mpi-4.rank0.sqlite", [within])], selection=ALL_TIME
+    )
+    before = make([samples / "mpi-4.rank0.sqlite"], selection=ALL_TIME)
+    assert made.found.whole.host == before.found.whole.host
+    assert made.numbers is not None
+    check_window(made.numbers, plain.measure_common(made.truth, [made.truth.capture]))

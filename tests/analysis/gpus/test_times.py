@@ -61,18 +61,6 @@ def host_ranges(report: Report) -> pd.DataFrame:
     return ranges[["begin", "end", "tid"]].assign(name=names)
 
 
-def graph_nodes(objects: Objects) -> set[int]:
-    """UTC at which nodes of graphs begin."""
-    found: set[int] = set()
-    for report in objects.reports:
-        for table in ("KERNEL", "MEMCPY", "MEMSET"):
-            name = f"CUPTI_ACTIVITY_KIND_{table}"
-            if report.has(name) and "graphNodeId" in report.sql(f"SELECT * FROM {name} LIMIT 0"):
-                starts = report.sql(f"SELECT start FROM {name} WHERE COALESCE(graphNodeId, 0) != 0")["start"]
-                found |= {start + report.utc for start in starts.tolist()}
-    return found
-
-
 class Host:
     """What a thread was in: intervals in UTC."""
 
@@ -100,7 +88,7 @@ def expected(objects: Objects) -> list[Found]:
                     hosts[objects.thread_row[index, tid]] = Host(of_thread)
     nothing = Host(pd.DataFrame({"begin": [], "end": [], "name": []}))
     main_row = truth.find_main_rows(objects)
-    nodes = graph_nodes(objects)
+    nodes = set().union(*(report.list_graph_nodes() for report in objects.reports))
     found = []
     for _, of_gpu in operations.groupby("gpu_row"):
         to_gpu = lines[lines["receive_row"].isin(set(of_gpu["row"]))].sort_values(["send", "send_row"])
