@@ -16,8 +16,7 @@ from nsys2prv_ng.cli.ending import fail
 from nsys2prv_ng.cli.options import spell
 from nsys2prv_ng.cli.words import put_command_first
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.runtime.limits import keep_freed_memory
-from nsys2prv_ng.runtime.pandas_import import refuse_pandas
+from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas
 
 
 def run(words: list[str]) -> int:

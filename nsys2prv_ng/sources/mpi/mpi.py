@@ -26,7 +26,7 @@ from nsys2prv_ng.paraver.value_tables import CLASSES, COLLECTIVE, VALUES, assign
 from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.runtime.pandas_import import allow_pandas
+from nsys2prv_ng.runtime.limits import allow_pandas
 from nsys2prv_ng.sources.mpi import nvtx_ranges
 from nsys2prv_ng.sources.mpi.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.mpi.communicators import TABLE as COMMUNICATORS
