@@ -180,7 +180,7 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         (DDP, "trace.prv", {"progress": True}, "progress: give an instance of Progress"),
         (None, "trace.prv", {}, "reports: give a path or a list of paths"),
         ([DDP[:2]], "trace.prv", {}, "reports=["),
-        (["a\0.sqlite"], "trace.prv", {}, "is no name of a file"),
+        (["a\0.sqlite"], "trace.prv", {}, "is not a valid file name"),
         ("", "trace.prv", {}, "reports='': must not be empty"),
         (DDP, "trace.prv", {"sources": ["nvtx"], "metrics": ["SM*"]}, "metrics: needs the source gpu_metrics"),
         (

@@ -1,14 +1,17 @@
-"""Translates the options of a call into what the rooms below need.
+"""Translates the options of a call into what the rooms below need, and chooses where the call works.
 
 The module imports all of these rooms, so that calls import it where they use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.clock.alignment import parse_alignment
@@ -26,6 +29,8 @@ from nsys2prv_ng.options.calls import (
 )
 from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
+from nsys2prv_ng.runtime.files import resolve_links
+from nsys2prv_ng.runtime.jit import announce_compilation
 from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
 from nsys2prv_ng.sources.registry import DERIVED, select_sources
 from nsys2prv_ng.sources.shared.source import Source
@@ -33,6 +38,8 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from nsys2prv_ng.translation.plan_trace import TranslationPlan
+
+Plan = TypeVar("Plan", bound=ReadOptions)
 
 _NOT_SELECTED = "needs the source {}, which is not selected"
 
@@ -183,3 +190,29 @@ def _check_sources(selected: Sequence[Source], options: SourceOptions, selection
             guess = get_close_matches(source, names, n=1)
             remedy = f"; did you mean {guess[0]}?" if guess else f": {', '.join(names)}"
             raise UsageError(f"{source} is none of the selected sources{remedy}", parameter="min_duration")
+
+
+@contextmanager
+def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "") -> Iterator[Plan]:
+    """Yield a plan with the engine that the user chose, and announce what is compiled for it.
+
+    `folder`: where the call writes. `name`: the name of the trace. If an error ends the call, what was read for it
+    stays, so that the next call continues from there. Without a name nothing stays.
+    """
+    note = options.display.note
+    if not options.dask:
+        with announce_compilation(note):
+            yield plan
+        return
+    from nsys2prv_ng.runtime.dask_engine import DaskEngine
+    from nsys2prv_ng.runtime.work_folder import name_new_folder
+
+    shared = plan.resources.folder or folder
+    if name and shared != folder:  # traces of other folders may have the same name
+        name += f".{hashlib.sha256(os.fsencode(resolve_links(folder))).hexdigest()[:8]}"
+    kept = shared / f"{name}.parts" if name else name_new_folder(shared)
+    with (
+        announce_compilation(note),
+        DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name), note=note) as engine,
+    ):
+        yield replace(plan, engine=engine)
