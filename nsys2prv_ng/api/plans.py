@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from nsys2prv_ng import source_names
 from nsys2prv_ng.clock.alignment import parse_alignment
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_reports import ReadOptions
@@ -27,7 +26,7 @@ from nsys2prv_ng.options.calls import (
     TranslateOptions,
     WhatIfOptions,
 )
-from nsys2prv_ng.options.kinds import GPU_TIME
+from nsys2prv_ng.options.kinds import GPU_TIME, list_options
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
 from nsys2prv_ng.runtime.files import resolve_links
 from nsys2prv_ng.runtime.jit import announce_compilation
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
 Plan = TypeVar("Plan", bound=ReadOptions)
-
-_NOT_SELECTED = "needs the source {}, which is not selected"
 
 
 def make_read_options(options: JobOptions) -> ReadOptions:
@@ -89,7 +86,7 @@ def make_plan(options: TranslateOptions) -> TranslationPlan:
     plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived)
     if options.sources is not None:
         plan = replace(plan, named_sources=tuple(source.name for source in sources if source not in DERIVED))
-    _check_sources(sources, source_options, plan.selection)
+    _check_sources(options, sources, options.min_duration or ())
     return plan
 
 
@@ -102,10 +99,7 @@ def make_prediction_plan(options: WhatIfOptions) -> TranslationPlan:
 
 def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:
     """Raise UsageError for options on what to read if shards of the reports were read before."""
-    defaults = EventOptions()
-    chosen = [
-        field.name for field in fields(EventOptions) if getattr(options, field.name) != getattr(defaults, field.name)
-    ]
+    chosen = [name for name, option in list_options(EventOptions).items() if getattr(options, name) != option.default]
     if chosen and find_shards(reports):
         message = f"{reports[0]} holds reports that nsys2prv-ng shard has read: give that command this option"
         raise UsageError(message, parameter=chosen[0])
@@ -119,7 +113,7 @@ def make_merge_plan(options: MergeOptions) -> TranslationPlan:
 def make_what_to_read(options: ShardOptions) -> WhatToRead:
     """Return what to read into shards."""
     sources, source_options = _choose_events(options, "")
-    _check_sources(sources, source_options, Selection())
+    _check_sources(options, sources, ())
     return WhatToRead(tuple(source.name for source in sources), source_options, options.derived)
 
 
@@ -156,34 +150,18 @@ def _make_trace_plan(
         shortest=options.min_duration or {},
         folds_threads=options.fold_threads,
     )
-    read = replace(
-        shared,
-        sources=sources,
-        source_options=source_options,
-        selection=selection,
-        find_waits=find_waits,
-    )
+    read = replace(shared, sources=sources, source_options=source_options, selection=selection, find_waits=find_waits)
     others = [field.name for field in fields(TranslationPlan) if field.name not in vars(read)]
     return TranslationPlan(**vars(read), **{name: getattr(options, name) for name in others})
 
 
-def _check_sources(selected: Sequence[Source], options: SourceOptions, selection: Selection) -> None:
-    """Raise UsageError for options of sources that are not selected."""
+def _check_sources(options: EventOptions, selected: Sequence[Source], shortest: Iterable[str]) -> None:
+    """Raise UsageError for options of sources that are not selected. `shortest`: sources with a shortest interval."""
     names = [source.name for source in selected if not source.accounted_in_join]
-    for parameter, value, source in (
-        ("nvtx_range", options.nvtx_range, source_names.NVTX),
-        # Without ranges, other steps may be found.
-        ("step", selection.step, source_names.NVTX),
-        ("steps", selection.steps, source_names.NVTX),
-        ("skip_warmup", selection.skips_warmup, source_names.NVTX),
-        ("nvtx_domain", options.nvtx_domains, source_names.NVTX),
-        ("metrics", options.metrics, source_names.GPU_METRICS),
-        ("metrics_changes", options.metrics_changes, source_names.GPU_METRICS),
-        ("nccl_channels", options.nccl_channels, source_names.NCCL),
-    ):
-        if value and source not in names:
-            raise UsageError(_NOT_SELECTED.format(source), parameter=parameter)
-    for source in selection.shortest:
+    for name, option in list_options(type(options)).items():
+        if option.source and option.source not in names and getattr(options, name):
+            raise UsageError(f"needs the source {option.source}, which is not selected", parameter=name)
+    for source in shortest:
         if source not in names:
             from difflib import get_close_matches
 

@@ -9,7 +9,6 @@ from nsys2prv_ng.cli.options import find_flag
 from nsys2prv_ng.options.calls import JobOptions, MergeOptions, TranslateOptions
 from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.paraver.load_cost import WXPARAVER_ASKS, WXPARAVER_LIMIT, LoadCost, find_remedies
-from nsys2prv_ng.text.formatting import format_window
 
 if TYPE_CHECKING:
     from nsys2prv_ng.translation.result import TranslationResult
@@ -55,23 +54,15 @@ def print_remedies(
 ) -> None:
     """Print the options that make a trace small enough, if the user set a limit.
 
-    `size`: of the text (bytes). `duration`: of the trace (ns). `begin`: where it begins, as --time counts (ns); None if
-    that is not known, and no --time chooses a part of it.
+    `size`: of the text (bytes). The others are as `find_remedies` takes them.
     """
     if limit and size > WXPARAVER_LIMIT:
         print(WXPARAVER_ASKS)
-    lines = []
-    for remedy in find_remedies(load, details, limit, duration):
-        added = find_flag("overview_trace")
-        if remedy.without:
-            added = f"{find_flag('sources')} {','.join(source for source in details if source != remedy.without)}"
-        elif remedy.window is not None:
-            if begin is None:
-                continue
-            added = f"{find_flag('time')} {format_window(*(begin + time for time in remedy.window))}"
-        lines += [f"  {remedy.words}", f"    {added}"]
-    if lines:
-        print("what helps, added to translate:", *lines, sep="\n")
+    remedies = find_remedies(load, details, limit, duration, begin)
+    if remedies:
+        print("what helps, added to translate:")
+    for words, option, value in remedies:
+        print(f"  {words}\n    {find_flag(option)} {value}".rstrip())
 
 
 def find_begin(options: JobOptions) -> int | None:

@@ -38,6 +38,7 @@ from nsys2prv_ng.options.kinds import (
     parse_tflops,
 )
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.source_names import GPU_METRICS, NCCL, NVTX
 from nsys2prv_ng.text.formatting import format_duration
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 
@@ -95,21 +96,27 @@ class JobOptions(ReadingOptions):
         metavar="FROM:TO|gpu",
         shown="all",
     )
+    # Without NVTX ranges, other steps may be found.
     steps: Steps = Option(
         "Only these steps of the program, by number. A step ends when its last GPU operation ends.",
         keyword_help="Only these steps of the program: (first, last), both included; None is no limit.",
         metavar="FIRST:LAST",
         shown="all",
+        source=NVTX,
     )
-    skip_warmup: Flag = Option("Skip warm-up steps: the first step, and slow steps right after it.", False)
+    skip_warmup: Flag = Option("Skip warm-up steps: the first step, and slow steps right after it.", False, source=NVTX)
     step: Text = Option(
         "Text of the NVTX ranges that are the steps of the program, without their number.",
         "",
         metavar="TEXT",
         shown="the numbered ranges that cover most time, or repeating kernels if there are none",
+        source=NVTX,
     )
     nvtx_range: Text = Option(
-        "Only while an NVTX range with this text is open on any rank (wildcards: * and ?).", "", metavar="TEXT"
+        "Only while an NVTX range with this text is open on any rank (wildcards: * and ?).",
+        "",
+        metavar="TEXT",
+        source=NVTX,
     )
     ranks: Numbers = Option("Only these ranks.", metavar="0-3,8", shown="all")
     memory: Annotated[OptionalInteger, parse_size] = Option(
@@ -228,17 +235,20 @@ class EventOptions:
         keyword_help="Add derived data: GPU activity, gaps, kernels in flight, waits, the critical path and steps.",
     )
     nvtx_domain: Names = Option(
-        "Only these NVTX domains. `default` is the domain without a name.", metavar="NAME,...", shown="all"
+        "Only these NVTX domains. `default` is the domain without a name.", metavar="NAME,...", shown="all", source=NVTX
     )
     kernel_names: Annotated[
         Option[Literal["short", "demangled"], Literal["short", "demangled"]], one_of("short", "demangled")
     ] = Option("Kernel names: short, or demangled with template arguments.", "short", metavar="short|demangled")
-    metrics: Names = Option("Only GPU metrics with these names.", metavar="'SM*,DRAM*'", shown="all")
-    metrics_changes: Flag = Option("Write a GPU metric only when its value changes.", False)
+    metrics: Names = Option(
+        "Only GPU metrics with these names.", metavar="'SM*,DRAM*'", shown="all", source=GPU_METRICS
+    )
+    metrics_changes: Flag = Option("Write a GPU metric only when its value changes.", False, source=GPU_METRICS)
     nccl_channels: Flag = Option(
         "Show NCCL's operations on the channels of GPUs and its proxies on rows of their own, if reports have the"
         " advanced NCCL trace of nsys.",
         False,
+        source=NCCL,
     )
     osrt_min: Duration = Option("Drop OS runtime calls shorter than this. 0 keeps all.", "10us", metavar="TIME")
     stack_depth: Annotated[Integer, at_least(1)] = Option(

@@ -44,8 +44,9 @@ class Option(Generic[Given, Kept]):
     `default`: as people type it or as it is kept; None that is given keeps a default of None. `metavar` stands for the
     value in the help, and `shown` describes the default there, if its value does not. `flag` replaces the flag that is
     made from the name of the field; `short` is a flag of one letter in addition. `keyword_help` describes the keyword
-    in Python, if `help` does not fit it. `repeats`: whether people type the option once for each element. `complete`
-    returns the values that start with a text; without it, these are the lower-case words of a metavar like auto|FILE.
+    in Python, if `help` does not fit it. `repeats`: whether people type the option once for each element. `source`: the
+    kind of event that the option needs. `complete` returns the values that start with a text; without it, these are the
+    lower-case words of a metavar like auto|FILE.
     """
 
     help: str
@@ -56,6 +57,7 @@ class Option(Generic[Given, Kept]):
     short: str = ""
     keyword_help: str = ""
     repeats: bool = False
+    source: str = ""
     complete: Callable[[str], list[str]] | None = None
 
     def __set_name__(self, owner: type, name: str) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from operator import add
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.text.formatting import format_time, format_window
 
 if TYPE_CHECKING:  # it imports libraries that an estimate does not need
     from nsys2prv_ng.records.runs import Run
@@ -133,38 +133,41 @@ def format_memory(size: float) -> str:
 # ---- what makes a trace small enough --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """A description, and a choice: a window (ns), a source to omit, or, if neither is given, an overview."""
+class Remedy(NamedTuple):
+    """What makes a trace smaller, in words, and the option of a translation that does it, with its value as typed."""
 
     words: str
-    window: tuple[int, int] | None = None
-    without: str = ""
+    option: str
+    value: str
 
 
-def find_remedies(load: LoadCost, details: Mapping[str, LoadCost], limit: int, duration: int) -> list[Remedy]:
+def find_remedies(
+    load: LoadCost, details: Mapping[str, LoadCost], limit: int, duration: int, begin: int | None = 0
+) -> list[Remedy]:
     """Return the useful remedies for a trace that needs more than `limit` bytes of memory, the strongest first.
 
-    `details`: the records of each source. `duration`: length of the trace (ns). A limit of 0 means none.
+    `details`: the records of each source that can be selected. `duration`: length of the trace (ns). `begin`: where it
+    begins, as the option `time` counts (ns); None if that is not known, and no time chooses a part of it. A limit of 0
+    means none.
     """
     if not 0 < limit < load.memory:
         return []
     remedies = []
     if load.text_bytes * (1 - _USEFUL) > OVERVIEW_BYTES:
-        remedies.append(
-            Remedy(f"an overview of all of it, without single events: a file below {OVERVIEW_BYTES // 10**6} MB")
-        )
+        words = f"an overview of all of it, without single events: a file below {OVERVIEW_BYTES // 10**6} MB"
+        remedies.append(Remedy(words, "overview_trace", ""))
     room = _MARGIN * limit + load.record_memory - load.memory
     length = int(duration * room / load.record_memory)
-    if length > 0:
-        begin = (duration - length) // 2
+    if length > 0 and begin is not None:
+        begin += (duration - length) // 2
         needs = format_memory(load.memory - load.record_memory + load.record_memory * length / duration)
         words = f"a window of {format_time(length)} of {format_time(duration)}, here in the middle: {needs}"
-        remedies.append(Remedy(words, window=(begin, begin + length)))
+        remedies.append(Remedy(words, "time", format_window(begin, begin + length)))
     savings = sorted(((details[name].record_memory, name) for name in DETAILS if name in details), reverse=True)
     for saved, name in savings:
         if saved >= _USEFUL * load.record_memory:
             each = ", each of which needs as much as nine pairs of events" if name == source_names.LAUNCH_LINES else ""
             words = f"without {name}{each}: {format_memory(load.memory - saved)} instead of"
-            remedies.append(Remedy(f"{words} {format_memory(load.memory).removeprefix('about ')}", without=name))
+            words += f" {format_memory(load.memory).removeprefix('about ')}"
+            remedies.append(Remedy(words, "sources", ",".join(source for source in details if source != name)))
     return remedies

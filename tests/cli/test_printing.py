@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.cli.printing import find_begin, print_remedies
+from nsys2prv_ng.cli.printing import find_begin
 from nsys2prv_ng.options.calls import TranslateOptions
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from tests.cli.program_runs import run
@@ -61,11 +61,7 @@ def test_a_merge_prints_what_helps(tmp_path: Path) -> None:
         assert first == "--time"
 
 
-def test_no_window_is_printed_where_events_decide_when_a_trace_begins(capsys: pytest.CaptureFixture[str]) -> None:
-    load = LoadCost(events=10**7, pairs=5 * 10**7)
-    for begin, times in ((0, 1), (None, 0)):
-        print_remedies(load, {}, 10**9, size=10**8, duration=10**9, begin=begin)
-        assert capsys.readouterr().out.count("--time") == times
+def test_no_begin_is_known_where_events_decide_it() -> None:
     for options in ({"time": "gpu"}, {"steps": "2"}, {"skip_warmup": True}, {"nvtx_range": "x"}):
         assert find_begin(TranslateOptions(**options)) is None
     assert [find_begin(TranslateOptions(time=time)) for time in (None, ":2s", "1s:")] == [0, 0, 10**9]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.paraver.load_cost import (
     DETAILS,
     LoadCost,
@@ -104,20 +105,22 @@ def test_nothing_helps_a_trace_below_the_limit() -> None:
 def test_remedies_are_those_that_save_a_fifth() -> None:
     memory = LOAD.memory
     assert memory == pytest.approx(4.95e9, rel=0.01)
-    overview, window, *details = find_remedies(LOAD, LOADS, GB, 10 * SECOND)
-    assert (overview.window, overview.without) == (None, "") and "100 MB" in overview.words
-    assert [remedy.without for remedy in details] == ["launch_lines"]  # of metrics it is 18 %
+    overview, window, *details = find_remedies(LOAD, LOADS, GB, 10 * SECOND, SECOND)
+    assert (overview.option, overview.value) == ("overview_trace", "") and "100 MB" in overview.words
+    assert [remedy[1:] for remedy in details] == [("sources", "kernels,gpu_metrics,scheduling")]  # metrics: 18 %
     assert "about 3.3 GB instead of 4.9 GB" in details[0].words
-    assert window.window is not None
-    begin, end = window.window
-    assert begin == pytest.approx(10 * SECOND - end, abs=1)
+    assert window.option == "time"
+    begin, end = parse_window(window.value)
+    assert begin is not None and end is not None
+    assert begin - SECOND == pytest.approx(11 * SECOND - end, rel=0.01)
     part = (end - begin) / (10 * SECOND)
-    assert (LOAD * part).memory == pytest.approx(0.8 * GB, rel=0.01)
+    assert (LOAD * part).memory == pytest.approx(0.8 * GB, rel=0.02)
+    assert find_remedies(LOAD, LOADS, GB, 10 * SECOND, None) == [overview, *details]
 
 
 def test_what_shows_the_run_is_never_omitted() -> None:
     assert not {"kernels", "nvtx", "nccl", "mpi", "memory_operations", "cuda_graphs"} & set(DETAILS)
-    assert not [r for r in find_remedies(KERNELS, {"kernels": KERNELS}, GB, SECOND) if r.without]
+    assert not [r for r in find_remedies(KERNELS, {"kernels": KERNELS}, GB, SECOND) if r.option == "sources"]
 
 
 def test_a_small_trace_needs_no_overview() -> None:
@@ -125,4 +128,4 @@ def test_a_small_trace_needs_no_overview() -> None:
     small = LoadCost(events=10**6, pairs=2 * 10**6)
     assert small.text_bytes < 100e6
     assert find_remedies(small, {}, 10**7, SECOND) == []
-    assert [remedy.window is None for remedy in find_remedies(small, {}, 5 * 10**7, SECOND)] == [False]
+    assert [remedy.option for remedy in find_remedies(small, {}, 5 * 10**7, SECOND)] == ["time"]
