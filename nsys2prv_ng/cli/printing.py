@@ -35,7 +35,7 @@ def print_result(
     """
     print(result.text(verbose=verbose))
     if result.is_wide and options.time is None:
-        print(f"{find_flag('time')} {GPU_TIME} shows the time in which the GPUs work")
+        print("--time gpu shows the time in which the GPUs work")
     limit, begin = options.paraver_memory, find_begin(options)
     print_remedies(result.load, details, limit, size=result.bytes, duration=result.duration_ns, begin=begin)
 
