@@ -119,7 +119,7 @@ def read(parse: Callable[[Any], Kept], value: Any, parameter: str) -> Kept:
 
 
 def asks_for(wanted: str) -> Callable[[Callable[[Any], Kept]], Callable[[Any], Kept]]:
-    """Make a parse function that raises TypeError for a value of a wrong type raise UsageError with what is wanted."""
+    """Return a decorator of parse functions: their TypeError for a value becomes a UsageError with what is wanted."""
 
     def decorate(parse: Callable[[Any], Kept]) -> Callable[[Any], Kept]:
         @wraps(parse)
@@ -145,9 +145,9 @@ _MOST = 2**62
 _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _AMOUNT = re.compile(rf"({DIGITS}(?:\.[0-9]{{0,18}})?(?:e[+-]?[0-9]{{1,3}})?)([KMGTPE]?)", re.IGNORECASE)
 _LEAST_FLOPS = 1e6
-"""Least operations of a step that can be meant."""
+"""Least operations of a step that can be meant: a GPU of 1 TFLOP/s does them in 1 us."""
 _MOST_TFLOPS = 1e6
-"""No GPU is near: such a number is in another unit."""
+"""A larger number is in another unit: no GPU is near this rate."""
 
 
 @asks_for("True or False")

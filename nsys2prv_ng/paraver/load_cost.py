@@ -45,9 +45,10 @@ DETAILS = (
 OVERVIEW_BYTES = 100_000_000
 """Size of the largest overview."""
 _USEFUL = 0.2
-"""Least share of the memory of all records that a remedy must save."""
+"""Least share of the memory of all records that a remedy must save; a choice: with less, weak ones are listed too."""
 _MARGIN = 0.8
-"""Share of the limit that a window may need, because records are not spread evenly over time."""
+"""Share of the limit that a window may need: records are not spread evenly over time. A choice: with more of the limit,
+more windows exceed it."""
 
 
 @dataclass(frozen=True)
