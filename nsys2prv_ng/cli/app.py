@@ -27,8 +27,7 @@ from nsys2prv_ng.cli.summary import summary
 from nsys2prv_ng.cli.translate import translate
 from nsys2prv_ng.cli.what_if import what_if
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
-from nsys2prv_ng.runtime.limits import keep_freed_memory
-from nsys2prv_ng.runtime.pandas_import import refuse_pandas
+from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas
 from nsys2prv_ng.version import __version__
 
 # Numba, pyarrow and json are imported where they are used, so that --help and usage errors come at once.

@@ -4,8 +4,6 @@ Numba keeps the code in the first of these folders that can be written: NUMBA_CA
 module, numba/ in XDG_CACHE_HOME or ~/.cache. `machine_code` makes that cache safe against damage and stale constants,
 and uses what is beside the module even if it cannot be written, unless NUMBA_CACHE_DIR is set.
 It builds on private parts of numba: with a version of numba that lacks them, numba's own cache is used.
-
-Measured with numba 0.68: 51 kernels of a summary load in 82 ms, and in 140 ms if numba parses what they came from.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Makes numba's cache of machine code safe and fast. Everything here extends private parts of numba (0.59 to 0.69).
 
-Numba names the files by processor, Python and signature, and writes them by renaming. This module adds eight things:
+Numba names the files by processor, Python and signature, and writes them by renaming. This module adds six things:
 
 - Code beside the modules is used even by those who cannot write there, as where an administrator has installed the
   program and run it once. Numba looks only into the folder that it writes to.
@@ -10,9 +10,7 @@ Numba names the files by processor, Python and signature, and writes them by ren
 - Code is used only while the constants and compiled functions that it refers to are the same. Numba freezes them into
   the code, but checks only the source file of the function itself to decide whether its code is stale, and some
   versions of numba check its time, which every installation and copy changes, instead of its content.
-- A user's cache folder that is not absolute counts as not set, as the XDG specification demands.
 - Numba's context for compiling is loaded when something is compiled.
-- LLVM's code of a function, beside its machine code, is parsed when something is compiled that calls it.
 """
 
 from __future__ import annotations
@@ -31,11 +29,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
-import llvmlite.binding as llvm
 import numpy as np
 from numba.core import config, entrypoints, registry
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache
-from numba.core.codegen import JITCodeLibrary, JitEngine
 from numba.core.runtime.nrt import rtsys
 
 from nsys2prv_ng.version import __version__
@@ -170,52 +166,7 @@ class _FunctionCache(FunctionCache):
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         # Numba would load what only compiling needs here, which takes 0.2 s; it loads it later if necessary.
         rtsys.initialize(target_context)
-        if _CAN_DELAY_PARSING:
-            target_context.codegen()._library_class = _Library  # from now on for all cached functions of the process
         return self._load_overload(signature, target_context)
-
-
-class _Library(JITCodeLibrary):
-    """Numba's library of a function, which loads machine code in three fifths of the time.
-
-    Numba parses LLVM's code, which only compiled callers need, and asks for the name of every symbol in it.
-    """
-
-    _bitcode: bytes | None = None
-    """LLVM's code of a loaded function; None once something is linked with it, and for a function compiled here."""
-
-    @classmethod
-    def _unserialize(cls, codegen: Any, state: tuple[str, str, Any]) -> Any:
-        name, kind, data = state
-        if kind != "object":
-            return super()._unserialize(codegen, state)
-        library = codegen.create_library(name)
-        machine_code, library._bitcode = data
-        library.enable_object_caching()
-        library._set_compiled_object(machine_code)
-        library._finalize_final_module()
-        return library
-
-    def get_pointer_to_function(self, name: str) -> int:
-        if self._bitcode is None:
-            address: int = super().get_pointer_to_function(name)
-            return address
-        # Numba first looks the name up in a table, which lacks those of code that is not parsed. The engine returns 0
-        # for an unknown name, too.
-        return int(self._codegen._engine.get_function_address(name))
-
-    def _get_module_for_linking(self) -> Any:
-        if self._bitcode is not None:
-            self._shared_module = llvm.parse_bitcode(self._bitcode)
-            self._codegen._engine._load_defined_symbols(self._shared_module)
-            self._bitcode = None
-        return super()._get_module_for_linking()
-
-
-_CAN_DELAY_PARSING = hasattr(JitEngine, "_load_defined_symbols") and all(
-    hasattr(JITCodeLibrary, part)
-    for part in ("enable_object_caching", "_set_compiled_object", "_finalize_final_module", "_get_module_for_linking")
-)
 
 
 def _digest_file(file: Path) -> str:
@@ -227,43 +178,6 @@ def _digest_file(file: Path) -> str:
 @lru_cache(None)
 def _digest_content(file: Path, time: int, size: int) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-class _UserFolder:
-    """Mixin for numba's locator of the user's cache folder: skips a folder that is not absolute."""
-
-    _py_file: str
-    get_suitable_cache_subpath: Callable[[str], str]
-
-    @classmethod
-    def from_function(cls, function: Any, file: str) -> Any:
-        return None if _find_user_cache() is None else super().from_function(function, file)  # type: ignore[misc]
-
-    def get_cache_path(self) -> str:
-        return str(Path(_find_user_cache() or "") / "numba" / self.get_suitable_cache_subpath(self._py_file))
-
-
-def _find_user_cache() -> Path | None:
-    """Return XDG_CACHE_HOME, or else ~/.cache; None for a user without a home."""
-    folders = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 (Path raises)
-    return next((Path(folder) for folder in folders if Path(folder).is_absolute()), None)
-
-
-def _replace_user_folder(locators: list[Any]) -> list[Any]:
-    """Return numba's locators (0.64 renamed them), with `_UserFolder` mixed into the locator of the user's folder."""
-    return [
-        type("UserFolder", (_UserFolder, locator), {}) if locator.__name__.endswith("UserWideCacheLocator") else locator
-        for locator in locators
-    ]
-
-
-class _Implementation(CompileResultCacheImpl):
-    """Numba's form of a function in its file, in a folder that is absolute."""
-
-    _locator_classes = _replace_user_folder(CompileResultCacheImpl._locator_classes)
-
-
-_FunctionCache._impl_class = _Implementation
 
 
 class _InstalledFolder:

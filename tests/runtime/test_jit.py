@@ -170,16 +170,13 @@ def test_a_caller_is_compiled_with_a_callee_that_was_kept(tmp_path):
     environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     code = (
         "import callee, caller, numpy as np; callee.limit(5)\n"
-        "library = next(iter(callee.limit.overloads.values())).library\n"
-        "is_parsed = library._bitcode is None\n"
-        "print(caller.total(np.array([1, 2, 3])), sum(callee.limit.stats.cache_hits.values()))\n"
-        "print(is_parsed, library._bitcode is None)"
+        "print(caller.total(np.array([1, 2, 3])), sum(callee.limit.stats.cache_hits.values()))"
     )
-    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 0\nTrue True\n"
+    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 0\n"
     for path in cached(tmp_path / "module.py", ".nb?"):
         if path.name.startswith("caller"):
             path.unlink()
-    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 1\nFalse True\n"
+    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 1\n"
 
 
 @pytest.mark.slow
@@ -310,25 +307,6 @@ def test_processes_that_start_together(module):
     assert [process.communicate(timeout=300)[0] for process in processes] == ["499500\n"] * 3
     lines_of(module, np.arange(1000))  # where two wrote at once, what is kept may be of neither
     assert lines_of(module, np.arange(1000)) == []
-
-
-@pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize("value", ["folder", None, ""])
-def test_the_current_folder_is_no_cache(module, value):
-    """A user's folder that is not absolute is not used: empty, relative, or `~` where the user has no home."""
-    (module.parent / "__pycache__").write_text("")
-    (module.parent / "home").mkdir()
-    before = sorted(module.parent.iterdir())
-    code = "import module, numpy as np; print(module.total(np.arange(1000)))"
-    if value is None:
-        environment = {}
-        code = f"import os.path; os.path.expanduser = str; {code}"
-    else:
-        environment = {"XDG_CACHE_HOME": value, "HOME": str(module.parent / "home")}
-    assert python(code, module.parent, **environment).communicate(timeout=300)[0] == "499500\n"
-    assert sorted(module.parent.iterdir()) == before
-    assert len(list(module.parent.glob("home/.cache/numba/**/*.nbi"))) == (value is not None)
 
 
 def test_everything_is_compiled_in_this_way():

@@ -20,7 +20,7 @@ from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign_v
 from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.runtime.pandas_import import allow_pandas
+from nsys2prv_ng.runtime.limits import allow_pandas
 from nsys2prv_ng.sources.mpi import nvtx_ranges
 from nsys2prv_ng.sources.mpi.calls import SENDS, SEVERAL_ROWS, get_role, get_state
 from nsys2prv_ng.sources.mpi.collectives import collect_evidence, collect_messages
