@@ -8,8 +8,7 @@ result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 TYPE_CHECKING = False  # as type checkers know it; to import `typing` delays the command line's handling of signals
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.api.calls import check, compare, inspect, summarize, translate, what_if
-    from nsys2prv_ng.api.shards import merge, shard
+    from nsys2prv_ng.api.calls import check, compare, inspect, merge, shard, summarize, translate, what_if
     from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
     from nsys2prv_ng.inspection.model import Inspection

@@ -1,16 +1,18 @@
-"""Translates the options of a call into what the rooms below need.
+"""Translates the options of a call into what the rooms below need, and chooses where the call works.
 
 The module imports all of these rooms, so that calls import it where they use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from nsys2prv_ng import source_names
 from nsys2prv_ng.clock.alignment import parse_alignment
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import (
@@ -21,10 +23,12 @@ from nsys2prv_ng.options.calls import (
     TranslateOptions,
     WhatIfOptions,
 )
-from nsys2prv_ng.options.kinds import GPU_TIME
+from nsys2prv_ng.options.kinds import GPU_TIME, list_options
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
 from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.reading.shards import WhatToRead, find_shards
+from nsys2prv_ng.runtime.files import resolve_links
+from nsys2prv_ng.runtime.jit import announce_compilation
 from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
 from nsys2prv_ng.sources.registry import DERIVED, select_sources
 from nsys2prv_ng.sources.shared.source import Source
@@ -33,7 +37,7 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 if TYPE_CHECKING:
     from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
-_NOT_SELECTED = "needs the source {}, which is not selected"
+Plan = TypeVar("Plan", bound=ReadOptions)
 
 
 def make_read_options(options: JobOptions, *, cuts_steps: bool) -> ReadOptions:
@@ -78,7 +82,7 @@ def make_plan(options: TranslateOptions, *, cuts_steps: bool = True) -> Translat
     plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived, cuts_steps=cuts_steps)
     if options.sources is not None:
         plan = replace(plan, named_sources=tuple(source.name for source in sources if source not in DERIVED))
-    _check_sources(sources, source_options, plan.selection)
+    _check_sources(options, sources, options.min_duration or ())
     return plan
 
 
@@ -90,10 +94,7 @@ def make_prediction_plan(options: WhatIfOptions) -> TranslationPlan:
 
 def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:
     """Raise UsageError for options on what to read if shards of the reports were read before."""
-    defaults = EventOptions()
-    chosen = [
-        field.name for field in fields(EventOptions) if getattr(options, field.name) != getattr(defaults, field.name)
-    ]
+    chosen = [name for name, option in list_options(EventOptions).items() if getattr(options, name) != option.default]
     if chosen and find_shards(reports):
         message = f"{reports[0]} holds reports that nsys2prv-ng shard has read: give that command this option"
         raise UsageError(message, parameter=chosen[0])
@@ -107,7 +108,7 @@ def make_merge_plan(options: MergeOptions) -> TranslationPlan:
 def make_what_to_read(options: ShardOptions) -> WhatToRead:
     """Return what to read into shards."""
     sources, source_options = _choose_events(options, "")
-    _check_sources(sources, source_options, Selection())
+    _check_sources(options, sources, ())
     return WhatToRead(tuple(source.name for source in sources), source_options, options.derived)
 
 
@@ -145,37 +146,47 @@ def _make_trace_plan(
         shortest=options.min_duration or {},
         folds_threads=options.fold_threads,
     )
-    read = replace(
-        shared,
-        sources=sources,
-        source_options=source_options,
-        selection=selection,
-        find_waits=find_waits,
-    )
+    read = replace(shared, sources=sources, source_options=source_options, selection=selection, find_waits=find_waits)
     others = [field.name for field in fields(TranslationPlan) if field.name not in vars(read)]
     return TranslationPlan(**vars(read), **{name: getattr(options, name) for name in others})
 
 
-def _check_sources(selected: Sequence[Source], options: SourceOptions, selection: Selection) -> None:
-    """Raise UsageError for options of sources that are not selected."""
+def _check_sources(options: EventOptions, selected: Sequence[Source], shortest: Iterable[str]) -> None:
+    """Raise UsageError for options of sources that are not selected. `shortest`: sources with a shortest interval."""
     names = [source.name for source in selected if not source.accounted_in_join]
-    for parameter, value, source in (
-        ("nvtx_range", options.nvtx_range, source_names.NVTX),
-        # Without ranges, other steps may be found.
-        ("step", selection.step, source_names.NVTX),
-        ("steps", selection.steps, source_names.NVTX),
-        ("skip_warmup", selection.skips_warmup, source_names.NVTX),
-        ("nvtx_domain", options.nvtx_domains, source_names.NVTX),
-        ("metrics", options.metrics, source_names.GPU_METRICS),
-        ("metrics_changes", options.metrics_changes, source_names.GPU_METRICS),
-        ("nccl_channels", options.nccl_channels, source_names.NCCL),
-    ):
-        if value and source not in names:
-            raise UsageError(_NOT_SELECTED.format(source), parameter=parameter)
-    for source in selection.shortest:
+    for name, option in list_options(type(options)).items():
+        if option.source and option.source not in names and getattr(options, name):
+            raise UsageError(f"needs the source {option.source}, which is not selected", parameter=name)
+    for source in shortest:
         if source not in names:
             from difflib import get_close_matches
 
             guess = get_close_matches(source, names, n=1)
             remedy = f"; did you mean {guess[0]}?" if guess else f": {', '.join(names)}"
             raise UsageError(f"{source} is none of the selected sources{remedy}", parameter="min_duration")
+
+
+@contextmanager
+def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "") -> Iterator[Plan]:
+    """Yield a plan with the engine that the user chose, and announce what is compiled for it.
+
+    `folder`: where the call writes. `name`: the name of the trace. If an error ends the call, what was read for it
+    stays, so that the next call continues from there. Without a name nothing stays.
+    """
+    note = options.display.note
+    if not options.dask:
+        with announce_compilation(note):
+            yield plan
+        return
+    from nsys2prv_ng.runtime.dask_engine import DaskEngine
+    from nsys2prv_ng.runtime.work_folder import name_new_folder
+
+    shared = plan.resources.folder or folder
+    if name and shared != folder:  # traces of other folders may have the same name
+        name += f".{hashlib.sha256(os.fsencode(resolve_links(folder))).hexdigest()[:8]}"
+    kept = shared / f"{name}.parts" if name else name_new_folder(shared)
+    with (
+        announce_compilation(note),
+        DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name), note=note) as engine,
+    ):
+        yield replace(plan, engine=engine)

@@ -6,8 +6,7 @@ import re
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.text.formatting import format_number_ranges
-from nsys2prv_ng.text.option import parse_number_ranges
+from nsys2prv_ng.text.formatting import format_number_ranges, parse_number_ranges
 
 RANGE, CALL, KERNEL, CLASS = NAMED = ("range", "call", "kernel", "class")
 """Targets that have a name, in which * and ? are wildcards."""

@@ -43,7 +43,7 @@ def test_signals_are_handled_before_the_program_is_imported() -> None:
     code = "import sys, nsys2prv_ng.cli.program; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=300, check=True)
     imported = {name for name in done.stdout.split() if name.startswith("nsys2prv_ng")}
-    assert imported == {"nsys2prv_ng", "nsys2prv_ng.cli", "nsys2prv_ng.cli.ending", "nsys2prv_ng.cli.program"}
+    assert imported == {"nsys2prv_ng", "nsys2prv_ng.cli", "nsys2prv_ng.cli.program"}
     assert not {"dataclasses", "re", "typing"} & set(done.stdout.split())
 
 

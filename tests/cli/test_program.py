@@ -456,7 +456,7 @@ sys.meta_path.insert(0, Finder())
 """Sends a signal to this process when it first imports a module."""
 
 
-MODULES = ["nsys2prv_ng.cli.run", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds"]
+MODULES = ["nsys2prv_ng.cli.app", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds"]
 MODULES += ["ctypes", "pyarrow"]
 STARTS = [["-m", "nsys2prv_ng"], ["-c", "from nsys2prv_ng.cli.program import main; main()"]]
 
@@ -606,7 +606,7 @@ def test_a_signal_while_a_library_calls_back(tmp_path):
     """Nothing can be raised through C: what was raised there is not lost."""
     program = """
 import ctypes, sys, time
-from nsys2prv_ng.cli import program, run
+from nsys2prv_ng.cli import app, program
 
 def call_back():
     print("called", flush=True)
@@ -616,7 +616,7 @@ def call_library(words):
     ctypes.CFUNCTYPE(None)(call_back)()
     time.sleep(30)
 
-run.run = call_library
+app.run = call_library
 program.main()
 """
     process = subprocess.Popen(

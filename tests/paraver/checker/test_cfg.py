@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.cli import run as program
+from nsys2prv_ng.cli.app import run as program
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.trace import check_trace

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from nsys2prv_ng.cli import words as cli_words
+from nsys2prv_ng.cli import app as cli_app
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.version import __version__
@@ -17,7 +17,7 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 def put_command_first(words: list[str]) -> list[str]:
-    return cli_words.put_command_first(words, COMMANDS)
+    return cli_app.put_command_first(words, COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def put_command_first(words: list[str]) -> list[str]:
         ("help summary", "summary --help"),
         ("help -q", "--help"),
         ("-h", "-h"),
-        ("-V", "--version"),
+        ("-V", "-V"),
         ("--show-completion bash", "--show-completion bash"),
         ("--install-completion=fish", "--install-completion=fish"),
         ("check=1.sqlite o.prv", "translate check=1.sqlite o.prv"),
