@@ -21,7 +21,7 @@ from types import ModuleType
 import pytest
 import typer.main
 
-from cfgs.generate.workspaces import WORKSPACES
+from cfgs.generate.workspaces import MENUS
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
@@ -241,7 +241,7 @@ def test_pictures_are_of_windows_that_their_presets_have() -> None:
 
 def test_the_menus_of_wxparaver_are_listed() -> None:
     menus = re.findall(r"^\| (nsys: .*?) \|", (DOCS / "guides/wxparaver.md").read_text(), re.MULTILINE)
-    assert menus == [workspace.name for workspace in WORKSPACES]
+    assert menus == [menu.question for menu in MENUS]
 
 
 # ---- reports ---------------------------------------------------------------------------------------------------------

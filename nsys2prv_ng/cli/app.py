@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -186,11 +187,9 @@ def run(words: list[str]) -> tuple[int, str]:
 
 def _describe_error(error: Exception) -> str:
     """Return a line about an error of the system, of a library or of the program itself."""
-    # A library cannot be loaded, or a thread started. llvmlite's OSError has no number.
-    is_unloaded = isinstance(error, ImportError | OSError) and (
-        "failed to map segment" in str(error) or "Could not find/load shared object" in str(error)
-    )
-    if is_unloaded or (isinstance(error, RuntimeError) and "can't start new thread" in str(error)):
+    # A library cannot be loaded, or a thread started.
+    signs = ("failed to map segment", "Could not find/load shared object", "can't start new thread")
+    if getattr(error, "errno", None) == errno.ENOMEM or any(sign in str(error) for sign in signs):
         what = str(error).split(". ")[0]  # llvmlite also guesses why
         return f"out of memory ({what}); is it limited? See `ulimit -v`, and `ulimit -u` for threads"
     if isinstance(error, OSError):  # only the output of the program itself: all other files have other errors
