@@ -90,9 +90,7 @@ def read(reader: ReportReader) -> Result:
         reader, columns, rows[~is_unknown[rows]], kind, allocation, size, gpu, int(is_unknown[rows].sum())
     )
 
-    before = columns["start"][rows] == 0
-    result.drop(BEFORE_CAPTURE, int(before.sum()))
-    rows = rows[~before]
+    rows = rows[result.drop_rows({BEFORE_CAPTURE: columns["start"][rows] == 0})]
     labels = reader.labels
     is_free = columns["memoryOperationType"][rows] == _FREE
     handles = np.where(is_free, labels.handle(types.FREED_BYTES), labels.handle(types.ALLOCATED_BYTES))

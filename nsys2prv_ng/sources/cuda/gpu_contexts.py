@@ -14,7 +14,6 @@ from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
-from nsys2prv_ng.sources.shared.pairs import make_name_pair
 from nsys2prv_ng.sources.shared.reasons import (
     NO_CONTEXT,
     NO_TURN_END,
@@ -23,7 +22,7 @@ from nsys2prv_ng.sources.shared.reasons import (
     SWITCH_STEP,
     lacks_time,
 )
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source, pair_switches
 
 TABLE = Table("GPU_CONTEXT_SWITCH_EVENTS", ("tag", "contextId", "timestamp", "gpuId"), {"globalPid": NULL, "seqNo": 0})
@@ -45,16 +44,14 @@ def read(reader: ReportReader) -> Result:
     owner, _ = encode_rows(gpu[rows], context[rows])
     shown, end = pair_switches(result, owner, tag[rows] == _RESTORE_START, time[rows], NO_TURN_END, NO_TURN_START)
     shown = rows[shown]
-    begin = time[shown]
-    crosses = mark_crossing(gpu[shown], begin, end)
-    result.drop(OVERLAPS_TURN, int(crosses.sum()))
-    shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]
+    nested = result.drop_rows({OVERLAPS_TURN: mark_crossing(gpu[shown], time[shown], end)})
+    shown, end = shown[nested], end[nested]
 
     codes, contexts = find_distinct_rows(get_process(pid[shown]), context[shown])
     names = [_name_context(reader, *key) for key in contexts]
     pair = make_name_pair(reader.labels, types.GPU_CONTEXT, codes, names)
     handle = reader.labels.handle(types.GPU_CONTEXT)
-    result.add_intervals(reader.places.devices(gpu[shown]), begin, end, [pair], [handle])
+    result.add_intervals(reader.places.devices(gpu[shown]), time[shown], end, [pair], [handle])
     return result
 
 

@@ -20,7 +20,7 @@ from nsys2prv_ng.report.schema_version import JSON_OPTION, choose_payload_option
 from nsys2prv_ng.sources.nccl.advanced_trace import AdvancedTrace, find_advanced_trace
 from nsys2prv_ng.sources.nccl.payload import PayloadColumns, Payloads, read_payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, START_END, read_created_domains, read_nvtx_events
-from nsys2prv_ng.sources.shared.nccl_ranges import (
+from nsys2prv_ng.sources.nvtx.names import (
     ADVANCED_CALLS,
     API_GROUP,
     CALLS,

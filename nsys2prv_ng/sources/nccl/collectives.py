@@ -35,7 +35,7 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.sources.nccl.calls import RECEIVING, CallTable, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, CallPairs, NcclKernels, parse_function
-from nsys2prv_ng.sources.shared.nccl_ranges import COLLECTIVES
+from nsys2prv_ng.sources.nvtx.names import COLLECTIVES
 
 _KINDS = {
     **dict.fromkeys(("ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"), SYNCHRONISING),

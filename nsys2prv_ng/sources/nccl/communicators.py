@@ -30,7 +30,7 @@ from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources.nccl.inspector import InspectorLogs
 from nsys2prv_ng.sources.nccl.join_data import NcclJoinData
 from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
-from nsys2prv_ng.sources.shared.pairs import parse_rank
+from nsys2prv_ng.sources.shared.report_reader import parse_rank
 from nsys2prv_ng.sources.shared.source import JoinInput
 from nsys2prv_ng.text.names import quote_name
 

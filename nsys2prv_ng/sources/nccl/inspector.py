@@ -21,7 +21,7 @@ import pyarrow.json as pj
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.sources.shared.nccl_ranges import ADVANCED_CALLS
+from nsys2prv_ng.sources.nvtx.names import ADVANCED_CALLS
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.names import quote_name
 

@@ -29,7 +29,7 @@ from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import is_nccl
 from nsys2prv_ng.sources.nccl.calls import CallTable, NcclCalls
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, parse_function
-from nsys2prv_ng.sources.shared.nccl_ranges import RECEIVE, SEND
+from nsys2prv_ng.sources.nvtx.names import RECEIVE, SEND
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 NO_PURPOSE, GRADIENTS, SHARDS, ACTIVATIONS, STAGES, EXPERTS, HIDDEN = range(7)

@@ -41,9 +41,14 @@ from nsys2prv_ng.sources.nvtx.events import (
 )
 from nsys2prv_ng.sources.nvtx.flops import count_flops
 from nsys2prv_ng.sources.nvtx.names import read_sequence_numbers
-from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_RANGE_LANE, OTHER_DOMAIN, OVERLAPS_RANGE
-from nsys2prv_ng.sources.shared.report_reader import ReportReader, encode_texts, read_texts
+from nsys2prv_ng.sources.shared.report_reader import (
+    ReportReader,
+    encode_texts,
+    make_name_pair,
+    make_number_pair,
+    read_texts,
+)
 from nsys2prv_ng.sources.shared.source import NO_END, EventRows, JoinInput, JoinResult, Result, Source
 from nsys2prv_ng.text.names import match_patterns
 
