@@ -70,7 +70,7 @@ class Link:
     """Number of compared messages in the rarer direction."""
     median: float
     percentile_95: float
-    """Of the distance (ns) of compared messages from their mean."""
+    """Quantiles of the distance (ns) of compared messages from their mean."""
 
 
 @dataclass(frozen=True)

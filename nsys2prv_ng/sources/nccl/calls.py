@@ -176,10 +176,10 @@ def _join_groups(advanced: AdvancedTrace, payload: Payloads, process: IntArray, 
 
     A group is what has the same `apiGroupId` in a process, also on other threads, or else the same range `API Group`.
     """
-    size, own = advanced.group.size, payload.columns.api_group
+    size, recorded = advanced.group.size, payload.columns.api_group
     calls = advanced.calls.size
     around = np.where(advanced.group >= 0, advanced.group + calls, np.arange(size))
-    number = np.where(own == NULL, own[around], own)
+    number = np.where(recorded == NULL, recorded[around], recorded)
     has_number = number != NULL
     key = np.where(has_number, number, around)
     codes, _ = encode_rows(has_number[kept].astype(np.int64), np.where(has_number[kept], process, 0), key[kept])

@@ -263,10 +263,10 @@ class _Launches(NamedTuple):
         count, launched = np.zeros(thread.size, np.int64), np.zeros(thread.size, np.int64)
         for tid in np.unique(thread).tolist():
             at = np.flatnonzero(thread == tid)
-            own = np.flatnonzero((self.thread == tid) & (self.function == _OTHER_KERNEL))
-            own = own[np.argsort(self.time[own], kind="stable")]
-            count[at] = np.searchsorted(self.time[own], time[at])
-            launched[at] = np.concatenate([[0], np.cumsum(self.number[own])])[count[at]]
+            sent = np.flatnonzero((self.thread == tid) & (self.function == _OTHER_KERNEL))
+            sent = sent[np.argsort(self.time[sent], kind="stable")]
+            count[at] = np.searchsorted(self.time[sent], time[at])
+            launched[at] = np.concatenate([[0], np.cumsum(self.number[sent])])[count[at]]
         return count, launched
 
 
