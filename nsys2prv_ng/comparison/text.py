@@ -14,10 +14,8 @@ from nsys2prv_ng.comparison.scaling_text import format_scaling
 from nsys2prv_ng.comparison.sentences import list_findings, list_lines, state_scaling
 from nsys2prv_ng.comparison.side_traces import describe_traces
 from nsys2prv_ng.text.grid import Grid
-from nsys2prv_ng.text.labelled import FILES, TABLES, format_labelled
-from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid, wrap
+from nsys2prv_ng.text.layout import FILES, PLAIN, TABLES, WIDTH, Style, choose_width, format_grid, format_labelled, wrap
 from nsys2prv_ng.text.names import clean_name, quote_name
-from nsys2prv_ng.text.style import PLAIN, Style
 
 _COLUMN = 14
 """Where texts start: after the longest label and a blank."""

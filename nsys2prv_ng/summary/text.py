@@ -44,10 +44,18 @@ from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.text.formatting import format_percent
-from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
-from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
+from nsys2prv_ng.text.layout import (
+    FILES,
+    LABEL_WIDTH,
+    PLAIN,
+    TABLES,
+    Style,
+    choose_width,
+    format_grid,
+    format_labelled,
+    wrap,
+)
 from nsys2prv_ng.text.names import describe_place, quote_name
-from nsys2prv_ng.text.style import PLAIN, Style
 
 _LEAST_SHARE = 0.02
 """Least share of GPU time of a part with a line of its own."""

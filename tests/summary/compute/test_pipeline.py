@@ -17,7 +17,7 @@ import pytest
 
 from nsys2prv_ng.html.blocks import Matrix
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections.pipeline import make_pipeline_section
+from nsys2prv_ng.html.summary_sections.links import make_pipeline_section
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute.pipeline_stages import StepMessages, count_micro_batches, find_stages
 from nsys2prv_ng.summary.numbers.job import JobSummary
