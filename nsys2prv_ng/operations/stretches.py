@@ -24,6 +24,7 @@ _PROBES = 9
 _NEAR_NS = 10**8
 _MOSTLY = 0.9
 """Share of the shorter sequence in the overlap of a lag from which the search stops."""
+_FAR = 1 << 62
 _NEVER = 1e15
 """Difference (ns) of the ends of operations that do not agree."""
 
@@ -170,6 +171,3 @@ def _count_unsteady(
     nearest = np.minimum(*(np.abs(one.end[k] - end - middle) for end in beside))
     steady = (deviation <= _STEADY_NS) | (2 * deviation < nearest)
     return int(np.argmax(steady[::-1] if backward else steady)) if steady.any() else steady.size
-
-
-_FAR = 1 << 62

@@ -107,16 +107,13 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
         return []
     facts = _collect_facts(records)
     order = sort_by_time(records.time, records.tie)
-    words = records.value.size
-    width = 4 if words < _NARROW.max and _are_narrow(records.value) else 8
+    words, value = records.value.size, records.value
+    # Durations, sizes, ids and samples mostly fit into 4 bytes, times do not.
+    fits = value.min(initial=0) >= _NARROW.min and value.max(initial=0) <= _NARROW.max
+    width = 4 if words < _NARROW.max and fits else 8
     pieces = _cut_into_pieces(records, width) if changes_nothing(order) else _gather_pieces(records, order, width)
     slot = store.put_pieces(pieces, count_bytes(len(records), words, width))
     return [Run(slot, len(records), words, width, records.time[order[::SAMPLED]], facts, on_common_clock)]
-
-
-def _are_narrow(values: IntArray) -> bool:
-    """Return whether 4 bytes are enough for each value. Durations, sizes, ids and samples mostly are, times are not."""
-    return bool(values.min(initial=0) >= _NARROW.min and values.max(initial=0) <= _NARROW.max)
 
 
 def load_records(run: Run, store: Store) -> Records:
