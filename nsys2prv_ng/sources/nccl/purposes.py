@@ -11,6 +11,10 @@ communicator gets a name. Every rule asks for evidence that the other uses canno
   with whole graphs hides this; then the other members decide.
 - Stages send and receive, but not always in one group. Exchanges along a ring always do.
 - Tokens go to all experts in one group, in sizes that change from call to call.
+
+The thresholds below are choices: no standard sets them. If one is too low, a communicator may get the name of another
+use, unless members or the grid of ranks disagree; if it is too high, it keeps a number instead of a name.
+docs/reference/sources.md has them for users.
 """
 
 from __future__ import annotations
