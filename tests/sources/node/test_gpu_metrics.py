@@ -405,20 +405,6 @@ def test_blocks_keep_values_of_any_size(blocks: list[list[int]], metrics: int) -
     assert samples.metric.tolist() == [metric % metrics for b in blocks for metric in range(len(b) * metrics)]
 
 
-def test_changes_are_in_time_whatever_the_order_of_the_table(tmp_path: Path) -> None:
-    values = [3, 3, 4, 4, 4, 3, 5]
-    tables = {
-        "GPU_METRICS": (
-            ("timestamp", "typeId", "metricId", "value"),
-            [(10 * i, GPU_TYPE, 0, value) for i, value in reversed(list(enumerate(values)))],
-        ),
-        "TARGET_INFO_GPU_METRICS": _named((0, 0, "A")),
-    }
-    report = export(tmp_path / "a.sqlite", [], tables)
-    trace, _ = translate_reports([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
-    assert [(time, line["A"]) for _, time, line in _lines(trace)] == [(0, 3), (20, 4), (50, 3), (60, 5)]
-
-
 @pytest.mark.slow
 def test_kinds_of_gpu_that_number_their_metrics_differently(tmp_path: Path) -> None:
     rows = [(10, GPU_TYPE, 0, 1), (10, GPU_TYPE, 1, 2), (10, GPU_TYPE + 1, 0, 3), (10, GPU_TYPE + 1, 1, 4)]

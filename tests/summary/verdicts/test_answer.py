@@ -19,7 +19,7 @@ from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.summary.verdicts.answer import add_verdict, answer
 from nsys2prv_ng.summary.verdicts.bottlenecks import BOTTLENECKS
 from nsys2prv_ng.summary.verdicts.gains import describe_change
-from nsys2prv_ng.text.style import Style
+from nsys2prv_ng.text.layout import Style
 from tests.conftest import DATA, Unpacked
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits
