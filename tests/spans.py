@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import FAST_REPORTS, FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, REPOSITORY, SAMPLES
+from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, REPOSITORY, SAMPLES
+from tests.report_sets import sets
 
 Spans = list[tuple[int, int]]
+MISSING = [] if HAS_LARGE_REPORTS else [pytest.param([], id="large reports", marks=[pytest.mark.skip(NO_REPORTS)])]
+"""Parameter that shows that the reports beside the repository are missing."""
 
 
 def unite(operations: pd.DataFrame) -> Spans:
@@ -41,28 +45,22 @@ def find_gaps(operations: pd.DataFrame) -> Spans:
     return list(zip(ends[begins > ends].tolist(), begins[begins > ends].tolist(), strict=True))
 
 
-def list_single_reports() -> Iterator[object]:
-    """Yield real reports for pytest, one by one and by name: samples/, and others up to some MB that may be missing."""
+def list_single_reports() -> list[Any]:
+    """Return real reports for pytest, one by one and by name: samples/, and others of some MB that may be missing."""
     folders = [SAMPLES, *(REPORTS / kind for kind in ("gpu", "cpu", "public"))]
-    for path in sorted(path for folder in folders for path in folder.glob("*.sqlite")):
-        name = f"{path.parent.name}/{path.stem}"
-        yield pytest.param(path, id=name, marks=() if name in FAST_REPORTS else pytest.mark.slow)
-    if not HAS_LARGE_REPORTS:
-        yield pytest.param(None, id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
+    paths = sorted(path for folder in folders for path in folder.glob("*.sqlite"))
+    return sets(pytest.param(path, id=f"{path.parent.name}/{path.stem}") for path in paths) + MISSING
 
 
-def list_report_sets(sets: dict[str, list[str]], further: Iterable[str] = ()) -> Iterator[object]:
-    """Yield sets of reports for pytest, by name: from samples/ in the repository, or a folder that may be missing.
+def list_report_sets(named: dict[str, list[str]], push: Collection[str] | None = None) -> list[Any]:
+    """Return sets of reports for pytest, by name: from samples/ in the repository, or a folder that may be missing.
 
-    Every push leaves out the further ones.
+    Every push takes those in `push`, by default the covering ones.
     """
-    left_out = set(further)
-    for name, paths in sets.items():
+    parameters = []
+    for name, paths in named.items():
         folder = REPOSITORY if paths[0].startswith("samples/") else REPORTS
         reports = [folder / path for path in paths]
         marks = [] if all(path.exists() for path in reports) else [pytest.mark.skip(NO_REPORTS)]
-        if name not in FAST_SETS:
-            marks.append(pytest.mark.slow)
-        if name in left_out:
-            marks.append(pytest.mark.all_sets)
-        yield pytest.param(reports, id=name, marks=marks)
+        parameters.append(pytest.param(reports, id=name, marks=marks))
+    return sets(parameters, push)

@@ -33,6 +33,7 @@ from tests.analysis.waits.waits_truth import Kernel, find_truth
 from tests.conftest import SAMPLES, unpack
 from tests.report_truth import Report
 from tests.spans import list_report_sets
+from tests.tiers import cases
 
 KINDS = {
     "busy": (1, 2, 3, 4, 5, 6, 8, 9),
@@ -131,8 +132,7 @@ def check_shares(job: Job, truth: Truth) -> None:
     assert np.nanmin(percent) >= 0 and np.nanmax(percent) <= 100
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("reports", select("exercises/ex1a-slow", "exercises/ex3a-pp1"))
+@pytest.mark.parametrize("reports", cases(select("exercises/ex1a-slow", "exercises/ex3a-pp1"), push=1))
 def test_exposed_waiting_is_that_of_single_kernels(reports: Sequence[Path]) -> None:
     truth = find_truth(reports)
     gpus = Truth(reports).gpus

@@ -24,6 +24,7 @@ from tests.bundled.fake_slurm import Cluster
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line
 from tests.conftest import SAMPLES
+from tests.tiers import cases
 from tests.trace_reader import read_trace
 
 RANKS = [SAMPLES / f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)]
@@ -435,10 +436,9 @@ def test_a_program_that_ends_before_the_duration(cluster: Cluster, expected) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
 @pytest.mark.parametrize(
     ("alone", "program"),
-    [(True, "exec sleep 100"), (False, "exec sleep 100"), (True, "trap '' TERM; sleep 100")],
+    cases([(True, "exec sleep 100"), (False, "exec sleep 100"), (True, "trap '' TERM; sleep 100")], push=2),
     ids=["tasks alone", "all processes", "ignored"],
 )
 def test_the_time_limit_after_the_duration(cluster: Cluster, expected, alone: bool, program: str) -> None:
@@ -460,8 +460,7 @@ def test_the_time_limit_after_the_duration(cluster: Cluster, expected, alone: bo
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("alone", [True, False], ids=["tasks alone", "all processes"])
+@pytest.mark.parametrize("alone", cases([True, False], push=1), ids=["tasks alone", "all processes"])
 def test_the_time_limit_before_the_duration_is_over(cluster: Cluster, expected, alone: bool) -> None:
     """Each nsys gets one signal."""
     if alone:
@@ -577,8 +576,7 @@ def test_module_and_environment_that_use_unset_variables(cluster: Cluster, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("image", ["nvcr.io#nvidia/pytorch:25.01-py3", "/images/my image.sif"])
+@pytest.mark.parametrize("image", cases(["nvcr.io#nvidia/pytorch:25.01-py3", "/images/my image.sif"], push=1))
 def test_containers_that_alone_have_nsys(cluster: Cluster, expected, image: str) -> None:
     cluster.behave(container=image)
     code, output = cluster.run(two_by_two(container=image))

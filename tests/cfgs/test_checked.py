@@ -14,8 +14,9 @@ from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.cfgs.sampled_report import make_sampled_report
 from tests.cfgs.test_node_presets import make_node_trace
-from tests.conftest import REPOSITORY, slow_but
+from tests.conftest import REPOSITORY
 from tests.sources.small_reports import MAIN, PROCESS, export, translate_reports
+from tests.tiers import cases
 from tests.translated import translated_set
 
 SETS = {
@@ -58,7 +59,7 @@ RARE = {
 """One event of each kind that no sample has."""
 
 
-@pytest.fixture(scope="module", params=slow_but("single-graph", SETS))
+@pytest.fixture(scope="module", params=cases(SETS, quick=["single-graph"]))
 def trace(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
     return translated_set([samples / name for name in SETS[request.param]], folder, EVERYTHING).trace.path

@@ -15,6 +15,7 @@ from tests.conftest import SAMPLES
 from tests.paraver.checker.cfg_text import typed
 from tests.paraver.checker.trace_files import TraceFiles
 from tests.report.table_folders import tables_of, write_folder
+from tests.tiers import cases
 
 LIBRARIES = {"sqlalchemy", "pandas", "numba", "pyarrow", "pyarrow.parquet", "jinja2", "playwright"}
 OF_REPORTS = {"numba", "pyarrow"}
@@ -47,8 +48,9 @@ def test_signals_are_handled_before_the_program_is_imported() -> None:
     assert not {"dataclasses", "re", "typing"} & set(done.stdout.split())
 
 
-@pytest.mark.fast_cases(2)
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], ["cfgs"], ["slurm"]])
+@pytest.mark.parametrize(
+    "arguments", cases([["--help"], ["--version"], ["translate", "--help"], ["cfgs"], ["slurm"]], quick=2)
+)
 def test_commands_without_reports_import_no_library(tmp_path: Path, arguments: list[str]) -> None:
     assert run(*arguments, cwd=tmp_path) == (0, set())
 

@@ -18,6 +18,7 @@ from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.comparison.made_runs import hide_in_graphs, make_facts, make_gpu, make_run
 from tests.conftest import Unpacked, unpack
+from tests.report_sets import sets
 from tests.report_truth import Report
 from tests.summary.made import summarize_reports
 from tests.summary.made_waits import NO_WAITS
@@ -310,7 +311,8 @@ def find_reports(name: str, samples: Path, shared_reports: Path, unpacked: Unpac
     return [unpacked(path) for path in paths or [folder / REAL[name]]]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in REAL])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sets(REAL))
 def test_findings_are_those_of_plain_sql(name: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
     """Against single-graph: facts on both sides, and a finding for each that differs."""
     paths = find_reports(name, samples, shared_reports, unpacked)

@@ -27,7 +27,9 @@ from nsys2prv_ng.paraver.event_types import (
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
-from tests.conftest import SAMPLES, Unpacked, slow_but
+from tests.conftest import SAMPLES, Unpacked
+from tests.report_sets import sets
+from tests.tiers import cases
 
 ANALYSED = {str(event_type.number) for event_type in (CRITICAL_PATH, WAIT_REASON, GPU_ACTIVITY_WITH_WAITS)}
 METRICS = [str(number) for number in range(9400, 9500)]
@@ -79,8 +81,7 @@ def choose_windows(whole: Path) -> list[tuple[int, int]]:
     return [(end // 3, 2 * end // 3), (times[middle], times[middle + len(times) // 20]), (times[middle] - 1, 10 * end)]
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("name", slow_but("single-graph", REPORTS))
+@pytest.mark.parametrize("name", cases(REPORTS, push=1))
 def test_a_window_of_a_sample_is_its_translation(name: str, tmp_path: Path) -> None:
     reports = [SAMPLES / report for report in REPORTS[name]]
     windows = choose_windows(translated(reports, tmp_path / "whole.prv", Selection()))
@@ -88,7 +89,7 @@ def test_a_window_of_a_sample_is_its_translation(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", sets(OTHERS))
 def test_a_window_of_other_sources_is_its_translation(
     name: str, tmp_path: Path, shared_reports: Path, unpacked: Unpacked
 ) -> None:

@@ -9,13 +9,14 @@ import pytest
 from nsys2prv_ng.replay.graph import play
 from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.replay.jobs import opened_model
-from tests.report_sets import list_sets
+from tests.report_sets import list_sets, sets
 
 SETS = list_sets(SAMPLES, REPORTS)
 
 
-@pytest.mark.push_sets("samples/ddp-2x2", "samples/single-graph", "gpu/um-1", "gpu/autograd-1")
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    "name", sets(SETS, push=["samples/ddp-2x2", "samples/single-graph", "gpu/um-1", "gpu/autograd-1"])
+)
 def test_what_was_observed_comes_back(name: str, tmp_path: Path, unpacked: Unpacked) -> None:
     with opened_model([unpacked(path) for path in SETS[name]], tmp_path) as model:
         graph, lanes = model.graph, model.lanes

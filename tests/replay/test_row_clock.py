@@ -21,7 +21,7 @@ from nsys2prv_ng.replay.what_if import Experiment
 from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.examples import examples
 from tests.replay.jobs import opened_model
-from tests.report_sets import list_sets
+from tests.report_sets import list_sets, sets
 
 SETS = list_sets(SAMPLES, REPORTS)
 
@@ -173,7 +173,7 @@ def test_a_gpu_follows_all_of_its_streams(model: Model) -> None:
         assert moved.max() == max(time[on_gpu].max(), time[n.operation_end + on_gpu].max())
 
 
-@pytest.mark.parametrize("name", ["cpu/2022.4.2-nvtx_py", "gpu/autograd-1", "gpu/sampled-1"])
+@pytest.mark.parametrize("name", sets(["cpu/2022.4.2-nvtx_py", "gpu/autograd-1", "gpu/sampled-1"]))
 def test_a_row_without_operations_and_calls_follows_the_busiest_one_near_it(
     name: str, tmp_path: Path, unpacked: Unpacked
 ) -> None:

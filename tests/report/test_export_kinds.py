@@ -27,6 +27,7 @@ from tests.report.fake_nsys import (
     write_report,
 )
 from tests.report.table_folders import KINDS, folder_of, write_folder
+from tests.tiers import cases
 
 VERSION = "2024.2.3.38"
 
@@ -390,9 +391,8 @@ def test_real_age_of_a_folder(report: Path, fake: Fake, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(9)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.sqlite")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("sample", cases(sorted(SAMPLES.glob("*.sqlite")), push=3), ids=lambda path: path.stem)
 def test_size_of_a_folder_is_no_less_than_that_of_sqlite(tmp_path: Path, sample: Path, kind: str) -> None:
     """It decides how many reports are read at once in the memory that there is; Parquet packs the values."""
     folder = folder_of(sample, tmp_path, kind)

@@ -16,6 +16,7 @@ from numba.core.caching import IndexDataCacheFile, _CacheLocator
 
 import nsys2prv_ng
 from nsys2prv_ng.runtime import jit, machine_code
+from tests.tiers import cases
 
 MODULE = """
 from nsys2prv_ng.runtime.jit import compiled
@@ -65,9 +66,8 @@ def test_compiled_once(module):
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(6)
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "text", "bits", "none"])
+@pytest.mark.parametrize("damage", cases(["empty", "cut", "zeros", "text", "bits", "none"], push=3))
 def test_damaged_files_are_as_if_not_there(module, suffix, damage):
     lines_of(module, INTEGERS)
     (path,) = cached(module, suffix)
@@ -313,8 +313,7 @@ def test_processes_that_start_together(module):
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize("value", ["folder", None, ""])
+@pytest.mark.parametrize("value", cases(["folder", None, ""], push=2))
 def test_the_current_folder_is_no_cache(module, value):
     """A user's folder that is not absolute is not used: empty, relative, or `~` where the user has no home."""
     (module.parent / "__pycache__").write_text("")

@@ -26,7 +26,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.predict import write_prediction
 from tests.conftest import REPORTS, SAMPLES, Unpacked
-from tests.report_sets import list_sets
+from tests.report_sets import list_sets, sets
 from tests.trace_reader import Trace, pair_intervals, read_trace
 from tests.translated import CUDA_API, GRAPH, KERNEL, MEMORY, NCCL_KERNEL, bytes_of_trace
 
@@ -112,8 +112,7 @@ def sort_rows(*columns: np.ndarray) -> list[list[int]]:
     return sorted(np.stack(columns, axis=1).tolist())
 
 
-@pytest.mark.push_sets("samples/ddp-2x2", "samples/single-graph")
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", sets(SETS, push=["samples/ddp-2x2", "samples/single-graph"]))
 def test_a_change_to_nothing_changes_no_byte(name: str, tmp_path: Path, unpacked: Unpacked) -> None:
     reports = [unpacked(path) for path in SETS[name]]
     real = bytes_of_trace(reports, tmp_path)

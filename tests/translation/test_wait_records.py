@@ -49,7 +49,7 @@ def make(folder: Path, reports: list[Path], **keywords: object) -> Made:
     return Made(result, read_trace(folder / "x.prv"))
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS, further=["exercises/ex3a-pp2"]))
+@pytest.fixture(scope="module", params=list_report_sets(SETS, push=["samples/ddp-2x2", "gpu/oneproc-4gpu"]))
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(tmp_path_factory.mktemp("waits"), [Path(report) for report in request.param])
 

@@ -16,7 +16,9 @@ from tests.analysis.path.test_critical_path import found_path
 from tests.analysis.path.test_real_paths import locate as locate_set
 from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels, read_utc
 from tests.analysis.waits.test_waits import locate
-from tests.conftest import Unpacked, push_but
+from tests.conftest import Unpacked
+from tests.report_sets import sets
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -60,8 +62,7 @@ def sum_kinds(pieces: Sequence[Piece]) -> Counter[int]:
     return total
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("rank", [0, 3])
+@pytest.mark.parametrize("rank", cases([0, 3], push=1))
 def test_a_host_that_sleeps(samples: Path, tmp_path: Path, rank: int) -> None:
     """Before a launch call of one rank: all others wait for it in the collective."""
     reports = copy_to_one_node([samples / f"ddp-2x2.rank{r}.sqlite" for r in range(4)], tmp_path)
@@ -78,7 +79,7 @@ STRETCHED = (
 )
 
 
-@pytest.mark.parametrize("name", push_but([name for name in STRETCHED if name != "samples/single-graph"], STRETCHED))
+@pytest.mark.parametrize("name", sets(STRETCHED, push=["samples/single-graph"]))
 def test_what_the_path_is_in_takes_longer(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Kernels, host code, calls and moving: the piece is longer, and the rest of the path as it was.
 

@@ -29,9 +29,11 @@ from tests.analysis.waits.test_late_reasons import list_reports
 from tests.analysis.waits.test_planted_waits import delay, read_kernels, read_utc
 from tests.analysis.waits.test_waits import locate
 from tests.clock.injected import Error, put_into
-from tests.conftest import Unpacked, slow_but
+from tests.conftest import Unpacked
 from tests.examples import examples
 from tests.operations.made import MS, table
+from tests.report_sets import sets
+from tests.tiers import cases
 
 SETS = ("samples/ddp-2x2", "exercises/ex2b-overlap", "exercises/ex2b-manual", "exercises/ex3a-pp2", "bench/ddplong-2x2")
 
@@ -145,7 +147,7 @@ def test_few_operations_and_those_of_other_kinds_show_nothing() -> None:
 # ---- real reports of one physical clock ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reports", slow_but("samples/ddp-2x2", SETS, SETS[1:]))
+@pytest.mark.parametrize("reports", sets(SETS))
 def test_right_clocks_agree_with_durations(reports: str, tmp_path: Path) -> None:
     for align in ("auto", "utc"):
         with open_job(list_reports(reports), tmp_path, ReadOptions(align=align), Progress()) as job:
@@ -155,8 +157,7 @@ def test_right_clocks_agree_with_durations(reports: str, tmp_path: Path) -> None
 
 @pytest.mark.all_sets
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("ahead", [-200_000, 5 * MS])
+@pytest.mark.parametrize("ahead", cases([-200_000, 5 * MS], push=1))
 def test_a_wrong_clock_is_named(ahead: int, tmp_path: Path) -> None:
     """One warning of a translation, of its summary, and of a summary without a trace; none once clocks are aligned."""
     reports = list_reports("samples/ddp-2x2")
@@ -176,8 +177,7 @@ def test_a_wrong_clock_is_named(ahead: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize("wrong", [0, 2, 1, 3])
+@pytest.mark.parametrize("wrong", cases([0, 2, 1, 3], push=2))
 def test_the_wrong_one_of_four_nodes_is_named(wrong: int, tmp_path: Path) -> None:
     """Each report as a node: of those on the list, only pairs with the wrong one are named."""
     errors = [Error(5 * MS if rank == wrong else 0, 0, host) for rank, host in enumerate("abcd")]

@@ -22,7 +22,9 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from tests.analysis.waits import late_truth as truth
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, unpack
+from tests.report_sets import sets
 from tests.report_truth import Report
+from tests.tiers import cases
 
 MS = 10**6
 
@@ -59,7 +61,7 @@ SETS = [
 ]
 
 
-@pytest.mark.parametrize("reports", SETS)
+@pytest.mark.parametrize("reports", sets(SETS))
 def test_each_reason_is_what_a_look_at_it_shows(reports: str, tmp_path: Path) -> None:
     """All ranks of these sets are on one node, with clocks that nothing corrects."""
     paths = list_reports(reports)
@@ -164,8 +166,8 @@ PLANTED = [("exercises/tpgraph-1x4", 10), ("exercises/ex3a-pp1", 400), ("exercis
 RANK = 2
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize(("reports", "number"), PLANTED, ids=[name for name, _ in PLANTED])
+@pytest.mark.slow
+@pytest.mark.parametrize(("reports", "number"), cases(PLANTED, push=1), ids=[name for name, _ in PLANTED])
 def test_a_delay_of_a_host_is_named(reports: str, number: int, tmp_path: Path) -> None:
     """One rank's thread is in a range of its own before it launches; the others' kernels last until it comes."""
     delay = 1000 * MS
@@ -199,9 +201,9 @@ def test_a_delay_of_a_host_is_named(reports: str, number: int, tmp_path: Path) -
         assert waited == sum(late.begin + delay + utc - begin for begin in begins)
 
 
-@pytest.mark.push_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("own_stream", [True, False], ids=["own stream", "other stream"])
-@pytest.mark.parametrize(("reports", "number"), PLANTED, ids=[name for name, _ in PLANTED])
+@pytest.mark.parametrize(("reports", "number"), cases(PLANTED, push=1), ids=[name for name, _ in PLANTED])
 def test_a_longer_operation_of_a_rank_is_named(reports: str, number: int, *, own_stream: bool, tmp_path: Path) -> None:
     """The kernel of one rank before that of NCCL lasts longer, and all that comes after it is later.
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.sources.cuda import cuda_memory
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.examples import examples
+from tests.report_sets import sets
 from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, export, get_account, translate_reports
 from tests.trace_reader import Trace
 
@@ -57,7 +58,7 @@ def _levels(trace: Trace) -> dict[tuple[str, str], list[tuple[int, int]]]:
     return levels
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", sets(SETS))
 def test_allocations_frees_and_level(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     folder, pattern = SETS[name]
     reports = [unpacked(path) for path in sorted(folder.glob(pattern))]

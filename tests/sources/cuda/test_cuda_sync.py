@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
+from tests.report_sets import sets
 from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, export, get_account, translate_reports
 from tests.trace_reader import Trace, pair_intervals
 
@@ -68,7 +69,7 @@ JOIN = """JOIN CUPTI_ACTIVITY_KIND_RUNTIME r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", sets(SETS))
 def test_synchronizations(name: str, tmp_path: Path) -> None:
     reports = _reports(name)
     trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_sync,cuda_api")
@@ -105,7 +106,7 @@ def test_synchronizations(name: str, tmp_path: Path) -> None:
     assert dropped == count - sum(expected.values())
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", sets(SETS))
 def test_events(name: str, tmp_path: Path) -> None:
     reports = _reports(name)
     trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_sync,cuda_api")

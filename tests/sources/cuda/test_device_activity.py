@@ -184,7 +184,6 @@ def test_operations_of_sources_that_are_not_chosen_do_not_count(samples: Path, t
     assert time_in(activity, COMPUTE) and not time_in(activity, MEMORY)
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("begin_and_end", ["0, 0", "start, start - 10", "-9223372036854775000, 5"])
 def test_a_damaged_call_launches_nothing(samples: Path, tmp_path: Path, begin_and_end: str) -> None:
     begin, end = begin_and_end.split(", ")

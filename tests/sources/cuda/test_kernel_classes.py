@@ -329,7 +329,6 @@ EXPECTED: dict[str, list[str]] = {
 NAMES = [(name, label) for label, names in EXPECTED.items() for name in names]
 
 
-@pytest.mark.fast_cases(60)
 @pytest.mark.parametrize(("name", "label"), NAMES, ids=[name[:60] for name, _ in NAMES])
 def test_class_of_real_names(name: str, label: str) -> None:
     assert KERNEL_CLASSES[int(classify([name])[0])] == label

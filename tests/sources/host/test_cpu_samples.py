@@ -17,6 +17,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.host.cpu_samples import NO_CHAIN
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
+from tests.report_sets import sets
 from tests.sources.host.host_reports import (
     UTC,
     copy_without_other_calls,
@@ -77,7 +78,7 @@ def _sampled() -> list[object]:
 
 
 @pytest.mark.parametrize("depth", [1, 100])
-@pytest.mark.parametrize("path", _sampled())
+@pytest.mark.parametrize("path", sets(_sampled()))
 def test_samples_of_a_report_are_all_there(path: Path, depth: int, tmp_path: Path) -> None:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda text: text.decode(errors="replace")

@@ -12,6 +12,7 @@ from nsys2prv_ng.sources.host.os_runtime import choose_call_state
 from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
+from tests.report_sets import sets
 from tests.sources.host.host_reports import (
     UTC,
     collect_in_report_time,
@@ -80,15 +81,16 @@ def _expected(path: Path) -> tuple[int, pd.DataFrame]:
     return utc, frame
 
 
-@pytest.mark.push_sets(
-    "samples/single-graph",
-    "gpu/um-1",
-    "gpu/mpi-one-report",
-    "public/mapf_report1",
-    "cpu/2022.4.2-nvtx_py",
-    "cpu/2023.4.4-mpich_all",
+@pytest.mark.parametrize(
+    "path",
+    sets(
+        _with_calls(),
+        push=(
+            *("samples/single-graph", "gpu/um-1", "gpu/mpi-one-report", "public/mapf_report1"),
+            *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all"),
+        ),
+    ),
 )
-@pytest.mark.parametrize("path", _with_calls())
 @pytest.mark.parametrize("shortest", [pytest.param(10_000, marks=pytest.mark.all_sets), 0])
 def test_calls_of_a_report_are_all_there(path: Path, shortest: int, tmp_path: Path) -> None:
     utc, calls = _expected(path)

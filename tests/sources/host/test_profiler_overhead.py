@@ -11,6 +11,7 @@ import pytest
 from nsys2prv_ng.sources.host.profiler_overhead import is_profiling
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
+from tests.report_sets import sets
 from tests.sources.host.host_reports import (
     UTC,
     collect_in_report_time,
@@ -28,6 +29,7 @@ OVERHEAD, PROFILING, RUNNING, SYNCHRONIZATION = 66800000, 18, 1, 5
 NSYS = ("PROFILER_OVERHEAD", "start end globalTid nameId")
 CUPTI = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "start end globalTid nameId overheadType")
 CUDA = ("CUPTI_ACTIVITY_KIND_RUNTIME", "start end globalTid nameId")
+PUSHED = ("public/h100_2gpu_1s", "samples/single-graph", "gpu/um-1", "gpu/autograd-1", "cpu/2022.4.2-ompi")
 NO_CALL, NO_TASK = "its thread made no traced call", "its process made no traced call"
 
 
@@ -62,9 +64,8 @@ def _overhead(path: Path) -> tuple[int, pd.DataFrame, set[int]]:
     return utc, pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(), callers
 
 
-@pytest.mark.push_sets("public/h100_2gpu_1s", "samples/single-graph", "gpu/um-1", "gpu/autograd-1", "cpu/2022.4.2-ompi")
 @pytest.mark.slow
-@pytest.mark.parametrize("path", _with_overhead())
+@pytest.mark.parametrize("path", sets(_with_overhead(), push=PUSHED))
 def test_overhead_of_a_report_is_all_there(path: Path, tmp_path: Path) -> None:
     utc, rows, callers = _overhead(path)
     sources = "cuda_api,os_runtime,profiler_overhead"

@@ -10,6 +10,7 @@ import pytest
 
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
+from tests.report_sets import sets
 from tests.sources.host.host_reports import (
     UTC,
     collect_in_report_time,
@@ -43,7 +44,7 @@ def _with_switches() -> list[object]:
     return reports or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
 
 
-@pytest.mark.parametrize("path", _with_switches())
+@pytest.mark.parametrize("path", sets(_with_switches()))
 def test_times_on_cores_of_a_report_are_all_there(path: Path, tmp_path: Path) -> None:
     connection = _open(path)
     utc = connection.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]

@@ -26,6 +26,7 @@ from nsys2prv_ng.sources.node import gpu_metrics
 from nsys2prv_ng.sources.shared.samples import join_blocks, make_block
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
+from tests.report_sets import sets
 from tests.sources.small_reports import UTC, export, get_account, translate_reports
 from tests.trace_reader import Trace, compare_tables
 
@@ -94,7 +95,7 @@ def _values_of(trace: Trace, start: int) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", sets(SETS))
 def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     folder, pattern = SETS[name]
     reports = [unpacked(path) for path in sorted(folder.glob(pattern))]
@@ -171,7 +172,6 @@ def test_only_limits(tmp_path: Path) -> None:
     assert (account.written, account.dropped) == (4, {"sample between the first and the last": account.read - 4})
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("patterns", "chosen"),
     [

@@ -21,6 +21,7 @@ from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermo
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
+from tests.report_sets import sets
 from tests.sources.host.host_reports import (
     UTC,
     cut_idle_calls,
@@ -71,7 +72,7 @@ def _with_chains() -> list[object]:
 
 
 @pytest.mark.parametrize(("depth", "shortest"), [(1, 10_000), (100, 1_000_000)])
-@pytest.mark.parametrize("path", _with_chains())
+@pytest.mark.parametrize("path", sets(_with_chains()))
 def test_callers_of_a_report_are_all_there(path: Path, depth: int, shortest: int, tmp_path: Path) -> None:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda text: text.decode(errors="replace")

@@ -15,8 +15,8 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.memory import ALLOCATOR_CALLS, GpuMemory, MemoryNumbers, is_blocking
 from nsys2prv_ng.summary.verdicts.answer import answer
-from tests.conftest import DATA, REPORTS, SAMPLES, Unpacked, push_but
-from tests.report_sets import list_sets
+from tests.conftest import DATA, REPORTS, SAMPLES, Unpacked
+from tests.report_sets import list_sets, sets
 from tests.sources.small_reports import PROCESS, UTC
 from tests.summary.compute.memory_truth import (
     FREE,
@@ -213,7 +213,7 @@ def test_calls_that_may_block() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpu/single-graph", "whatif/hf-emptycache.rank0"])
+@pytest.mark.parametrize("name", sets(["gpu/single-graph", "whatif/hf-emptycache.rank0"]))
 def test_all_time_of_a_real_report_by_sql(name: str, shared_reports: Path, unpacked: Unpacked) -> None:
     """The second one is GPT-2 that empties its cache in each step: cudaFree and cudaMalloc."""
     report = unpacked(shared_reports / f"{name}.sqlite")
@@ -298,7 +298,7 @@ _PUSH = {"samples/ddp-2x2", "whatif/hf-emptycache", "whatif/x-uneven"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(set(SETS) - _PUSH, SETS))
+@pytest.mark.parametrize("name", sets(SETS, push=_PUSH))
 def test_real_reports_have_no_leak(name: str, unpacked: Unpacked) -> None:
     memory = summarize_reports([unpacked(path) for path in SETS[name]], IN_STEPS).memory
     for gpu in [] if memory is None else memory.gpus:

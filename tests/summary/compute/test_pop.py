@@ -23,7 +23,8 @@ from nsys2prv_ng.summary.compute.efficiency import sum_efficiency
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, EfficiencyNumbers, HostEfficiency, WindowEfficiency
 from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import REPORTS, SAMPLES, Unpacked
-from tests.report_sets import list_sets
+from tests.report_sets import list_sets, sets
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -277,8 +278,9 @@ SETS = list_sets(SAMPLES, REPORTS)
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(6)
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    "name", sets(SETS, push=["samples/ddp-2x2", "samples/mpi-4", "samples/single-graph", "gpu/autograd-1"])
+)
 def test_products_hold_for_real_reports(name: str, unpacked: Unpacked) -> None:
     """To the last bit; the ideal window is neither longer than the real one nor shorter than what is useful."""
     with opened([unpacked(path) for path in SETS[name]]) as experiment:
@@ -309,9 +311,8 @@ EXERCISES = REPORTS / "exercises"
 TWINS = {"m-big": (WHATIF, "m-base", 0.01), "ex2b-manual": (EXERCISES, "ex1a-fast", 0.05)}
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", cases(TWINS, push=1))
 def test_transfer_is_what_a_twin_with_a_better_network_takes(unpacked: Unpacked, name: str) -> None:
     """Of 32 MB messages against 64 kB, and of two nodes against one: the same program, in two captures."""
     folder, twin, tolerance = TWINS[name]

@@ -29,9 +29,10 @@ from tests.analysis.efficiency import efficiency_truth as plain
 from tests.analysis.efficiency.efficiency_truth import Times, Truth
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line, files
-from tests.conftest import DATA, SAMPLES, slow_but, unpack
+from tests.conftest import DATA, SAMPLES, unpack
 from tests.job.step_truth import StepTruth, list_ranges
 from tests.summary.test_command import without
+from tests.tiers import cases
 
 SETS = {
     "ddp-2x2": [SAMPLES / f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
@@ -110,7 +111,7 @@ def check_region(region: dict[str, Any], times: Times) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("mpi-4", SETS, ("2node", "ddp-2x2")))
+@pytest.mark.parametrize("name", cases(SETS, push=["mpi-4", "single-graph"]))
 def test_regions_are_sums_over_the_reports(name: str, tmp_path: Path) -> None:
     reports, summary = summarized(name)
     truth = Truth(reports)

@@ -21,6 +21,7 @@ from nsys2prv_ng.summary.verdicts.bottlenecks import BOTTLENECKS
 from nsys2prv_ng.summary.verdicts.gains import describe_change
 from nsys2prv_ng.text.style import Style
 from tests.conftest import DATA, Unpacked
+from tests.report_sets import sets
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits
 from tests.summary.verdicts.test_what_if import try_change
@@ -67,7 +68,7 @@ TRUTHS = {
     "gpu/mpi-4": Truth("exposed transfer", "MPI_Allreduce", "MPI_Iallreduce"),
     "whatif/jax-1": Truth("compute-bound", "Opaque CUDA graph", "--cuda-graph-trace=node"),
 }
-PUSHED = ("ex1b-fp32", "ex1c-accum", "ex3a-pp1", "tpgraph-1x4", "m-late", "m-big", "w-gemm", "w-load", "hf-emptycache")
+PUSHED = ("exercises/ex1b-fp32", "exercises/tpgraph-1x4", "whatif/m-late", "whatif/w-load")
 
 
 def judge_set(name: str, shared_reports: Path, unpacked: Unpacked) -> JobSummary:
@@ -76,8 +77,8 @@ def judge_set(name: str, shared_reports: Path, unpacked: Unpacked) -> JobSummary
     return add_verdict(summarize_reports([unpacked(report) for report in reports], IN_STEPS))
 
 
-@pytest.mark.push_cases(len(PUSHED))
-@pytest.mark.parametrize("name", sorted(TRUTHS, key=lambda name: not name.endswith(PUSHED)))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sets(TRUTHS, push=PUSHED))
 def test_programs_with_a_known_bottleneck(name: str, shared_reports: Path, unpacked: Unpacked) -> None:
     truth = TRUTHS[name]
     summary = judge_set(name, shared_reports, unpacked)

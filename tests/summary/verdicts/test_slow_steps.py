@@ -19,8 +19,8 @@ from nsys2prv_ng.summary.verdicts.slow_steps import (
     find_slow_steps,
     locate_slowest,
 )
-from tests.conftest import REPORTS, SAMPLES, Unpacked, push_but
-from tests.report_sets import list_sets
+from tests.conftest import REPORTS, SAMPLES, Unpacked
+from tests.report_sets import list_sets, sets
 from tests.report_truth import Report
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary, set_steps
@@ -121,7 +121,7 @@ _PUSH = {"samples/ddp-2x2", "exercises/ex1a-slow", "whatif/hf-base"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(set(SETS) - WITH_SLOW - _PUSH, sorted(set(SETS) - WITH_SLOW)))
+@pytest.mark.parametrize("name", sets(sorted(set(SETS) - WITH_SLOW), push=_PUSH))
 def test_other_real_reports_have_no_slow_steps(name: str, unpacked: Unpacked) -> None:
     """So there is nothing to compare, and no table."""
     assert find_slow_steps(summarize_reports([unpacked(path) for path in SETS[name]], IN_STEPS)) is None
