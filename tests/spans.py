@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Collection
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,22 @@ def list_single_reports() -> list[Any]:
     folders = [SAMPLES, *(REPORTS / kind for kind in ("gpu", "cpu", "public"))]
     paths = sorted(path for folder in folders for path in folder.glob("*.sqlite"))
     return sets(pytest.param(path, id=f"{path.parent.name}/{path.stem}") for path in paths) + MISSING
+
+
+def list_reports_with(*tables: str, push: Collection[str] | None = None) -> list[Any]:
+    """Return real reports for pytest that have rows in each of these tables, or in one of several words, by name."""
+    found = []
+    for path in [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            there = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+            filled = {name for name in there.intersection(" ".join(tables).split()) if has_rows(database, name)}
+        if all(not filled.isdisjoint(words.split()) for words in tables):
+            found.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
+    return sets(found, push) + MISSING
+
+
+def has_rows(database: sqlite3.Connection, table: str) -> bool:
+    return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
 def list_report_sets(named: dict[str, list[str]], push: Collection[str] | None = None) -> list[Any]:

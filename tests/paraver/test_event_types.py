@@ -1,7 +1,7 @@
 """The numbers and labels of types, values, states and tags that users' cfgs rely on.
 
-They are written down once more, here and in `tests/data/event_types.json`, and not taken from the package: a change breaks
-cfgs. Only new types and values may be added.
+They are written down once more, here and in `tests/data/event_types.json`, and not taken from the package: a
+change breaks cfgs. Only new types and values may be added.
 """
 
 from __future__ import annotations
