@@ -1,7 +1,6 @@
 """Reports with random damage: each makes a sound trace, or ends in one line of text and leaves nothing.
 
-Accounts and summaries are compared with plain SQL (tests/damage_truth.py), and traces with those of the same content in
-another layout (tests/damage_layouts.py).
+Accounts are compared with plain SQL (tests/damage_truth.py).
 
 More cases: `pytest tests/test_damaged_reports.py --damage 5000`. A case by its seed, and what was done to it:
 `python -m tests.damage_worker samples 17`. What the damage has found has a small test beside the module concerned. With

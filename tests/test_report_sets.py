@@ -66,11 +66,13 @@ def find_missing(contents: Contents) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 def test_the_covering_sets_have_events_of_every_source_of_every_schema() -> None:
     assert find_missing(list_sources(SMALL)) == []
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 def test_the_covering_sets_have_every_table_and_nvtx_event_of_every_schema() -> None:
     assert find_missing(list_tables(SMALL)) == []
 

@@ -73,7 +73,10 @@ def test_errors_of_usage_import_no_library(tmp_path: Path, arguments: list[str])
     assert run(*arguments, cwd=tmp_path) == (2, set())
 
 
-@pytest.mark.parametrize("arguments", [["summary"], ["summary", "--json"], ["translate", "out.prv"]], ids=" ".join)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", cases([["translate", "out.prv"], ["summary"], ["summary", "--json"]], push=1), ids=" ".join
+)
 def test_reports_are_read_without_pandas_unless_they_have_mpi(tmp_path: Path, arguments: list[str]) -> None:
     """pyarrow would import it in each of them."""
     for sample, with_mpi in (("ddp-2x2", set()), ("mpi-4", {"pandas"})):
@@ -95,6 +98,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_only_jobs_with_mpi_need_a_working_pandas(tmp_path: Path) -> None:
     for sample, code, line in (
         ("single-graph.sqlite", 0, "BOTTLENECK"),

@@ -66,6 +66,7 @@ def violations(result: Aligned) -> tuple[int, int, int]:
 # ---- 5.4 s of training on two nodes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_two_nodes_with_offset_and_drift(long_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(50 * MS, 20 * PPM)
@@ -81,6 +82,7 @@ def test_two_nodes_with_offset_and_drift(long_set: list[Path], tmp_path: Path) -
     assert plain.worst_us > 50_000
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_four_reports_as_four_clocks(long_set: list[Path], tmp_path: Path) -> None:
     errors = [
@@ -102,6 +104,7 @@ def test_four_reports_as_four_clocks(long_set: list[Path], tmp_path: Path) -> No
         assert abs(of_node[name].numbers.drift_ppm + error.drift / PPM) < 1
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_table_of_clocks_gives_the_same_trace(long_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(50 * MS, 20 * PPM)
@@ -139,6 +142,7 @@ def test_nothing_injected(short_set: list[Path], tmp_path: Path, way: str) -> No
     assert violations(result)[:2] == (0, 0)
 
 
+@pytest.mark.all_sets
 @pytest.mark.slow
 @pytest.mark.parametrize("way", cases(["auto", "collectives"], push=1))
 def test_nothing_injected_for_seconds(long_set: list[Path], tmp_path: Path, way: str) -> None:

@@ -313,7 +313,7 @@ def test_processes_that_start_together(module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", cases(["folder", None, ""], push=2))
+@pytest.mark.parametrize("value", cases(["folder", None, ""], push=1))
 def test_the_current_folder_is_no_cache(module, value):
     """A user's folder that is not absolute is not used: empty, relative, or `~` where the user has no home."""
     (module.parent / "__pycache__").write_text("")

@@ -16,6 +16,7 @@ from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.report_sets import sets
 from tests.report_truth import Report
 from tests.spans import MISSING
+from tests.tiers import cases
 from tests.trace_reader import compare_tables, read_trace
 from tests.translated import (
     BYTES,
@@ -294,7 +295,7 @@ GOLD = {
 }
 
 
-@pytest.fixture(scope="module", params=GOLD)
+@pytest.fixture(scope="module", params=cases(GOLD, push=["mpi-4.rank0"]))
 def gold(
     request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unpacked, translations: Translations
 ) -> tuple[Translated, Path]:

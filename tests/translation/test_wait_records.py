@@ -170,6 +170,7 @@ def test_every_time_of_a_gpu_has_the_value_of_its_kernels(made: Made) -> None:
     assert len(checked) >= 4
 
 
+@pytest.mark.all_sets
 def test_parts_of_a_window_are_cut_from_those_of_the_whole(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
     whole = make(tmp_path, reports)
