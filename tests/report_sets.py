@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, unpack
 from tests.tiers import cases
 
 COVERING = {
@@ -66,13 +67,24 @@ def name_set(report: Path) -> str:
 
 
 @lru_cache(maxsize=1)
-def list_sets(samples: Path, reports: Path) -> dict[str, list[Path]]:
+def list_sets() -> dict[str, list[Path]]:
     """Return the reports of each set, by its name; of a compressed one, the compressed file."""
     sets: dict[str, list[Path]] = {}
-    for folder in (samples, *(reports / kind for kind in KINDS[1:])):
+    for folder in (SAMPLES, *(REPORTS / kind for kind in KINDS[1:])):
         for path in sorted(folder.glob("*.sq*")):
             sets.setdefault(name_set(path), []).append(path)
     return sets
+
+
+def find_set(name: str) -> list[Path]:
+    """Return the reports of a set, or a single one, unpacked, in the order of ranks; without them, skip the test."""
+    reports = list_sets().get(_drop_rank(name), [])
+    if name != _drop_rank(name):
+        reports = [path for path in reports if path.name.startswith(f"{name.rpartition('/')[2]}.")]
+    if not reports:
+        # Where all reports are, one that is missing is a mistyped name.
+        (pytest.fail if HAS_LARGE_REPORTS else pytest.skip)(NO_REPORTS)
+    return [unpack(path) for path in reports]
 
 
 def sets(values: Iterable[Any], push: Collection[str] | None = None, quick: Collection[str] = QUICK) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import closing
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, REPOSITORY, SAMPLES
-from tests.report_sets import sets
+from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES
+from tests.report_sets import list_sets, sets
 
 Spans = list[tuple[int, int]]
 MISSING = [] if HAS_LARGE_REPORTS else [pytest.param([], id="large reports", marks=[pytest.mark.skip(NO_REPORTS)])]
@@ -70,15 +70,8 @@ def has_rows(database: sqlite3.Connection, table: str) -> bool:
     return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
-def list_report_sets(named: dict[str, list[str]], push: Collection[str] | None = None) -> list[Any]:
-    """Return sets of reports for pytest, by name: from samples/ in the repository, or a folder that may be missing.
-
-    Every push takes those in `push`, by default the covering ones.
-    """
-    parameters = []
-    for name, paths in named.items():
-        folder = REPOSITORY if paths[0].startswith("samples/") else REPORTS
-        reports = [folder / path for path in paths]
-        marks = [] if all(path.exists() for path in reports) else [pytest.mark.skip(NO_REPORTS)]
-        parameters.append(pytest.param(reports, id=name, marks=marks))
-    return sets(parameters, push)
+def list_report_sets(names: Iterable[str], push: Collection[str] | None = None) -> list[Any]:
+    """Return the reports of sets for pytest, by name; every push takes those in `push`, or else the covering ones."""
+    reports = {name: list_sets().get(name) for name in names}
+    skip = pytest.mark.skip(NO_REPORTS)
+    return sets([pytest.param(own, id=name, marks=() if own else skip) for name, own in reports.items()], push)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from nsys2prv_ng import inspect
-from tests.conftest import HAS_LARGE_REPORTS, REPORTS, SAMPLES, unpack
+from tests.conftest import HAS_LARGE_REPORTS, unpack
 from tests.report_sets import COVERING, list_sets, name_set, sets
 from tests.tiers import cases
 
-SETS = list_sets(SAMPLES, REPORTS)
+SETS = list_sets()
 LARGE = {name: reports for name, reports in SETS.items() if name.startswith("bench/")}
 SMALL = {name: reports for name, reports in SETS.items() if name not in LARGE}
 

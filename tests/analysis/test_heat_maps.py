@@ -26,7 +26,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute.job import compute_summary
 from nsys2prv_ng.summary.compute.metric_maps import METRICS
-from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, SETS, opened
+from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, opened
 from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth, unite
 from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels
 from tests.analysis.waits.waits_truth import Kernel, find_truth
@@ -49,7 +49,7 @@ BINS = 211
 
 def select(*names: str) -> list[object]:
     """Return sets of reports for pytest."""
-    return list(list_report_sets({name: SETS[name] for name in names}))
+    return list_report_sets(names)
 
 
 def sum_shares(job: Job, waits: Waits, edges: IntArray) -> Shares:

@@ -14,7 +14,7 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency
 from tests.analysis.efficiency import efficiency_truth as plain
-from tests.analysis.efficiency.efficiency_reports import DDP, SETS, make, opened, select_counted
+from tests.analysis.efficiency.efficiency_reports import DDP, make, opened, select_counted
 from tests.analysis.efficiency.efficiency_truth import Truth
 from tests.analysis.gpus.kernel_class_truth import list_pieces, sum_pieces
 from tests.analysis.waits.waits_truth import find_truth
@@ -35,7 +35,7 @@ IDLE_SETS = (
     "reports",
     [
         pytest.param(DDP, id="ddp-2x2"),
-        *list_report_sets({n: SETS[n] for n in IDLE_SETS.split()}, push=["samples/mpi-4", "samples/single-graph"]),
+        *list_report_sets(IDLE_SETS.split(), push=["samples/mpi-4", "samples/single-graph"]),
     ],
 )
 def test_idle_time_has_its_causes_in_every_window(reports: list[Path]) -> None:

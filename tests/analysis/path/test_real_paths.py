@@ -29,8 +29,8 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from tests.analysis.path.path_reports import Capture
 from tests.analysis.path.test_critical_path import OUTSIDE, check_sums, found_path
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
-from tests.report_sets import list_sets, sets
+from tests.conftest import REPORTS, Unpacked
+from tests.report_sets import find_set, list_sets, sets
 from tests.report_truth import Report
 from tests.spans import MISSING
 
@@ -56,7 +56,7 @@ EMPTY = ("cpu/2024.2.3-acc_gcc", "cpu/2024.2.3-nccl_mimic", "cpu/2024.2.3-omp_cl
 
 def list_path_sets() -> list[object]:
     """Return all sets of reports that may have a path as parameters, by name."""
-    named = {name: own for name, own in list_sets(SAMPLES, REPORTS).items() if not name.startswith("whatif/")}
+    named = {name: own for name, own in list_sets().items() if not name.startswith("whatif/")}
     parameters = [pytest.param(own, id=name) for name, own in named.items() if name not in EMPTY]
     return sets(parameters, push=EVERY_PUSH) + MISSING
 
@@ -221,15 +221,6 @@ def test_reports_without_calls_and_operations_have_no_path(name: str, unpacked: 
 SAMPLE_SETS = ("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph")
 
 
-def locate(name: str, unpacked: Unpacked) -> list[Path]:
-    folder, _, start = name.partition("/")
-    where = SAMPLES if folder == "samples" else REPORTS / folder
-    paths = sorted(where.glob(f"{start}.*"))
-    if not paths:
-        pytest.skip(NO_REPORTS)
-    return [unpacked(path) for path in paths]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -237,7 +228,7 @@ def locate(name: str, unpacked: Unpacked) -> list[Path]:
 )
 def test_windows_of_time(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Windows between events, within them, at their limits, and up to the end."""
-    paths = locate(name, unpacked)
+    paths = find_set(name)
     with found_path(paths, tmp_path) as (job, found):
         length = job.duration
         limits = (found.begin[:: 1 + found.begin.size // 2] - job.origin).tolist()
@@ -256,7 +247,7 @@ RANGES = {"samples/mpi-4": "halo exchange", "samples/ddp-2x2": "backward*", "exe
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sets(RANGES, push=["samples/mpi-4"]))
 def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
-    paths = locate(name, unpacked)
+    paths = find_set(name)
     with found_path(paths, tmp_path, Selection(nvtx_range=RANGES[name]), shortest=_SHORTEST) as (job, found):
         assert len(found.windows) > 3
         check_segments(job, found, paths)
@@ -266,7 +257,7 @@ def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", sets(RANGES, push=["samples/mpi-4"]))
 def test_chosen_ranks(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """The path stays on the chosen ranks, and leaves them only within what waits for others."""
-    paths = locate(name, unpacked)
+    paths = find_set(name)
     for ranks in ({0}, {1, 2}):
         with found_path(paths, tmp_path, Selection(ranks=frozenset(ranks)), shortest=_SHORTEST) as (job, found):
             assert {job.whole.ranks[task] for task in job.whole.task_of_row[found.row].tolist()} <= ranks
@@ -295,7 +286,7 @@ SET_OF_SOURCE = {
 @pytest.mark.parametrize(("name", "source"), list_pairs(SET_OF_SOURCE, SAMPLE_SETS))
 def test_without_a_source(name: str, source: str, unpacked: Unpacked, tmp_path: Path) -> None:
     sources = tuple(own for own in SOURCES + DERIVED if own.name != source)
-    with open_job(locate(name, unpacked), tmp_path, ReadOptions(sources=sources), Progress()) as job:
+    with open_job(find_set(name), tmp_path, ReadOptions(sources=sources), Progress()) as job:
         found = find_critical_path(job, load_path_lanes(job, find_waits(job)))
         assert found is not None
         check_sums(found)
@@ -313,13 +304,13 @@ SET_OF_TABLE = {
 @pytest.mark.parametrize(("name", "table"), list_pairs(SET_OF_TABLE, (GRAPH, DDP)))
 def test_without_the_rows_of_a_table(name: str, table: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Rank 1's rows of the table are lost; without one, those of the only report."""
-    paths = [Path(shutil.copy(path, tmp_path)) for path in locate(name, unpacked)]
+    paths = [Path(shutil.copy(path, tmp_path)) for path in find_set(name)]
     for statement in (f'DELETE FROM "{table}"', f'DELETE FROM "{table}" WHERE rowid % 3'):
         with closing(sqlite3.connect(paths[min(1, len(paths) - 1)])) as database, database:
             database.execute(statement)
         with found_path(paths, tmp_path, Selection(window=(1_000, None))) as (_, found):
             assert found.begin.size
-        for path in locate(name, unpacked):
+        for path in find_set(name):
             shutil.copy(path, tmp_path)
 
 

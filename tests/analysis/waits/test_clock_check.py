@@ -25,14 +25,13 @@ from nsys2prv_ng.operations.parts import SYNCHRONISING, TO_ROOT
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
-from tests.analysis.waits.test_late_reasons import list_reports
 from tests.analysis.waits.test_planted_waits import delay, read_kernels, read_utc
 from tests.analysis.waits.test_waits import locate
 from tests.clock.injected import Error, put_into
 from tests.conftest import Unpacked
 from tests.examples import examples
 from tests.operations.made import MS, table
-from tests.report_sets import sets
+from tests.report_sets import find_set, sets
 from tests.tiers import cases
 
 SETS = ("samples/ddp-2x2", "exercises/ex2b-overlap", "exercises/ex2b-manual", "exercises/ex3a-pp2", "bench/ddplong-2x2")
@@ -150,7 +149,7 @@ def test_few_operations_and_those_of_other_kinds_show_nothing() -> None:
 @pytest.mark.parametrize("reports", sets(SETS))
 def test_right_clocks_agree_with_durations(reports: str, tmp_path: Path) -> None:
     for align in ("auto", "utc"):
-        with open_job(list_reports(reports), tmp_path, ReadOptions(align=align), Progress()) as job:
+        with open_job(find_set(reports), tmp_path, ReadOptions(align=align), Progress()) as job:
             assert len(job.alignment.nodes) == 2
             assert check_clocks(job) == []
 
@@ -160,7 +159,7 @@ def test_right_clocks_agree_with_durations(reports: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("ahead", cases([-200_000, 5 * MS], push=1))
 def test_a_wrong_clock_is_named(ahead: int, tmp_path: Path) -> None:
     """One warning of a translation, of its summary, and of a summary without a trace; none once clocks are aligned."""
-    reports = list_reports("samples/ddp-2x2")
+    reports = find_set("samples/ddp-2x2")
     copies = put_into(reports, [Error(), Error(), Error(ahead), Error(ahead)], tmp_path / "wrong")
     stats = tmp_path / "stats.json"
     plan = TranslationPlan(align="utc", stats=stats, summary=True)
@@ -181,7 +180,7 @@ def test_a_wrong_clock_is_named(ahead: int, tmp_path: Path) -> None:
 def test_the_wrong_one_of_four_nodes_is_named(wrong: int, tmp_path: Path) -> None:
     """Each report as a node: of those on the list, only pairs with the wrong one are named."""
     errors = [Error(5 * MS if rank == wrong else 0, 0, host) for rank, host in enumerate("abcd")]
-    copies = put_into(list_reports("samples/ddp-2x2"), errors, tmp_path / "wrong")
+    copies = put_into(find_set("samples/ddp-2x2"), errors, tmp_path / "wrong")
     with open_job(copies, tmp_path, ReadOptions(align="utc"), Progress()) as job:
         [warning] = check_clocks(job)
     shown = warning.partition(": ")[2].partition(";")[0].split(", ")
@@ -205,7 +204,7 @@ def test_a_clock_that_jumps_is_named(shared_reports: Path, unpacked: Unpacked, t
 @pytest.mark.slow
 def test_where_no_wait_is_shown_nothing_is_checked(tmp_path: Path) -> None:
     wrong = Error(5 * MS)
-    copies = put_into(list_reports("samples/ddp-2x2"), [Error(), Error(), wrong, wrong], tmp_path / "wrong")
+    copies = put_into(find_set("samples/ddp-2x2"), [Error(), Error(), wrong, wrong], tmp_path / "wrong")
     for options in (ReadOptions(align="none"), ReadOptions(align="utc", find_waits=False)):
         with open_job(copies, tmp_path, options, Progress()) as job:
             assert check_clocks(job) == []

@@ -15,8 +15,8 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.memory import ALLOCATOR_CALLS, GpuMemory, MemoryNumbers, is_blocking
 from nsys2prv_ng.summary.verdicts.answer import answer
-from tests.conftest import DATA, REPORTS, SAMPLES, Unpacked
-from tests.report_sets import list_sets, sets
+from tests.conftest import DATA, Unpacked
+from tests.report_sets import find_set, list_sets, sets
 from tests.sources.small_reports import PROCESS, UTC
 from tests.summary.compute.memory_truth import (
     FREE,
@@ -293,14 +293,14 @@ def test_a_leak_planted_in_a_real_report(shared_reports: Path, unpacked: Unpacke
     assert any(line.label == "MEMORY" for line in answer(summary).statements)
 
 
-SETS = {name: paths for name, paths in list_sets(SAMPLES, REPORTS).items() if not name.startswith("cpu/")}
+SETS = {name: paths for name, paths in list_sets().items() if not name.startswith("cpu/")}
 _PUSH = {"samples/ddp-2x2", "whatif/hf-emptycache", "whatif/x-uneven"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sets(SETS, push=_PUSH))
-def test_real_reports_have_no_leak(name: str, unpacked: Unpacked) -> None:
-    memory = summarize_reports([unpacked(path) for path in SETS[name]], IN_STEPS).memory
+def test_real_reports_have_no_leak(name: str) -> None:
+    memory = summarize_reports(find_set(name), IN_STEPS).memory
     for gpu in [] if memory is None else memory.gpus:
         assert not gpu.leak
         assert gpu.end_bytes - gpu.begin_bytes == gpu.allocated_bytes - gpu.freed_bytes

@@ -23,7 +23,7 @@ from nsys2prv_ng.summary.compute.efficiency import sum_efficiency
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, EfficiencyNumbers, HostEfficiency, WindowEfficiency
 from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import REPORTS, SAMPLES, Unpacked
-from tests.report_sets import list_sets, sets
+from tests.report_sets import find_set, list_sets, sets
 from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
@@ -274,16 +274,16 @@ def test_savings_of_samples_are_those_of_an_ideal_network(reports: list[Path]) -
     assert savings.in_work == Saving()
 
 
-SETS = list_sets(SAMPLES, REPORTS)
+SETS = list_sets()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", sets(SETS, push=["samples/ddp-2x2", "samples/mpi-4", "samples/single-graph", "gpu/autograd-1"])
 )
-def test_products_hold_for_real_reports(name: str, unpacked: Unpacked) -> None:
+def test_products_hold_for_real_reports(name: str) -> None:
     """To the last bit; the ideal window is neither longer than the real one nor shorter than what is useful."""
-    with opened([unpacked(path) for path in SETS[name]]) as experiment:
+    with opened(find_set(name)) as experiment:
         job = experiment.model.job
         numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)), measure_savings(experiment))
     windows = [] if numbers is None else [numbers, numbers.in_steps, numbers.in_work]

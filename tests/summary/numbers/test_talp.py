@@ -175,6 +175,18 @@ def test_runs_do_not_replace_each_other(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["Application"]["Global"]["elapsedTime"] == other.efficiency.window_ns
 
 
+@pytest.mark.slow
+def test_a_chosen_time_is_of_the_same_run(tmp_path: Path) -> None:
+    """It has the name of the whole run's file, and other numbers: TALP-Pages would take it for a later run."""
+    reports = sorted(SAMPLES.glob("ddp-2x2.rank[02].sqlite"))
+    whole, part = (nsys2prv_ng.summarize(reports, time=time) for time in (":", "1s:"))
+    assert whole.facts is not None and part.facts is not None
+    assert whole.facts.begin_utc_ns == part.facts.begin_utc_ns == whole.start_utc_ns != part.start_utc_ns
+    whole.save_talp(tmp_path)
+    with pytest.raises(TranslationError, match="has other numbers of this run"):
+        part.save_talp(tmp_path)
+
+
 def test_the_begin_of_a_damaged_report_is_unknown(tmp_path: Path) -> None:
     summary = summarized("single-graph")
     for utc in (-1, 2**63 - 1):

@@ -21,7 +21,7 @@ from nsys2prv_ng.summary.verdicts.bottlenecks import BOTTLENECKS
 from nsys2prv_ng.summary.verdicts.gains import describe_change
 from nsys2prv_ng.text.style import Style
 from tests.conftest import DATA, Unpacked
-from tests.report_sets import sets
+from tests.report_sets import find_set, sets
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits
 from tests.summary.verdicts.test_what_if import try_change
@@ -71,17 +71,15 @@ TRUTHS = {
 PUSHED = ("exercises/ex1b-fp32", "exercises/tpgraph-1x4", "whatif/m-late", "whatif/w-load")
 
 
-def judge_set(name: str, shared_reports: Path, unpacked: Unpacked) -> JobSummary:
-    kind, _, stem = name.partition("/")
-    reports = sorted((shared_reports / kind).glob(f"{stem}.rank*.sqlite")) or [shared_reports / f"{name}.sqlite"]
-    return add_verdict(summarize_reports([unpacked(report) for report in reports], IN_STEPS))
+def judge_set(name: str) -> JobSummary:
+    return add_verdict(summarize_reports(find_set(name), IN_STEPS))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sets(TRUTHS, push=PUSHED))
 def test_programs_with_a_known_bottleneck(name: str, shared_reports: Path, unpacked: Unpacked) -> None:
     truth = TRUTHS[name]
-    summary = judge_set(name, shared_reports, unpacked)
+    summary = judge_set(name)
     verdict = summary.verdict
     assert verdict is not None
     assert verdict.bottleneck == truth.bottleneck
