@@ -335,7 +335,7 @@ def test_findings_are_those_of_plain_sql(name: str, samples: Path, shared_report
 
 @pytest.mark.all_sets
 @pytest.mark.slow
-def test_graphs_by_node_and_as_a_whole(samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
+def test_graphs_by_node_and_as_a_whole(shared_reports: Path, unpacked: Unpacked) -> None:
     """Rank 0 of tpgraph was traced by node, the others as a whole, as their tables show."""
     kinds = []
     for rank in range(2):

@@ -18,7 +18,7 @@ from nsys2prv_ng.replay.changes import parse_changes
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.row_clock import Instants, RowClock, _find_leaders, make_row_clock
 from nsys2prv_ng.replay.what_if import Experiment
-from tests.conftest import SAMPLES, Unpacked
+from tests.conftest import SAMPLES
 from tests.examples import examples
 from tests.replay.jobs import opened_model
 from tests.report_sets import find_set, list_sets, sets
@@ -174,9 +174,7 @@ def test_a_gpu_follows_all_of_its_streams(model: Model) -> None:
 
 
 @pytest.mark.parametrize("name", sets(["cpu/2022.4.2-nvtx_py", "gpu/autograd-1", "gpu/sampled-1"]))
-def test_a_row_without_operations_and_calls_follows_the_busiest_one_near_it(
-    name: str, tmp_path: Path, unpacked: Unpacked
-) -> None:
+def test_a_row_without_operations_and_calls_follows_the_busiest_one_near_it(name: str, tmp_path: Path) -> None:
     """Of its task, else of its node."""
     with opened_model(find_set(name), tmp_path) as model:
         clock = make_row_clock(model, Experiment(model).play(parse_changes("host * 0.5"))[0].time)

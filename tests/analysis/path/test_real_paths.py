@@ -226,7 +226,7 @@ SAMPLE_SETS = ("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph")
     "name",
     sets((*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow"), push=["samples/single-graph"]),
 )
-def test_windows_of_time(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
+def test_windows_of_time(name: str, tmp_path: Path) -> None:
     """Windows between events, within them, at their limits, and up to the end."""
     paths = find_set(name)
     with found_path(paths, tmp_path) as (job, found):
@@ -246,7 +246,7 @@ RANGES = {"samples/mpi-4": "halo exchange", "samples/ddp-2x2": "backward*", "exe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sets(RANGES, push=["samples/mpi-4"]))
-def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
+def test_windows_of_ranges(name: str, tmp_path: Path) -> None:
     paths = find_set(name)
     with found_path(paths, tmp_path, Selection(nvtx_range=RANGES[name]), shortest=_SHORTEST) as (job, found):
         assert len(found.windows) > 3
@@ -255,7 +255,7 @@ def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sets(RANGES, push=["samples/mpi-4"]))
-def test_chosen_ranks(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
+def test_chosen_ranks(name: str, tmp_path: Path) -> None:
     """The path stays on the chosen ranks, and leaves them only within what waits for others."""
     paths = find_set(name)
     for ranks in ({0}, {1, 2}):
@@ -284,7 +284,7 @@ SET_OF_SOURCE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "source"), list_pairs(SET_OF_SOURCE, SAMPLE_SETS))
-def test_without_a_source(name: str, source: str, unpacked: Unpacked, tmp_path: Path) -> None:
+def test_without_a_source(name: str, source: str, tmp_path: Path) -> None:
     sources = tuple(own for own in SOURCES + DERIVED if own.name != source)
     with open_job(find_set(name), tmp_path, ReadOptions(sources=sources), Progress()) as job:
         found = find_critical_path(job, load_path_lanes(job, find_waits(job)))
@@ -302,7 +302,7 @@ SET_OF_TABLE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "table"), list_pairs(SET_OF_TABLE, (GRAPH, DDP)))
-def test_without_the_rows_of_a_table(name: str, table: str, unpacked: Unpacked, tmp_path: Path) -> None:
+def test_without_the_rows_of_a_table(name: str, table: str, tmp_path: Path) -> None:
     """Rank 1's rows of the table are lost; without one, those of the only report."""
     paths = [Path(shutil.copy(path, tmp_path)) for path in find_set(name)]
     for statement in (f'DELETE FROM "{table}"', f'DELETE FROM "{table}" WHERE rowid % 3'):

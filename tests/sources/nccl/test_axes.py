@@ -41,7 +41,7 @@ all-reduces of one process has no name."""
 
 
 @pytest.mark.parametrize("name", sets(TRUTH))
-def test_programs_use_communicators_for_what_they_do(name: str, samples: Path, shared_reports: Path) -> None:
+def test_programs_use_communicators_for_what_they_do(name: str) -> None:
     sets = list_sets()
     if name not in sets:
         (pytest.fail if HAS_LARGE_REPORTS else pytest.skip)(NO_REPORTS)

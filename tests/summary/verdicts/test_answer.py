@@ -77,7 +77,7 @@ def judge_set(name: str) -> JobSummary:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sets(TRUTHS, push=PUSHED))
-def test_programs_with_a_known_bottleneck(name: str, shared_reports: Path, unpacked: Unpacked) -> None:
+def test_programs_with_a_known_bottleneck(name: str) -> None:
     truth = TRUTHS[name]
     summary = judge_set(name)
     verdict = summary.verdict
