@@ -122,3 +122,5 @@ def test_cases_are_chosen_by_number_or_name() -> None:
     tiers = {"a": set(), "b": {"slow"}, "c": {"slow", "all_sets"}}
     assert list_marks(cases("abc", push=2, quick=1)) == list_marks(cases("abc", push="ab", quick="a")) == tiers
     assert list_marks(cases([("a", 1)])) == {"a": set()}
+    with pytest.raises(AssertionError, match="no case is called"):
+        cases("abc", push=["d"])

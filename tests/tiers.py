@@ -12,23 +12,24 @@ Chosen = int | Collection[object] | None
 
 
 def cases(values: Iterable[Any], push: Chosen = None, quick: Chosen = None) -> list[Any]:
-    """Return values as parameters, of which every push and the quick tests take some; those of a push are not slow.
+    """Return values as parameters, of which every push takes some, and the quick tests some; the others are marked.
 
     A tuple is a value of each of several parameters. The name of a case is its id, or else its first value.
     """
-    parameters = []
-    for number, value in enumerate(values):
-        case = value if hasattr(value, "marks") else pytest.param(*(value if isinstance(value, tuple) else (value,)))
-        marks = list(case.marks)
-        if not _is_chosen(case, number, push):
-            marks.append(pytest.mark.all_sets)
-        if not _is_chosen(case, number, quick):
-            marks.append(pytest.mark.slow)
-        parameters.append(pytest.param(*case.values, id=case.id, marks=marks))
+    parameters = [
+        value if hasattr(value, "marks") else pytest.param(*(value if isinstance(value, tuple) else (value,)))
+        for value in values
+    ]
+    for chosen, mark in ((push, pytest.mark.all_sets), (quick, pytest.mark.slow)):
+        if chosen is not None:
+            taken = [_is_chosen(case, number, chosen) for number, case in enumerate(parameters)]
+            assert any(taken), f"no case is called {chosen}"
+            parameters = [
+                case if is_taken else pytest.param(*case.values, id=case.id, marks=[*case.marks, mark])
+                for case, is_taken in zip(parameters, taken, strict=True)
+            ]
     return parameters
 
 
-def _is_chosen(case: Any, number: int, chosen: Chosen) -> bool:
-    if chosen is None:
-        return True
+def _is_chosen(case: Any, number: int, chosen: int | Collection[object]) -> bool:
     return number < chosen if isinstance(chosen, int) else (case.id or case.values[0]) in chosen
