@@ -18,6 +18,7 @@ from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.errors import TranslationError
 from tests.cli.program_runs import run
 from tests.conftest import SAMPLES
+from tests.tiers import cases
 
 DDP = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
 MPI = sorted(SAMPLES.glob("mpi-4.rank*.sqlite"))
@@ -117,8 +118,7 @@ CASES = {
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", cases(CASES, push=2))
 def test_same_bytes_as_the_command_line(tmp_path: Path, case: str) -> None:
     words, keywords = CASES[case]
     for name in ("shell", "program"):

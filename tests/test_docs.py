@@ -27,8 +27,9 @@ from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.version import __version__
 from tests.cli.program_runs import run
-from tests.conftest import HAS_LARGE_REPORTS, REPORTS, push_but
+from tests.conftest import HAS_LARGE_REPORTS, REPORTS
 from tests.report_sets import COVERING
+from tests.tiers import cases
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -170,7 +171,7 @@ LONG = [DOCS / "guides/hpc-centres.md", DOCS / "guides/wxparaver.md"]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    push_but(LONG, [page for page in PAGES if RUN in page.read_text()]),
+    cases([page for page in PAGES if RUN in page.read_text()], push={*PAGES} - {*LONG}),
     ids=lambda page: page.name,
 )
 def test_marked_commands_of_pages_run(page: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def compare(
         print(format_markdown(comparison, shows_details=shows_details, shows_all=shows_all))
     else:
         from nsys2prv_ng.comparison.result import format_comparison
-        from nsys2prv_ng.text.style import choose_style
+        from nsys2prv_ng.text.layout import choose_style
 
         print(format_comparison(comparison, shows_details=shows_details, shows_all=shows_all, style=choose_style()))
     return 0 if limit is None else _judge(comparison, limit, options.display)

@@ -44,7 +44,7 @@ def print_summary(result: TranslationResult) -> None:
     """Print the summary of a job if the user asked for it."""
     if result.summary is not None:
         from nsys2prv_ng.summary.text import format_summary
-        from nsys2prv_ng.text.style import choose_style
+        from nsys2prv_ng.text.layout import choose_style
 
         print(f"\n{format_summary(result.summary, style=choose_style())}")
 

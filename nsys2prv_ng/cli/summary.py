@@ -49,7 +49,7 @@ def summary(
         print_json(numbers)
     else:
         from nsys2prv_ng.summary.text import LEADS, format_summary
-        from nsys2prv_ng.text.style import choose_style
+        from nsys2prv_ng.text.layout import choose_style
 
         print(format_summary(numbers, details=details, leads=LEADS, style=choose_style()))
     if talp is not None:

@@ -22,10 +22,12 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import take_median
 
 BLOCKS = 8
+"""Parts of the window that are held out or omitted in turn. A choice: errors come from so many samples at most."""
 _HUBER, _TUKEY = 1.345, 4.685
 """Tuning constants for 95 % efficiency with normal noise."""
 _HUBER_STEPS, _STEPS = 4, 25
 _LEAST_SCALE_NS = 50.0
+"""Least scale of residuals. A choice, which keeps weights finite if nearly all residuals are 0."""
 _CONVERGED = 3e-3
 """Change of the corrections, relative to the scale of the residuals, below which the iteration stops."""
 _SOLVED = 1e-7

@@ -15,10 +15,8 @@ from nsys2prv_ng.comparison.scaling import format_scaling
 from nsys2prv_ng.comparison.sentences import list_findings, list_lines, state_scaling
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.grid import Grid
-from nsys2prv_ng.text.labelled import FILES, TABLES, format_labelled
-from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid
+from nsys2prv_ng.text.layout import FILES, PLAIN, TABLES, WIDTH, Style, choose_width, format_grid, format_labelled
 from nsys2prv_ng.text.names import clean_name, quote_name
-from nsys2prv_ng.text.style import PLAIN, Style
 from nsys2prv_ng.text.tables import cut_names
 
 _LABEL = 40

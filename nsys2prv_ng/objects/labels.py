@@ -92,7 +92,8 @@ def label_rows(tasks: Sequence[LabelledTask]) -> list[list[str]]:
     times = folded + Counter(texts)
     for i, row in enumerate(rows):
         if row.key.kind == RowKind.THREAD and times[texts[i]] > 1:
-            texts[i] += f" {_find_id(row)}"
+            assert isinstance(row.place, Thread)
+            texts[i] += f" {(row.place.process if is_folded(row.key) else row.place.global_tid) & PID_MASK}"
     free = [i for i, row in enumerate(rows) if row.key.kind not in _FIXED]
     times = Counter(text for text, _ in set(zip(texts, nodes, strict=True)))
     for i in free:
@@ -104,12 +105,6 @@ def label_rows(tasks: Sequence[LabelledTask]) -> list[list[str]]:
         texts[i] = text
     left = iter(texts)
     return [[next(left) for _ in task.rows] for task in tasks]
-
-
-def _find_id(row: Row) -> int:
-    """Return the id of the thread of a row, or of the process of folded threads."""
-    assert isinstance(row.place, Thread)
-    return (row.place.process if is_folded(row.key) else row.place.global_tid) & PID_MASK
 
 
 # ---- names within a task ---------------------------------------------------------------------------------------------

@@ -111,8 +111,8 @@ class RankMessages(NamedTuple):
     order: IntArray
     """Start of the call (ns), which sorts the messages between two ranks."""
     time: IntArray
-    """As in `Messages`."""
     handed: IntArray
+    """These two mean what they mean in `Messages`."""
     bytes: IntArray
 
 

@@ -14,20 +14,8 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.windows import match_windows
-from nsys2prv_ng.records.columns import (
-    BEGIN,
-    COMMUNICATION,
-    COMMUNICATION_LINE,
-    EMPTY,
-    END,
-    POINT,
-    STATE,
-    Records,
-    concatenate,
-    count_events,
-    pack_tie,
-    unpack_tie,
-)
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 
@@ -42,9 +30,9 @@ def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tup
     records = records.sorted()
     begin, end = find_limits(records)
     line_class = records.tie_class
-    is_whole = np.isin(line_class, (EMPTY, POINT, COMMUNICATION_LINE))
+    is_whole = np.isin(line_class, (rec.EMPTY, rec.POINT, rec.COMMUNICATION_LINE))
     index, window = match_windows(begin, end, windows, touching=is_whole)
-    is_counted = is_whole | (line_class == BEGIN)
+    is_counted = is_whole | (line_class == rec.BEGIN)
     more = int(is_counted[index[1:]][index[1:] == index[:-1]].sum())
     low, high = (limits[window] for limits in np.array(windows, np.int64).T)
     cut = move_limits(
@@ -67,25 +55,25 @@ def clip_ends(records: Records, places: BoolArray, last: int) -> tuple[Records, 
         return records, 0
     # Records that begin at the limit would touch the window.
     cut, _ = clip_to_windows(records.take(np.flatnonzero(is_late & (begin < last))), [(int(begin.min()), last)])
-    return concatenate([records.take(np.flatnonzero(~is_late)), cut]), count_events(cut)
+    return rec.concatenate([records.take(np.flatnonzero(~is_late)), cut]), rec.count_events(cut)
 
 
 def drop_short_intervals(records: Records, shortest: int) -> Records:
     """Return the records without intervals of less than `shortest` ns; points, states and communications stay."""
-    is_interval = np.isin(records.tie_class, (BEGIN, END, EMPTY))
+    is_interval = np.isin(records.tie_class, (rec.BEGIN, rec.END, rec.EMPTY))
     return records.take(np.flatnonzero(~is_interval | (records.length >= shortest)))
 
 
 def find_limits(records: Records) -> tuple[IntArray, IntArray]:
     """Return the start and end (ns) of the interval, state or communication that each record belongs to."""
     begin, end = records.time.copy(), records.time.copy()
-    line_class, length = unpack_tie(records.tie)
-    is_begin, is_end = line_class == BEGIN, line_class == END
+    line_class, length = rec.unpack_tie(records.tie)
+    is_begin, is_end = line_class == rec.BEGIN, line_class == rec.END
     end[is_begin] += length[is_begin]
     begin[is_end] -= length[is_end]
-    is_state = records.kind == STATE
+    is_state = records.kind == rec.STATE
     end[is_state] = records.value[records.first[:-1][is_state]]
-    is_communication = records.kind == COMMUNICATION
+    is_communication = records.kind == rec.COMMUNICATION
     receive = records.value[records.first[:-1][is_communication] + 1]
     end[is_communication] = np.maximum(end[is_communication], receive)
     begin[is_communication] = np.minimum(begin[is_communication], receive)
@@ -99,13 +87,13 @@ def move_limits(
 
     Each of the four times of a communication becomes `move(times, at)`; `at`: indices of the records.
     """
-    is_begin, is_end = records.tie_class == BEGIN, records.tie_class == END
-    tie = np.where(is_begin, pack_tie(BEGIN, end - begin), records.tie)
-    tie = np.where(is_end, pack_tie(END, end - begin), tie)
+    is_begin, is_end = records.tie_class == rec.BEGIN, records.tie_class == rec.END
+    tie = np.where(is_begin, rec.pack_tie(rec.BEGIN, end - begin), records.tie)
+    tie = np.where(is_end, rec.pack_tie(rec.END, end - begin), tie)
     time, value, words = np.where(is_end, end, begin), records.value.copy(), records.first[:-1]
-    is_state = records.kind == STATE
+    is_state = records.kind == rec.STATE
     value[words[is_state]] = end[is_state]
-    at = np.flatnonzero(records.kind == COMMUNICATION)
+    at = np.flatnonzero(records.kind == rec.COMMUNICATION)
     time[at] = move(records.time[at], at)
     for word in range(3):
         value[words[at] + word] = move(value[words[at] + word], at)
@@ -137,7 +125,7 @@ def retime_rows(records: Records, rows: IntArray, clock: Callable[[IntArray, Int
     begin, end = clock(row, low, False), clock(row, high, True)
     end = np.where(low == high, begin, np.maximum(begin, end))
     moved = move_limits(records, begin, end, lambda times, at: clock(row[at], times, False))
-    at = np.flatnonzero(records.kind == COMMUNICATION)
+    at = np.flatnonzero(records.kind == rec.COMMUNICATION)
     words = records.first[:-1][at]
     receiver = rows[records.handle[words]]
     for word in (1, 2):
@@ -153,12 +141,12 @@ def _drop_vanished(moved: Records, begin: IntArray, end: IntArray, old_begin: In
     `begin`, `end`: the limits of what each record belongs to (ns). `old_begin`, `old_end`: before it was moved.
     """
     is_short = begin >= end
-    is_vanished = is_short & np.isin(moved.tie_class, (BEGIN, END))
-    is_dropped = is_vanished | (is_short & (moved.kind == STATE))
+    is_vanished = is_short & np.isin(moved.tie_class, (rec.BEGIN, rec.END))
+    is_dropped = is_vanished | (is_short & (moved.kind == rec.STATE))
     if not is_dropped.any():
         return moved
     vanished = _merge_lines(moved, np.flatnonzero(is_vanished), old_begin, old_end)
-    return concatenate([moved.take(np.flatnonzero(~is_dropped)), vanished])
+    return rec.concatenate([moved.take(np.flatnonzero(~is_dropped)), vanished])
 
 
 def _merge_lines(records: Records, lines: IntArray, old_begin: IntArray, old_end: IntArray) -> Records:
@@ -172,9 +160,9 @@ def _merge_lines(records: Records, lines: IntArray, old_begin: IntArray, old_end
     order = np.lexsort((lines, -types, *columns))
     lines = lines[order]
     limits = np.append(find_starts(*(column[order] for column in columns)), lines.size)
-    opened = lines[records.tie_class[lines] == BEGIN]
+    opened = lines[records.tie_class[lines] == rec.BEGIN]
     ends = np.full(len(records), -1)
-    _find_ends(lines, limits, records.tie_class == BEGIN, records.first, records.handle, ends)
+    _find_ends(lines, limits, records.tie_class == rec.BEGIN, records.first, records.handle, ends)
     closed = ends[opened]
     assert (closed >= 0).all()
     in_order = np.argsort(opened)  # the outer interval stays first
@@ -182,7 +170,7 @@ def _merge_lines(records: Records, lines: IntArray, old_begin: IntArray, old_end
     words = records.take(np.stack([opened, closed], axis=1).ravel())
     return Records(
         records.time[opened],
-        np.full(opened.size, pack_tie(EMPTY, 0), np.int64),
+        np.full(opened.size, rec.pack_tie(rec.EMPTY, 0), np.int64),
         records.place[opened],
         records.kind[opened],
         words.first[::2],

@@ -51,10 +51,18 @@ from nsys2prv_ng.summary.waits.table import (
 )
 from nsys2prv_ng.summary.what_if import tabulate_scenarios
 from nsys2prv_ng.text.formatting import format_percent
-from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
-from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
+from nsys2prv_ng.text.layout import (
+    FILES,
+    LABEL_WIDTH,
+    PLAIN,
+    TABLES,
+    Style,
+    choose_width,
+    format_grid,
+    format_labelled,
+    wrap,
+)
 from nsys2prv_ng.text.names import describe_place, quote_name
-from nsys2prv_ng.text.style import PLAIN, Style
 
 _LEAST_SHARE = 0.02
 """Least share of GPU time of a part with a line of its own."""

@@ -51,7 +51,7 @@ class Samples:
     values: dict[str, list[int]]
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS, further=["samples/single-graph"]))  # takes a minute
+@pytest.fixture(scope="module", params=list_report_sets(SETS, push=["samples/ddp-2x2"]))  # takes a minute
 def translated(request: pytest.FixtureRequest, translations: Translations) -> Translated:
     return translations(request.param, f"{SOURCES},nccl,gpu_metrics")
 

@@ -10,7 +10,8 @@ from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources.registry import SOURCES
-from tests.conftest import REPOSITORY, slow_but
+from tests.conftest import REPOSITORY
+from tests.tiers import cases
 from tests.translated import translated_set
 
 SETS = {
@@ -21,7 +22,7 @@ SETS = {
 EVERYTHING = ",".join(source.name for source in SOURCES)
 
 
-@pytest.fixture(scope="module", params=slow_but("single-graph", SETS))
+@pytest.fixture(scope="module", params=cases(SETS, quick=["single-graph"]))
 def trace(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
     return translated_set([samples / name for name in SETS[request.param]], folder, EVERYTHING).trace.path

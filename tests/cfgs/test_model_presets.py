@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,13 +72,14 @@ class Job(NamedTuple):
     is_whole: bool
 
 
-def list_jobs() -> Iterator[object]:
-    """Yield reports and what is chosen of them; every push takes each set and each choice once."""
-    for of_set in list_report_sets(SETS):
-        for choice in CHOICES:
-            is_further = (of_set.id, choice) in (("samples/ddp-2x2", "whole"), ("samples/mpi-4", "steps"))
-            marks = [*of_set.marks, *[pytest.mark.all_sets] * is_further]
-            yield pytest.param((*of_set.values, choice), id=f"{choice}-{of_set.id}", marks=marks)
+def list_jobs() -> list[object]:
+    """Return reports and what is chosen of them; every push takes each set and each choice once."""
+    pushed = {"whole": ["samples/mpi-4"], "steps": ["samples/ddp-2x2"]}
+    return [
+        pytest.param((*of_set.values, choice), id=f"{choice}-{of_set.id}", marks=of_set.marks)
+        for choice in CHOICES
+        for of_set in list_report_sets(SETS, push=pushed[choice])
+    ]
 
 
 @pytest.fixture(scope="module", params=list_jobs())
@@ -142,7 +142,6 @@ def check_device(useful: Totals, kernels: Totals, active: Totals, window: float,
         assert list_device(own, active, window) == pytest.approx(get_device(numbers, convention), rel=1e-12)
 
 
-@pytest.mark.push_cases(1)
 def test_efficiencies_of_gpus(job: Job) -> None:
     percent = job.trace.duration / 100
     totals = {

@@ -34,7 +34,7 @@ SETS = {
 }
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS, further=["public/mfu_2gpu_before"]))
+@pytest.fixture(scope="module", params=list_report_sets(SETS, push=set(SETS) - {"public/mfu_2gpu_before"}))
 def translated(request: pytest.FixtureRequest, unpacked: Unpacked, translations: Translations) -> Translated:
     return translations([unpacked(path) for path in request.param])
 

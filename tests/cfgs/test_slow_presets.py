@@ -13,9 +13,10 @@ import pytest
 
 from nsys2prv_ng import summarize, translate
 from tests.cfgs.recorded import Shown, show
-from tests.conftest import DATA, SAMPLES, Unpacked, push_but
+from tests.conftest import DATA, SAMPLES, Unpacked
 from tests.spans import sum_lengths, unite
 from tests.summary.kernels.slow_modes_truth import slow_down
+from tests.tiers import cases
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
 pytestmark = pytest.mark.slow  # translates whole jobs
@@ -64,7 +65,7 @@ def make_job(reports: list[Path], folder: Path) -> Job:
     return Job(reports, trace, steps, result.start_utc_ns)
 
 
-@pytest.fixture(scope="module", params=push_but(["ddp-2x2"], ["spin", "ddp-2x2"]))
+@pytest.fixture(scope="module", params=cases(["spin", "ddp-2x2"], push=1))
 def job(request: pytest.FixtureRequest, unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory) -> Job:
     """`spin` has a slow kernel on one rank, `ddp-2x2` waits for ranks that start late."""
     paths = {

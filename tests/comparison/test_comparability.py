@@ -17,6 +17,7 @@ from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.summary.job import JobFacts, JobSummary
 from tests.comparison.made_runs import hide_in_graphs, make_facts, make_gpu, make_run
 from tests.conftest import Unpacked, unpack
+from tests.report_sets import sets
 from tests.report_truth import Report
 from tests.summary.made import summarize_reports
 from tests.summary.made_waits import NO_WAITS
@@ -304,7 +305,8 @@ def find_reports(name: str, samples: Path, shared_reports: Path, unpacked: Unpac
     return [unpacked(path) for path in paths or [folder / REAL[name]]]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in REAL])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sets(REAL))
 def test_findings_are_those_of_plain_sql(name: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
     """Against single-graph: facts on both sides, and a finding for each that differs."""
     paths = find_reports(name, samples, shared_reports, unpacked)
@@ -328,7 +330,7 @@ def test_findings_are_those_of_plain_sql(name: str, samples: Path, shared_report
 
 @pytest.mark.all_sets
 @pytest.mark.slow
-def test_graphs_by_node_and_as_a_whole(samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
+def test_graphs_by_node_and_as_a_whole(shared_reports: Path, unpacked: Unpacked) -> None:
     """Rank 0 of tpgraph was traced by node, the others as a whole, as their tables show."""
     kinds = []
     for rank in range(2):

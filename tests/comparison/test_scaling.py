@@ -374,7 +374,7 @@ def test_other_parallelism_on_as_many_gpus_is_no_scaling(shared_reports: Path, u
 
 
 @pytest.mark.slow
-def test_a_saved_summary_scales_as_well(samples: Path, shared_reports: Path, tmp_path: Path) -> None:
+def test_a_saved_summary_scales_as_well(samples: Path, tmp_path: Path) -> None:
     """Different programs of four and of one GPU: rates of each run are those of its summary."""
     four = summarize_reports(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
     one = summarize_reports([samples / "single-graph.sqlite"])

@@ -41,10 +41,10 @@ def test_each_bin_shows_the_state_that_covers_most_of_it(states, length, origin,
 
 @pytest.mark.parametrize("length", [1, END])
 def test_bins_of_one_ns_and_of_all_time(length):
-    flat = FlatStates(*(np.array(column, np.int64) for column in ([0, 0], [0, 40], [10, END], [2, 3])))
+    flat = FlatStates(*(np.array(column, np.int64) for column in ([0, 0], [0, 60], [10, END], [2, 3])))
     made = coarsen(flat, 0, END, length)
-    whole = [(0, 0, END, 0)]  # no state has more than the 30 ns without one
-    expected = [(0, 0, 10, 2), (0, 40, END, 3)] if length == 1 else [line for line in whole if line[3]]
+    whole = [(0, 0, END, 0)]  # no state has more than the 50 ns without one
+    expected = [(0, 0, 10, 2), (0, 60, END, 3)] if length == 1 else [line for line in whole if line[3]]
     assert list(zip(*(column.tolist() for column in made), strict=True)) == expected
 
 

@@ -206,7 +206,6 @@ def test_min_duration(ddp, tmp_path):
     assert len(opened(trace, 9650)) == marks, "points have no length"
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(("domains", "kept"), [(("default",), {0}), (("NC*",), {1}), (("NCCL", "default"), {0, 1})])
 def test_nvtx_domains(ddp, tmp_path, domains, kept):
     _, trace = translated(ddp[:1], tmp_path, "nvtx", SourceOptions(nvtx_domains=domains))

@@ -16,7 +16,8 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.reading import kept_objects
-from tests.conftest import SAMPLES, push_but
+from tests.conftest import SAMPLES
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -70,8 +71,7 @@ def craft_columns(path: Path, generator: random.Random) -> None:
     path.write_bytes(columns)
 
 
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize("seed", push_but(range(3, 24), range(24)))
+@pytest.mark.parametrize("seed", cases(range(24), push=2))
 def test_crafted_shards_never_crash(shards, tmp_path, seed):
     generator = random.Random(seed)
     folder = tmp_path / "crafted"

@@ -17,7 +17,8 @@ from nsys2prv_ng.reading.shards import WhatToRead, load_shards, write_shard
 from nsys2prv_ng.report.files import get_report_size
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from tests.conftest import SAMPLES, push_but
+from tests.conftest import SAMPLES
+from tests.tiers import cases
 
 EVERYTHING = WhatToRead(tuple(source.name for source in SOURCES + DERIVED), SourceOptions(), True)
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
@@ -132,7 +133,7 @@ def test_a_folder_of_shards_stands_for_all_reports(tmp_path):
         nsys2prv_ng.translate([tmp_path], tmp_path / "a.prv", nvtx_range="x")
 
 
-@pytest.fixture(scope="module", params=["mpi-4", "ddp-2x2"])
+@pytest.fixture(scope="module", params=cases(["mpi-4", "ddp-2x2"], push=1))
 def job_and_parts(request, tmp_path_factory):
     """The reports of a job, and the folder with their shards."""
     reports, parts = sorted(SAMPLES.glob(f"{request.param}.*.sqlite")), tmp_path_factory.mktemp("job") / "parts"
@@ -151,9 +152,8 @@ CHOICES = {
 }
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("chosen", push_but(["all", "utc", "time", "ranks"], CHOICES))
+@pytest.mark.parametrize("chosen", cases(CHOICES, push=1))
 def test_the_same_trace_and_summary(tmp_path, job_and_parts, chosen):
     reports, parts = job_and_parts
     expected = nsys2prv_ng.translate(reports, tmp_path / "a.prv", summary=True, **CHOICES[chosen])
@@ -164,7 +164,6 @@ def test_the_same_trace_and_summary(tmp_path, job_and_parts, chosen):
     assert len(list(parts.iterdir())) == 2 * len(reports), "the folder stays as it was"
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
 def test_the_same_summary(job_and_parts):
     reports, parts = job_and_parts

@@ -22,6 +22,7 @@ from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.parallel import WorkerError
 from tests.conftest import REPOSITORY, SAMPLES
 from tests.reading.test_shards import read_trace
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -267,8 +268,7 @@ def test_no_cluster_there(tmp_path, where):
     assert not (tmp_path / "parts").exists()
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("killed_in", ["", "copy_part", "read_report", "flatten", "make_slice"])
+@pytest.mark.parametrize("killed_in", cases(["", "copy_part", "read_report", "flatten", "make_slice"], push=1))
 def test_the_same_bytes_though_workers_are_killed_in_any_step(scheduler, tmp_path, monkeypatch, killed_in):
     """A worker that reads, that makes states, that writes a part, or that puts it in its place."""
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
@@ -317,7 +317,6 @@ def _make_deadly(real, step, folder):
     return run
 
 
-@pytest.mark.push_cases(1)
 def test_workers_in_another_folder(scheduler, tmp_path, monkeypatch):
     """Relative paths are those of the user's folder."""
     shutil.copyfile(SAMPLES / "single-graph.sqlite", tmp_path / "a.sqlite")

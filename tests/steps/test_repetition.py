@@ -17,6 +17,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.steps.repetition import Repetitions, find_repetitions
 from tests.analysis.path.path_reports import Capture
 from tests.conftest import Unpacked
+from tests.report_sets import sets
 from tests.report_truth import Report, split_name
 
 MARKED = {
@@ -93,7 +94,7 @@ def list_marked(report: Report, name: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize("name", sets(MARKED))
 def test_steps_that_ranges_mark(name: str, shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """Each step has nearly the operations that were launched in one marked step, and these follow each other."""
     mark, ranks, steps = MARKED[name]
@@ -147,7 +148,7 @@ def test_graphs_after_a_start_up(shared_reports: Path, unpacked: Unpacked, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WITHOUT)
+@pytest.mark.parametrize("name", sets(WITHOUT))
 def test_programs_without_steps(name: str, shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     paths = list_reports(name, 4 if name == "gpu/mpi-4" else 0, shared_reports, unpacked)
     assert find_steps(paths, tmp_path)[0] is None

@@ -16,11 +16,12 @@ from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.path.path_reports import Capture
-from tests.analysis.path.test_real_paths import FOR_EVERY_PUSH, list_sets
+from tests.analysis.path.test_real_paths import list_path_sets
 from tests.conftest import Unpacked
 from tests.report_truth import PUSH_POP, Report, split_name
 from tests.sources.small_reports import UTC
 from tests.steps.step_truth import StepTruth, list_ranges
+from tests.tiers import cases
 
 Range = tuple[int, int, int, int]
 """Number, begin and end (UTC), thread."""
@@ -79,8 +80,7 @@ NAMES = {
 """The ranges of the programs that are their steps, as their sources say; the other sets have none."""
 
 
-@pytest.mark.push_sets(*FOR_EVERY_PUSH)
-@pytest.mark.parametrize("reports", list(list_sets()))
+@pytest.mark.parametrize("reports", list_path_sets())
 def test_real_reports(
     reports: Sequence[Path], unpacked: Unpacked, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -201,19 +201,21 @@ def test_the_ranges_that_cover_most_time(find: Find) -> None:
     assert found is not None and found.name == "step"
 
 
-@pytest.mark.push_cases(4)
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     "others",
-    [
-        STEPS[1:],  # a rank that starts late
-        STEPS[::-1],
-        [*STEPS, "step 3"],
-        ["warm-up 0"],
-        STEPS[:3],  # one that stops early
-        [f"step {number}" for number in range(1, 5)],
-        [*STEPS[:3], "step 5"],
-    ],
+    cases(
+        [
+            STEPS[1:],  # a rank that starts late
+            STEPS[::-1],
+            [*STEPS, "step 3"],
+            ["warm-up 0"],
+            STEPS[:3],  # one that stops early
+            [f"step {number}" for number in range(1, 5)],
+            [*STEPS[:3], "step 5"],
+        ],
+        push=4,
+        quick=1,
+    ),
 )
 def test_ranks_whose_ranges_differ(find: Find, others: Sequence[str]) -> None:
     assert find(make_rank(0, STEPS), make_rank(1, others)) is None
@@ -264,7 +266,6 @@ def test_ranges_of_start_and_end(find: Find) -> None:
     assert find(capture) is None
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("open_ranks", "expected"),
     [((0, 1), [0, 1, 2, 3]), ((0,), [0, 1, 2, 3]), ((), [0, 1, 2, 3, 4])],
@@ -300,7 +301,6 @@ def test_named_ranges_with_a_number(find: Find) -> None:
     assert found is not None and (found.name, found.number) == ("forward", [7, 8, 9])
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
@@ -319,7 +319,6 @@ def test_named_ranges_that_are_no_steps(find: Find, texts: Sequence[Sequence[str
 # ---- steps that the user chooses -------------------------------------------------------------------------------------
 
 
-@pytest.mark.fast_cases(2)
 @pytest.mark.parametrize(
     ("selection", "limits"),
     [
@@ -343,7 +342,6 @@ def test_chosen_steps(selection: Selection, limits: tuple[int, int], tmp_path: P
     assert (low + shift, high + shift) == limits
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("texts", "selection", "parameter", "message"),
     [

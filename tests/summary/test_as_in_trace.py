@@ -16,8 +16,8 @@ from nsys2prv_ng.summary.verdicts.answer import add_verdict
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cfgs.recorded import Shown, show
-from tests.conftest import push_but
 from tests.summary.made import summarize_reports
+from tests.tiers import cases
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
 pytestmark = pytest.mark.slow  # translates whole jobs
@@ -46,7 +46,7 @@ class Both:
         return [self.trace.names["TASK"].index(gpu.tasks[0]) for gpu in self.found.gpus]
 
 
-@pytest.fixture(scope="module", params=push_but(["time", "ranges", "ranks"], CHOICES))
+@pytest.fixture(scope="module", params=cases(CHOICES, push=["all"]))
 def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Both:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
     output = tmp_path_factory.mktemp("trace") / "trace.prv"

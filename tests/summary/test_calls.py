@@ -11,9 +11,10 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.summary.job import JobSummary
-from tests.conftest import SAMPLES, Unpacked, slow_but
+from tests.conftest import SAMPLES, Unpacked
 from tests.report_truth import PUSH_POP, Report, split_name
 from tests.steps.step_truth import StepTruth, list_ranges
+from tests.tiers import cases
 
 SETS = {
     "single-graph": "samples/single-graph*.sqlite",
@@ -69,7 +70,7 @@ def drop_inner(calls: Iterable[Call]) -> list[Call]:
     return kept
 
 
-@pytest.fixture(scope="module", params=slow_but("single-graph", SETS, ("ex1c-accum", "ddp-2x2")))
+@pytest.fixture(scope="module", params=cases(SETS, push=set(SETS) - {"ex1c-accum", "ddp-2x2"}, quick=["single-graph"]))
 def made(request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unpacked) -> tuple[JobSummary, list[Report]]:
     files = find_files(SETS[request.param], shared_reports, unpacked)
     return nsys2prv_ng.summarize(files, jobs=1), [Report(file) for file in files]

@@ -66,7 +66,6 @@ def test_an_unknown_cause_of_a_gap_has_its_own_name(summary: JobSummary) -> None
     assert "from the future" in format_summary(JobSummary.from_dict(fields), 100, details=True)
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("key", "value"),
     [

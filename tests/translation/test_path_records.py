@@ -83,7 +83,7 @@ def count_account(made: Made, name: str) -> tuple[int, int, dict[str, int]]:
     return account.read, account.written, account.dropped
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS, further=["exercises/ex3a-pp2"]))
+@pytest.fixture(scope="module", params=list_report_sets(SETS, push=set(SETS) - {"exercises/ex3a-pp2"}))
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(tmp_path_factory.mktemp("path"), [Path(report) for report in request.param])
 

@@ -16,7 +16,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.reading.open_reports import Selection, Window
 from tests import translated as of_tests
-from tests.conftest import slow_but
+from tests.tiers import cases
 from tests.trace_reader import Trace, pair_intervals
 from tests.translated import CUDA_API, Translated, changed
 
@@ -116,11 +116,10 @@ REPORTS = {
     "single-graph": ["single-graph.sqlite"],
     "points": ["points.sqlite"],
 }
-OTHERS = ("ddp-2x2", "mpi-4", "single-graph")
-"""Left out by every push: two ranks have messages, the points CUDA graphs; several windows are of NCCL."""
 
 
-@pytest.fixture(scope="module", params=slow_but("points", REPORTS, OTHERS))
+# Two ranks have messages, the points CUDA graphs; several windows are of NCCL.
+@pytest.fixture(scope="module", params=cases(REPORTS, push=["points", "mpi-2"], quick=["points"]))
 def reports(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     if request.param == "points":
         # Calls and kernels without length are single lines; marks are points.
@@ -206,7 +205,6 @@ def shown(cuts: list[Cut]) -> list[Cut]:
     return found
 
 
-@pytest.mark.push_cases(1)
 def test_intervals_of_a_window_are_cut_from_those_of_the_whole(cuts: list[Cut]) -> None:
     for cut in shown(cuts):
         assert difference(cut.found.intervals, cut.expected[0]) == "", cut.window

@@ -10,7 +10,7 @@ from nsys2prv_ng.comparison.model import Pair, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.sentences import describe_runs, has_times, state_verdict
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
-from nsys2prv_ng.html.charts.maps import Swatch
+from nsys2prv_ng.html.charts.png import Swatch
 from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.tables import Table, show_grid, stripe

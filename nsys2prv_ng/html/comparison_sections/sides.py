@@ -13,8 +13,8 @@ from nsys2prv_ng.comparison.scaling import describe_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.axes import Tick
-from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_area, draw_line, draw_points, make_time_axis, spread
+from nsys2prv_ng.html.charts.png import Swatch, format_colour
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step

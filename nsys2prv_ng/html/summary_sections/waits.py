@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
-from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_points, make_log_ticks
+from nsys2prv_ng.html.charts.png import Swatch, format_colour
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, show_grid
 from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
@@ -53,10 +53,10 @@ def make_wait_section(summary: JobSummary) -> Section | None:
         f"Numbers of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs"
         " arrives. The rest of the time is transfer."
     )
-    for rank, _ in list_stragglers(waits)[:1]:
-        if rank.longest_wait is not None:
-            window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
-            lead += f" The longest wait that {name_task(rank.rank, rank.task)} caused was at `--time {window}`."
+    rank = next((rank for rank, _ in list_stragglers(waits)), None)
+    if rank is not None and rank.longest_wait is not None:
+        window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
+        lead += f" The longest wait that {name_task(rank.rank, rank.task)} caused was at `--time {window}`."
     presets = ["analysis/waited_for", "analysis/lateness", "analysis/nccl_waiting"]
     return Section("waits", "Waits and their causes", lead, blocks, presets)
 

@@ -14,9 +14,8 @@ from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, select_operations
-from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_id_pair, make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 _LAUNCH_IDS = {"graphId": types.GRAPH_ID, "graphExecId": types.GRAPH_EXEC_ID, "correlationId": types.CORRELATION}

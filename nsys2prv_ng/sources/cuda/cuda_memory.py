@@ -27,16 +27,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import CONTEXTS, find_devices
-from nsys2prv_ng.sources.shared.reasons import (
-    BEFORE_CAPTURE,
-    NO_ALLOCATION,
-    NO_BYTES,
-    NO_MEMORY_CHANGE,
-    NO_PROCESS,
-    NO_TIME,
-    SAME_TIME,
-    lacks_time,
-)
+from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
 
@@ -75,10 +66,10 @@ def read(reader: ReportReader) -> Result:
     allocation, size = _match_frees(columns)
     rows = result.drop_rows(
         {
-            NO_PROCESS: columns["globalPid"] == NULL,
-            NO_TIME: lacks_time(columns["start"]),
-            NO_MEMORY_CHANGE: ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
-            NO_BYTES: size == NULL,
+            reasons.NO_PROCESS: columns["globalPid"] == NULL,
+            reasons.NO_TIME: reasons.lacks_time(columns["start"]),
+            reasons.NO_MEMORY_CHANGE: ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
+            reasons.NO_BYTES: size == NULL,
         }
     )
     if not rows.size:
@@ -90,9 +81,7 @@ def read(reader: ReportReader) -> Result:
         reader, columns, rows[~is_unknown[rows]], kind, allocation, size, gpu, int(is_unknown[rows].sum())
     )
 
-    before = columns["start"][rows] == 0
-    result.drop(BEFORE_CAPTURE, int(before.sum()))
-    rows = rows[~before]
+    rows = rows[result.drop_rows({reasons.BEFORE_CAPTURE: columns["start"][rows] == 0})]
     labels = reader.labels
     is_free = columns["memoryOperationType"][rows] == _FREE
     handles = np.where(is_free, labels.handle(types.FREED_BYTES), labels.handle(types.ALLOCATED_BYTES))
@@ -140,7 +129,7 @@ def _measure_lifetimes(columns: Columns, allocation: IntArray) -> IntArray:
     """Return the time (ns) from each allocation to its free; NULL for frees, and without a free in the report."""
     start = columns["start"]
     lifetime = np.full(columns.rows, NULL, np.int64)
-    free = np.flatnonzero((allocation >= 0) & ~lacks_time(start))
+    free = np.flatnonzero((allocation >= 0) & ~reasons.lacks_time(start))
     lifetime[allocation[free]] = start[free] - start[allocation[free]]
     return lifetime
 
@@ -202,7 +191,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         if data is None:
             continue
         result.read += data.unknown + data.time.size
-        result.drop(NO_ALLOCATION, data.unknown)
+        result.drop(reasons.NO_ALLOCATION, data.unknown)
         rows.append(part.rows[data.place])
         kinds.append(data.kind)
         times.append(_move_into_windows(part.clock(data.time), part.windows))
@@ -210,7 +199,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     if not rows:
         return JoinResult()
     records, merged = compute_levels(*(np.concatenate(column) for column in (rows, kinds, times, changes)))
-    result.drop(SAME_TIME, merged)
+    result.drop(reasons.SAME_TIME, merged)
     result.records.append(records)
     return JoinResult(accounts={LEVEL: result})
 

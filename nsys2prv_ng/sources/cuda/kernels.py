@@ -13,8 +13,7 @@ from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, select_operations
 from nsys2prv_ng.sources.cuda.kernel_classes import classify_once
 from nsys2prv_ng.sources.cuda.launch_calls import compute_queue_delays
-from nsys2prv_ng.sources.shared.pairs import make_number_pair, register_used
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_number_pair, register_used
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 _ATTRIBUTES = {

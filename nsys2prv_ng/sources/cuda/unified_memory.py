@@ -15,9 +15,8 @@ from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_PROCESS_OR_DEVICE, NO_TIME, find_unsound_times, lacks_time
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_id_pair, make_number_pair
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 GPU_FAULTS = Table(

@@ -15,8 +15,7 @@ from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
-from nsys2prv_ng.sources.shared.pairs import make_name_pair
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 SAMPLES = "COMPOSITE_EVENTS"

@@ -45,15 +45,15 @@ from nsys2prv_ng.sources.mpi.messages import (
     read_messages,
 )
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
-from nsys2prv_ng.sources.shared.pairs import (
+from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL, SAME_CALL
+from nsys2prv_ng.sources.shared.report_reader import (
+    ReportReader,
     make_number_pair,
     make_partial_pair,
     parse_rank,
     register_ranks,
     register_used,
 )
-from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL, SAME_CALL
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
 
 _CALL = ("start", "end", "globalTid", "textId")

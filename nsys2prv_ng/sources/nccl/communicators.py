@@ -27,7 +27,7 @@ from nsys2prv_ng.operations.parts import CommunicatorRanks
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.join_data import NcclJoinData
 from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
-from nsys2prv_ng.sources.shared.pairs import parse_rank
+from nsys2prv_ng.sources.shared.report_reader import parse_rank
 from nsys2prv_ng.sources.shared.source import JoinInput
 
 Reports = Sequence[tuple[JoinInput, NcclJoinData]]

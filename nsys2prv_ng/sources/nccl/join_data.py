@@ -41,7 +41,7 @@ class MessageEnds(NamedTuple):
     """The thread."""
     peer: IntArray
     id: IntArray
-    """The same on both sides."""
+    """Id of the message, which its send and its receive share."""
     receives: BoolArray
     bytes: IntArray
     order: IntArray

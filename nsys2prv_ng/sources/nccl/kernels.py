@@ -102,7 +102,7 @@ class GroupedCalls(NamedTuple):
     """Index into FUNCTIONS, or NO_FUNCTION."""
     communicator: IntArray
     kind: IntArray
-    """The same for calls with the same name and payload."""
+    """A number that calls with equal names and payloads share."""
 
 
 class GroupedKernels(NamedTuple):

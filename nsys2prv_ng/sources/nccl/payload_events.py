@@ -23,7 +23,7 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.calls import COLLECTIVE, RECEIVING, SENDING, CallTable
 from nsys2prv_ng.sources.nccl.kernels import CallPairs
 from nsys2prv_ng.sources.nccl.payload import Payloads
-from nsys2prv_ng.sources.shared.pairs import register_ranks
+from nsys2prv_ng.sources.shared.report_reader import register_ranks
 from nsys2prv_ng.sources.shared.source import Result
 
 _TYPES = (

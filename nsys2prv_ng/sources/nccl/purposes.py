@@ -11,6 +11,10 @@ communicator gets a name. Every rule asks for evidence that the other uses canno
   with whole graphs hides this; then the other members decide.
 - Stages send and receive, but not always in one group. Exchanges along a ring always do.
 - Tokens go to all experts in one group, in sizes that change from call to call.
+
+The thresholds below are choices: no standard sets them. If one is too low, a communicator may get the name of another
+use, unless members or the grid of ranks disagree; if it is too high, it keeps a number instead of a name.
+docs/reference/sources.md has them for users.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import is_nccl
 from nsys2prv_ng.sources.nccl.calls import CallTable, NcclCalls
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, parse_function
-from nsys2prv_ng.sources.shared.nccl_ranges import RECEIVE, SEND
+from nsys2prv_ng.sources.nvtx.names import RECEIVE, SEND
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 NO_PURPOSE, GRADIENTS, SHARDS, ACTIVATIONS, STAGES, EXPERTS, HIDDEN = range(7)
@@ -263,10 +267,10 @@ class _Launches(NamedTuple):
         count, launched = np.zeros(thread.size, np.int64), np.zeros(thread.size, np.int64)
         for tid in np.unique(thread).tolist():
             at = np.flatnonzero(thread == tid)
-            own = np.flatnonzero((self.thread == tid) & (self.function == _OTHER_KERNEL))
-            own = own[np.argsort(self.time[own], kind="stable")]
-            count[at] = np.searchsorted(self.time[own], time[at])
-            launched[at] = np.concatenate([[0], np.cumsum(self.number[own])])[count[at]]
+            sent = np.flatnonzero((self.thread == tid) & (self.function == _OTHER_KERNEL))
+            sent = sent[np.argsort(self.time[sent], kind="stable")]
+            count[at] = np.searchsorted(self.time[sent], time[at])
+            launched[at] = np.concatenate([[0], np.cumsum(self.number[sent])])[count[at]]
         return count, launched
 
 

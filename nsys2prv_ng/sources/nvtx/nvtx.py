@@ -28,22 +28,18 @@ from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
-from nsys2prv_ng.sources.nvtx.events import (
-    INTEGER_PAYLOADS,
-    MARK,
-    NAMING,
-    NVTX,
-    PUSH_POP,
-    REAL_PAYLOADS,
-    TABLE,
-    NvtxEvents,
-    read_nvtx_events,
-)
+from nsys2prv_ng.sources.nvtx import events as nvtx_events
+from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, NvtxEvents
 from nsys2prv_ng.sources.nvtx.flops import count_flops
 from nsys2prv_ng.sources.nvtx.names import read_sequence_numbers
-from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_RANGE_LANE, OTHER_DOMAIN, OVERLAPS_RANGE
-from nsys2prv_ng.sources.shared.report_reader import ReportReader, encode_texts, read_texts
+from nsys2prv_ng.sources.shared.report_reader import (
+    ReportReader,
+    encode_texts,
+    make_name_pair,
+    make_number_pair,
+    read_texts,
+)
 from nsys2prv_ng.sources.shared.source import NO_END, EventRows, JoinInput, JoinResult, Result, Source
 from nsys2prv_ng.text.names import match_patterns
 
@@ -52,7 +48,7 @@ def read(reader: ReportReader) -> Result:
     """Return the ranges and marks of each domain; a range without an end lasts until the trace ends."""
     if not reader.columns(NVTX).rows:
         return Result()
-    events = reader.once(read_nvtx_events)
+    events = reader.once(nvtx_events.read_nvtx_events)
     result = events.account.copy_records()
     for domain in events.domains:
         if domain in events.selected:
@@ -79,7 +75,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 def _count_flops(reader: ReportReader) -> IntArray:
-    return count_flops(reader.once(read_nvtx_events))
+    return count_flops(reader.once(nvtx_events.read_nvtx_events))
 
 
 class _DomainWriter:
@@ -102,7 +98,7 @@ class _DomainWriter:
         self.result.drop(NO_RANGE_LANE, beyond)
         for lane, rows in enumerate(lanes[: families.NVTX_LANES]):
             self._write_ranges(rows, families.make_nvtx_lane(self.domain, lane))
-        marks = self.events.select_domain(self.domain, MARK)
+        marks = self.events.select_domain(self.domain, nvtx_events.MARK)
         if marks.size:
             pairs = [self._make_name(families.make_nvtx_mark(self.domain), marks), *self._make_attributes(marks)]
             self.result.records.append(make_events(self._get_places(marks), self.columns["start"][marks], pairs))
@@ -158,12 +154,12 @@ class _DomainWriter:
         """Make pairs for payloads: integers as they are, reals with six decimals, JSON as a label (except NCCL's)."""
         pairs = []
         integer = np.full(rows.size, NULL, np.int64)
-        for name in INTEGER_PAYLOADS:
+        for name in nvtx_events.INTEGER_PAYLOADS:
             integer = np.where(integer == NULL, self.columns[name][rows], integer)
         if (integer != NULL).any():
             pairs.append(make_number_pair(self.labels, families.make_nvtx_payload(self.domain), integer))
         real = np.full(rows.size, np.nan)
-        for name in REAL_PAYLOADS:
+        for name in nvtx_events.REAL_PAYLOADS:
             real = np.where(np.isnan(real), self.columns.reals[name][rows], real)
         event_type = families.make_nvtx_real_payload(self.domain)
         scaled = real * 10.0**event_type.precision
@@ -228,11 +224,11 @@ def _register_names(reader: ReportReader, function: IntArray, file: IntArray, sp
 SOURCE = Source(
     source_names.NVTX,
     "NVTX ranges and marks",
-    (TABLE,),
+    (nvtx_events.TABLE,),
     read,
     join,
     tuple[tuple[str, ...], list[str]],
-    counted_tables=(EventRows(NVTX, "globalTid", application=False, no_task=("eventType", NAMING)),),
+    counted_tables=(EventRows(NVTX, "globalTid", application=False, no_task=("eventType", nvtx_events.NAMING)),),
     noun="ranges, marks, names",
     needed_by=("ranges",),
     load=LoadCost(events=3, pairs=3.5),

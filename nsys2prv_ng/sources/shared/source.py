@@ -201,11 +201,11 @@ class Result:
     join_columns: Sequence[IntArray] = ()
     """Further columns of n rows for the join, which are too long for the memory."""
     stored_join_columns: StoredColumns | None = None
-    """The same columns in the store."""
+    """Where `join_columns` are in the store."""
     side_columns: Sequence[IntArray] = ()
     """Columns of n rows that analyses read and that no record has, in times and places of the report."""
     stored_side_columns: StoredColumns | None = None
-    """The same columns in the store."""
+    """Where `side_columns` are in the store."""
     evidence: Evidence = field(default_factory=Evidence)
     """Evidence on the clock of the report, in times of the report."""
 

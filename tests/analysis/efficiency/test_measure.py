@@ -14,30 +14,28 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency
 from tests.analysis.efficiency import efficiency_truth as plain
-from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, SETS, check_window, make, opened, select_counted
+from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, check_window, make, opened, select_counted
 from tests.analysis.efficiency.efficiency_truth import Truth
 from tests.analysis.gpus.kernel_class_truth import list_pieces, sum_pieces
 from tests.analysis.waits.waits_truth import find_truth
-from tests.conftest import Unpacked, slow_but
+from tests.conftest import Unpacked
 from tests.sources.small_reports import PROCESS, export
 from tests.spans import list_report_sets
+from tests.tiers import cases
 from tests.translated import changed
 
 IDLE_SETS = (
     "samples/mpi-4 samples/single-graph gpu/single-node gpu/um-1 gpu/oneproc-4gpu gpu/autograd-1 "
-    "exercises/tpgraph-1x4 public/pipit_cloverleaf"
+    "exercises/tpgraph-1x4 public/pipit_cloverleaf exercises/ex3a-pp2"
 )
-LONG = list_report_sets({"exercises/ex3a-pp2": SETS["exercises/ex3a-pp2"]})
 
 
 @pytest.mark.slow
-@pytest.mark.push_sets("samples/mpi-4", "samples/single-graph", "gpu/um-1")
 @pytest.mark.parametrize(
     "reports",
     [
         pytest.param(DDP, id="ddp-2x2"),
-        *list_report_sets({n: SETS[n] for n in IDLE_SETS.split()}),
-        *(pytest.param(*own.values, id=own.id, marks=[*own.marks, pytest.mark.all_sets]) for own in LONG),
+        *list_report_sets(IDLE_SETS.split(), push=["samples/mpi-4", "samples/single-graph"]),
     ],
 )
 def test_idle_time_has_its_causes_in_every_window(reports: list[Path]) -> None:
@@ -70,9 +68,7 @@ def check_idle(times: WindowTimes, expected: dict[tuple[str, str], int], *, has_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", slow_but("ex1a-slow", ("ex1a-slow", "ex1a-fast", "ex3a-pp1"), ("ex1a-fast", "ex3a-pp1"))
-)
+@pytest.mark.parametrize("name", cases(["ex1a-slow", "ex1a-fast", "ex3a-pp1"], push=1))
 def test_waiting_and_moving_in_every_window(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     """Compared on one node, where times are exact."""
     reports = [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)]

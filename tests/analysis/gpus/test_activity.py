@@ -39,7 +39,7 @@ class Made:
         yield from zip(with_operations, (part for _, part in self.operations.groupby("gpu_row")), strict=True)
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS, further=FURTHER))
+@pytest.fixture(scope="module", params=list_report_sets(SETS, push=set(SETS) - set(FURTHER)))
 def made(request: pytest.FixtureRequest) -> Made:
     return Made(*summary_and_reports(*request.param))
 
@@ -81,7 +81,6 @@ def test_each_gap_has_its_causes(made: Made) -> None:
         assert sum(each.gaps for each in gpu.idle_causes if each.cause != "host") <= gpu.gaps
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("rank", range(4))
 def test_peak_memory_is_that_of_a_running_sum(samples: Path, rank: int) -> None:
     report = Report(samples / f"ddp-2x2.rank{rank}.sqlite")

@@ -126,8 +126,7 @@ def expected(objects: Objects) -> list[Found]:
     return found
 
 
-@pytest.mark.push_sets("samples/mpi-4", "samples/single-graph", "gpu/um-1")
-@pytest.mark.parametrize("reports", list(list_report_sets(SETS)))
+@pytest.mark.parametrize("reports", list_report_sets(SETS, push=["samples/mpi-4", "samples/single-graph", "gpu/um-1"]))
 def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
     gpus = [gpu for gpu in summarize_reports(reports).gpus if gpu.span_ns]
     wanted = expected(Objects([Report(path) for path in reports]))

@@ -26,6 +26,7 @@ from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.sources.small_reports import translate_reports
+from tests.tiers import cases
 
 ACTIVITY, WITH_WAITS = 63000400, 63000413
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -185,8 +186,7 @@ def test_kernels_of_graphs_match_by_order_if_none_is_hidden(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("hidden", [2, 0])
+@pytest.mark.parametrize("hidden", cases([2, 0], push=1))
 def test_nobody_is_late_where_a_rank_hides_its_kernels(tmp_path: Path, hidden: int) -> None:
     reports = write_ranks(tmp_path / "mixed", whole=[hidden])
     with opened(reports, tmp_path) as job:

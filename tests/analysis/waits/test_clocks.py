@@ -25,13 +25,14 @@ from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
-from tests.analysis.waits.test_late_reasons import list_reports
 from tests.analysis.waits.test_planted_waits import delay, read_kernels, read_utc
 from tests.analysis.waits.test_waits import locate
 from tests.clock.injected import Error, put_into
-from tests.conftest import Unpacked, slow_but
+from tests.conftest import Unpacked
 from tests.examples import examples
 from tests.operations.made import MS, table
+from tests.report_sets import find_set, sets
+from tests.tiers import cases
 
 SETS = ("samples/ddp-2x2", "exercises/ex2b-overlap", "exercises/ex2b-manual", "exercises/ex3a-pp2", "bench/ddplong-2x2")
 
@@ -145,21 +146,20 @@ def test_few_operations_and_those_of_other_kinds_show_nothing() -> None:
 # ---- real reports of one physical clock ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reports", slow_but("samples/ddp-2x2", SETS, SETS[1:]))
+@pytest.mark.parametrize("reports", sets(SETS))
 def test_right_clocks_agree_with_durations(reports: str, tmp_path: Path) -> None:
     for align in ("auto", "utc"):
-        with open_job(list_reports(reports), tmp_path, ReadOptions(align=align), Progress()) as job:
+        with open_job(find_set(reports), tmp_path, ReadOptions(align=align), Progress()) as job:
             assert len(job.alignment.nodes) == 2
             assert check_clocks(job) == []
 
 
 @pytest.mark.all_sets
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("ahead", [-200_000, 5 * MS])
+@pytest.mark.parametrize("ahead", cases([-200_000, 5 * MS], push=1))
 def test_a_wrong_clock_is_named(ahead: int, tmp_path: Path) -> None:
     """One warning of a translation, of its summary, and of a summary without a trace; none once clocks are aligned."""
-    reports = list_reports("samples/ddp-2x2")
+    reports = find_set("samples/ddp-2x2")
     copies = put_into(reports, [Error(), Error(), Error(ahead), Error(ahead)], tmp_path / "wrong")
     stats = tmp_path / "stats.json"
     plan = TranslationPlan(align="utc", stats=stats, summary=True)
@@ -176,12 +176,11 @@ def test_a_wrong_clock_is_named(ahead: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize("wrong", [0, 2, 1, 3])
+@pytest.mark.parametrize("wrong", cases([0, 2, 1, 3], push=2))
 def test_the_wrong_one_of_four_nodes_is_named(wrong: int, tmp_path: Path) -> None:
     """Each report as a node: of those on the list, only pairs with the wrong one are named."""
     errors = [Error(5 * MS if rank == wrong else 0, 0, host) for rank, host in enumerate("abcd")]
-    copies = put_into(list_reports("samples/ddp-2x2"), errors, tmp_path / "wrong")
+    copies = put_into(find_set("samples/ddp-2x2"), errors, tmp_path / "wrong")
     with open_job(copies, tmp_path, ReadOptions(align="utc"), Progress()) as job:
         [warning] = check_clocks(job)
     shown = warning.partition(": ")[2].partition(";")[0].split(", ")
@@ -205,7 +204,7 @@ def test_a_clock_that_jumps_is_named(shared_reports: Path, unpacked: Unpacked, t
 @pytest.mark.slow
 def test_where_no_wait_is_shown_nothing_is_checked(tmp_path: Path) -> None:
     wrong = Error(5 * MS)
-    copies = put_into(list_reports("samples/ddp-2x2"), [Error(), Error(), wrong, wrong], tmp_path / "wrong")
+    copies = put_into(find_set("samples/ddp-2x2"), [Error(), Error(), wrong, wrong], tmp_path / "wrong")
     for options in (ReadOptions(align="none"), ReadOptions(align="utc", find_waits=False)):
         with open_job(copies, tmp_path, options, Progress()) as job:
             assert check_clocks(job) == []

@@ -163,7 +163,6 @@ BODY = [
 ]
 
 
-@pytest.mark.fast_cases(71)
 @pytest.mark.parametrize(("line", "new", "where", "message"), BODY, ids=[f"{b[2]}-{b[1]}-{b[3]}" for b in BODY])
 def test_a_broken_line(tmp_path: Path, line: int, new: list[str], where: int, message: str) -> None:
     result = check_trace(TraceFiles().replace("prv", line, *new).write(tmp_path))

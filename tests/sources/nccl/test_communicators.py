@@ -11,7 +11,7 @@ import pytest
 from nsys2prv_ng.sources.nccl.communicators import AXES, Usage, format_members, name_axes
 from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
 from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS
-from tests.report_sets import list_sets
+from tests.report_sets import list_sets, sets
 from tests.summary.made import summarize_reports
 
 DATA = {1: ("data", [0, 1, 2, 3])}
@@ -40,9 +40,9 @@ TRUTH: dict[str, dict[int, tuple[str, list[int]]]] = {
 all-reduces of one process has no name."""
 
 
-@pytest.mark.parametrize("name", TRUTH)
-def test_programs_use_communicators_for_what_they_do(name: str, samples: Path, shared_reports: Path) -> None:
-    sets = list_sets(samples, shared_reports)
+@pytest.mark.parametrize("name", sets(TRUTH))
+def test_programs_use_communicators_for_what_they_do(name: str) -> None:
+    sets = list_sets()
     if name not in sets:
         (pytest.fail if HAS_LARGE_REPORTS else pytest.skip)(NO_REPORTS)
     summary = summarize_reports(sets[name])

@@ -26,6 +26,7 @@ from tests.comparison.made_runs import make_facts, make_gpu
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.steps.step_truth import StepTruth, list_ranges
+from tests.tiers import cases
 
 STEPS = 5
 HOST = {"compute": 20, "host": 80}
@@ -220,9 +221,10 @@ def compare(a: Path, b: Path) -> dict[str, Change]:
     return {change.name: change for change in pair.changes}
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize(("planted", "text", "only"), [("w-load", "data loading", ""), ("w-gemm", "extra work", "B")])
+@pytest.mark.parametrize(
+    ("planted", "text", "only"), cases([("w-load", "data loading", ""), ("w-gemm", "extra work", "B")], push=1)
+)
 def test_planted_ranges(shared_reports: Path, unpacked: Unpacked, planted: str, text: str, only: str) -> None:
     a, b = (unpacked(shared_reports / f"whatif/{each}.rank0.sqlite") for each in ("w-base", planted))
     change = compare(a, b)[text]

@@ -22,7 +22,8 @@ from nsys2prv_ng.summary.efficiency.measure import sum_efficiency
 from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, EfficiencyNumbers, HostEfficiency, WindowEfficiency
 from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import REPORTS, SAMPLES, Unpacked
-from tests.report_sets import list_sets
+from tests.report_sets import find_set, list_sets, sets
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -272,15 +273,16 @@ def test_savings_of_samples_are_those_of_an_ideal_network(reports: list[Path]) -
     assert savings.in_work == Saving()
 
 
-SETS = list_sets(SAMPLES, REPORTS)
+SETS = list_sets()
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(6)
-@pytest.mark.parametrize("name", SETS)
-def test_products_hold_for_real_reports(name: str, unpacked: Unpacked) -> None:
+@pytest.mark.parametrize(
+    "name", sets(SETS, push=["samples/ddp-2x2", "samples/mpi-4", "samples/single-graph", "gpu/autograd-1"])
+)
+def test_products_hold_for_real_reports(name: str) -> None:
     """To the last bit; the ideal window is neither longer than the real one nor shorter than what is useful."""
-    with opened([unpacked(path) for path in SETS[name]]) as experiment:
+    with opened(find_set(name)) as experiment:
         job = experiment.model.job
         numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)), measure_savings(experiment))
     windows = [] if numbers is None else [numbers, numbers.in_steps, numbers.in_work]
@@ -308,9 +310,8 @@ EXERCISES = REPORTS / "exercises"
 TWINS = {"m-big": (WHATIF, "m-base", 0.01), "ex2b-manual": (EXERCISES, "ex1a-fast", 0.05)}
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", cases(TWINS, push=1))
 def test_transfer_is_what_a_twin_with_a_better_network_takes(unpacked: Unpacked, name: str) -> None:
     """Of 32 MB messages against 64 kB, and of two nodes against one: the same program, in two captures."""
     folder, twin, tolerance = TWINS[name]

@@ -1,136 +1,119 @@
-"""Files for TALP-Pages: their numbers by plain sums over the reports, and what the real program makes of them.
+"""Files for TALP-Pages: each key has the number of the summary that it stands for, and the real program shows it.
 
 The program is `talp` of the package talp-pages: that of `TALP_PAGES`, or one on the PATH; `.ci/install-talp-pages
-FOLDER` gets one. Tests that need it are skipped where there is none.
+FOLDER` gets one. Tests that need it are skipped where there is none. Numbers of the summary are compared with the
+reports in tests/analysis/efficiency.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.summary.efficiency.numbers import RangeEfficiency
+from nsys2prv_ng.summary.efficiency.numbers import RangeEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.job import JobSummary
-from tests.analysis.efficiency import efficiency_truth as plain
-from tests.analysis.efficiency.efficiency_truth import Times, Truth
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line, files
-from tests.conftest import DATA, SAMPLES, slow_but, unpack
-from tests.steps.step_truth import StepTruth, list_ranges
+from tests.conftest import SAMPLES
+from tests.summary.made import summarize_reports
 from tests.summary.test_command import without
 
-SETS = {
-    "ddp-2x2": [SAMPLES / f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
-    "mpi-4": [SAMPLES / f"mpi-4.rank{rank}.sqlite" for rank in range(4)],
-    "single-graph": [SAMPLES / "single-graph.sqlite"],
-    "2node": [DATA / f"cpu/2024.2.3-2node_rank{rank}.sqlite.xz" for rank in range(4)],
-}
 SECOND = 10**9
 HOSTILE = (
-    '"><script>alert(1)</script>',
-    "'><img src=x onerror=alert(1)>",
-    "../../etc/passwd",
-    "a\nb\x1b[31m",
-    "{{ 7 * 7 }}",
-    "&lt;b&gt; $x$ `id` \\",
-    "Global",
-    "steps",
-    "x<y>",
-    "x[y]",
-    "x_y_",
-    "\ud800",
-    "",
-    "name " * 1000,
+    *('"><script>alert(1)</script>', "'><img src=x onerror=alert(1)>", "../../etc/passwd", "a\nb\x1b[31m"),
+    *("{{ 7 * 7 }}", "&lt;b&gt; $x$ `id` \\", "Global", "steps", "x<y>", "x[y]", "x_y_", "\ud800", "", "name " * 1000),
 )
 
 
-@lru_cache(maxsize=1)
-def summarized(name: str) -> tuple[list[Path], JobSummary]:
-    """Reports and their summary. Clocks are not aligned, as in plain sums."""
-    reports = [unpack(path) for path in SETS[name]]
-    return reports, nsys2prv_ng.summarize(reports, align="utc", time=":")
+@lru_cache(maxsize=4)
+def summarized(name: str) -> JobSummary:
+    return summarize_reports(sorted(SAMPLES.glob(f"{name}*.sqlite")))
 
 
 def saved(summary: JobSummary, folder: Path) -> dict[str, Any]:
     return json.loads(summary.save_talp(folder).read_text())
 
 
-def expected_region(times: Times) -> dict[str, float]:
-    """The keys of a region, from times of GPUs and threads."""
-    host, device = times.rate_hosts(), times.rate_devices(nccl_is_useful=True)
-    assert host is not None
-    parallel, mpi, balance, communication, offload, in_nodes, of_nodes = host
-    device_keys = (
-        "gpuParallelEfficiency",
-        "gpuLoadBalance",
-        "gpuCommunicationEfficiency",
-        "gpuOrchestrationEfficiency",
-    )
-    return {
-        "numCpus": len(times.useful),
-        "numMpiRanks": len(times.useful),
-        "numGpus": len(times.kernels),
-        "cycles": sum(times.useful),
-        "instructions": sum(times.useful),
-        "elapsedTime": times.window,
-        "usefulTime": sum(times.useful),
-        "parallelEfficiency": parallel,
-        "mpiParallelEfficiency": mpi,
-        "mpiCommunicationEfficiency": communication,
-        "mpiLoadBalance": balance,
-        "mpiLoadBalanceIn": in_nodes,
-        "mpiLoadBalanceOut": of_nodes,
-        "deviceOffloadEfficiency": offload,
-        **dict(zip(device_keys, device or (0.0,) * 4, strict=True)),
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+HOST_KEYS = {
+    "parallelEfficiency": "parallel",
+    "mpiParallelEfficiency": "mpi_parallel",
+    "mpiCommunicationEfficiency": "mpi_communication",
+    "mpiLoadBalance": "mpi_load_balance",
+    "mpiLoadBalanceIn": "mpi_balance_in_nodes",
+    "mpiLoadBalanceOut": "mpi_balance_of_nodes",
+    "deviceOffloadEfficiency": "offload",
+}
+DEVICE_KEYS = {
+    "gpuParallelEfficiency": "parallel",
+    "gpuLoadBalance": "load_balance",
+    "gpuCommunicationEfficiency": "communication",
+    "gpuOrchestrationEfficiency": "orchestration",
+}
+"""Keys of a region, and the efficiencies of threads and GPUs that they stand for."""
+
+
+def check_region(region: dict[str, Any], window: WindowEfficiency) -> None:
+    host, device = window.nccl_as_useful.host, window.nccl_as_useful.device
+    useful = 0 if host is None else round(host.parallel * window.threads * window.window_ns)
+    assert region == {
+        "numCpus": max(window.threads, 1),  # TALP-Pages divides by it
+        "numMpiRanks": max(window.threads, 1),
+        "numGpus": window.losses.devices if window.losses else 0,
+        "cycles": useful,
+        "instructions": useful,
+        "elapsedTime": window.window_ns,
+        "usefulTime": useful,
+        **{key: getattr(host, name, 0) for key, name in HOST_KEYS.items()},
+        **{key: getattr(device, name, 0) for key, name in DEVICE_KEYS.items()},
     }
 
 
-def check_region(region: dict[str, Any], times: Times) -> None:
-    expected = expected_region(times)
-    assert list(region) == list(expected)
-    for key, value in expected.items():
-        if isinstance(value, int):
-            assert region[key] == value and type(region[key]) is int, key  # times are exact to the ns
-        else:
-            assert region[key] == pytest.approx(value, rel=1e-12, abs=0), key
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mpi-4", "single-graph", "ddp-2x2"])
+def test_regions_are_numbers_of_the_summary(name: str, tmp_path: Path) -> None:
+    efficiency = summarized(name).efficiency
+    assert efficiency is not None and efficiency.nccl_as_useful.host is not None
+    document = saved(summarized(name), tmp_path)
+    ranges = {f"{r.domain}:{r.name}" if r.domain else r.name: r for r in efficiency.ranges if r.window_ns}
+    windows = {"Global": efficiency, **({"steps": efficiency.in_steps} if efficiency.in_steps else {}), **ranges}
+    assert document["Application"].keys() == windows.keys() and len(windows) > 1
+    for region, window in windows.items():
+        check_region(document["Application"][region], window)
+    processes = 1 if name == "single-graph" else 4
+    assert document["resources"] == {"numCpus": processes, "numMpiRanks": processes, "numGpus": processes}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("mpi-4", SETS, ("2node", "ddp-2x2")))
-def test_regions_are_sums_over_the_reports(name: str, tmp_path: Path) -> None:
-    reports, summary = summarized(name)
-    truth = Truth(reports)
-    document = saved(summary, tmp_path)
-    regions = document["Application"]
-    check_region(regions["Global"], plain.measure_common(truth, [truth.capture]))
-    assert document["resources"] == {"numCpus": len(reports), "numMpiRanks": len(reports), "numGpus": len(truth.gpus)}
-    ranges = truth.list_repeated()
-    assert ("steps" in regions) == (summary.steps is not None)
-    if summary.steps is not None:
-        steps = StepTruth(truth.reports, list_ranges(truth.reports, summary.steps.name))
-        check_region(regions["steps"], plain.measure_common(truth, [steps.window]))
-    names = set()
-    for (domain, text), own in ranges.groupby(["domain", "name"]):
-        times = plain.measure_own(truth, own)
-        if times.window:
-            names.add(f"{domain}:{text}" if domain else text)
-            check_region(regions[f"{domain}:{text}" if domain else text], times)
-    assert set(regions) == {"Global", *(["steps"] if summary.steps is not None else []), *names}
+def test_without_gpus_and_ranges(tmp_path: Path) -> None:
+    report = without(SAMPLES / "mpi-4.rank0.sqlite", tmp_path / "cpu.sqlite", "CUPTI%", "CUDA%", "NVTX%")
+    summary = nsys2prv_ng.summarize(report)
+    document = saved(summary, tmp_path / "talp")
+    assert document["resources"] == {"numCpus": 1, "numMpiRanks": 1, "numGpus": 0}
+    assert list(document["Application"]) == ["Global"] and summary.efficiency is not None
+    check_region(document["Application"]["Global"], summary.efficiency)
+    assert 0 < document["Application"]["Global"]["parallelEfficiency"] < 1
+
+
+def test_with_nothing_at_all(tmp_path: Path) -> None:
+    tables = "CUPTI%", "CUDA%", "NVTX_EVENTS", "OSRT%", "MPI%", "SCHED%", "PROFILER%", "GPU_METRICS", "COMPOSITE%"
+    report = without(SAMPLES / "mpi-4.rank0.sqlite", tmp_path / "empty.sqlite", *tables)
+    done = run("summary", report, "--talp", tmp_path / "talp", "-q")
+    assert "neither GPUs nor main threads" in assert_one_line(done, 1)
+    assert not (tmp_path / "talp").exists()
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------
@@ -150,7 +133,7 @@ def make_hostile(summary: JobSummary, *, turned: bool = False) -> JobSummary:
 
 @pytest.mark.slow
 def test_names_are_safe_and_distinct(tmp_path: Path) -> None:
-    summary = summarized("single-graph")[1]
+    summary = summarized("single-graph")
     regions = saved(make_hostile(summary), tmp_path / "a")["Application"]
     lengths = {region["elapsedTime"]: name for name, region in regions.items()}
     given = [*HOSTILE, "x:y", "x:y"]
@@ -172,7 +155,7 @@ def test_names_are_safe_and_distinct(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_runs_do_not_replace_each_other(tmp_path: Path) -> None:
-    summary = summarized("single-graph")[1]
+    summary = summarized("single-graph")
     file = summary.save_talp(tmp_path / "talp/run")
     later = replace(summary, facts=None, start_utc_ns=summary.start_utc_ns + 1).save_talp(tmp_path / "talp/run")
     assert re.fullmatch(r"1-processes-1-gpus-20\d{6}T\d{6}\.\d{9}Z\.json", file.name)
@@ -193,8 +176,20 @@ def test_runs_do_not_replace_each_other(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["Application"]["Global"]["elapsedTime"] == other.efficiency.window_ns
 
 
+@pytest.mark.slow
+def test_a_chosen_time_is_of_the_same_run(tmp_path: Path) -> None:
+    """It has the name of the whole run's file, and other numbers: TALP-Pages would take it for a later run."""
+    reports = sorted(SAMPLES.glob("ddp-2x2.rank[02].sqlite"))
+    whole, part = (nsys2prv_ng.summarize(reports, time=time) for time in (":", "1s:"))
+    assert whole.facts is not None and part.facts is not None
+    assert whole.facts.begin_utc_ns == part.facts.begin_utc_ns == whole.start_utc_ns != part.start_utc_ns
+    whole.save_talp(tmp_path)
+    with pytest.raises(TranslationError, match="has other numbers of this run"):
+        part.save_talp(tmp_path)
+
+
 def test_the_begin_of_a_damaged_report_is_unknown(tmp_path: Path) -> None:
-    summary = summarized("single-graph")[1]
+    summary = summarized("single-graph")
     for utc in (-1, 2**63 - 1):
         file = replace(summary, facts=None, start_utc_ns=utc).save_talp(tmp_path / str(utc))
         assert file.name == "1-processes-1-gpus-unknown-time.json" and "timestamp" not in json.loads(file.read_text())
@@ -227,46 +222,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
             assert folder in assert_one_line(done, 1)
 
 
-# ---- reports that lack things ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_without_gpus_and_ranges(tmp_path: Path) -> None:
-    report = without(SAMPLES / "mpi-4.rank0.sqlite", tmp_path / "cpu.sqlite", "CUPTI%", "CUDA%", "NVTX%")
-    summary = nsys2prv_ng.summarize(report)
-    document = saved(summary, tmp_path / "talp")
-    assert document["resources"] == {"numCpus": 1, "numMpiRanks": 1, "numGpus": 0}
-    assert list(document["Application"]) == ["Global"]
-    region = document["Application"]["Global"]
-    assert summary.efficiency is not None and summary.efficiency.nccl_as_useful.host is not None
-    assert 0 < region["parallelEfficiency"] == summary.efficiency.nccl_as_useful.host.parallel < 1
-    assert region["gpuParallelEfficiency"] == 0
-
-
-def test_with_nothing_at_all(tmp_path: Path) -> None:
-    tables = "CUPTI%", "CUDA%", "NVTX_EVENTS", "OSRT%", "MPI%", "SCHED%", "PROFILER%", "GPU_METRICS", "COMPOSITE%"
-    report = without(SAMPLES / "mpi-4.rank0.sqlite", tmp_path / "empty.sqlite", *tables)
-    done = run("summary", report, "--talp", tmp_path / "talp", "-q")
-    assert "neither GPUs nor main threads" in assert_one_line(done, 1)
-    assert not (tmp_path / "talp").exists()
-
-
 # ---- TALP-Pages ------------------------------------------------------------------------------------------------------
-
-ROWS = {
-    "Parallel efficiency": "parallelEfficiency",
-    "MPI Parallel efficiency": "mpiParallelEfficiency",
-    "MPI Communication efficiency": "mpiCommunicationEfficiency",
-    "MPI Load balance": "mpiLoadBalance",
-    "MPI In-node load balance": "mpiLoadBalanceIn",
-    "MPI Inter-node load balance": "mpiLoadBalanceOut",
-    "Device Offload efficiency": "deviceOffloadEfficiency",
-    "GPU Parallel efficiency": "gpuParallelEfficiency",
-    "GPU Load Balance": "gpuLoadBalance",
-    "GPU Communication efficiency": "gpuCommunicationEfficiency",
-    "GPU Orchestration efficiency": "gpuOrchestrationEfficiency",
-}
-"""Rows of its table, and the keys that they show."""
 
 
 @pytest.fixture(scope="session")
@@ -278,43 +234,12 @@ def talp() -> str:
 
 
 def render(talp: str, folder: Path, *options: str) -> Path:
-    """The pages on a folder."""
+    """Return the page of the runs in a folder `run`."""
     pages = folder.with_name(f"{folder.name}-pages")
     command = [talp, "ci-report", "--no-badge", "-i", folder, "-o", pages, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "CRITICAL" not in done.stderr, done.stdout + done.stderr
-    return pages
-
-
-def read_figures(page: Path) -> list[dict[str, Any]]:
-    """The traces of the figures of a page, in their order: what it hands to plotly."""
-    text, traces = page.read_text(), []
-    for call in re.finditer(r'Plotly\.newPlot\(\s*"[0-9a-f-]{36}",\s*', text):
-        traces += json.JSONDecoder().raw_decode(text, call.end())[0]
-    return traces
-
-
-def list_values(column: Any) -> list[Any]:
-    """A column of plotly, which may be packed."""
-    if isinstance(column, dict):
-        return np.frombuffer(base64.b64decode(column["bdata"]), column["dtype"]).tolist()
-    return list(column)
-
-
-def read_table(figure: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """A scaling table: by column, value by row."""
-    names, *columns = (list_values(column) for column in figure["cells"]["values"])
-    titles = [re.sub("<.*?>", "", title).strip() for title in figure["header"]["values"]]
-    return {
-        title: {name.lstrip("- "): value for name, value in zip(names, column, strict=True)}
-        for title, column in zip(titles[1:], columns, strict=True)
-    }
-
-
-def check_column(column: dict[str, Any], region: dict[str, Any]) -> None:
-    for row, key in ROWS.items():
-        assert column[row] == pytest.approx(region[key], abs=0.005001), row
-    assert column["Elapsed time [s]"] == pytest.approx(region["elapsedTime"] / SECOND, abs=0.005001)
+    return pages / "run/scaling.html"
 
 
 class Tags(HTMLParser):
@@ -342,111 +267,42 @@ class Tags(HTMLParser):
         self.inside = self.inside and tag != "h3"
 
 
-@pytest.fixture(scope="module")
-def scaling(talp: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
-    """A folder with runs of ddp-2x2: of two ranks, and two of four, the later one in half the time; and their pages."""
-    folder = tmp_path_factory.mktemp("talp") / "talp"
-    reports, four = summarized("ddp-2x2")
-    two = nsys2prv_ng.summarize(reports, align="utc", ranks=[0, 2], time=":")
-    assert four.efficiency is not None
-    faster = replace(four.efficiency, window_ns=four.efficiency.window_ns // 2)
-    for summary in (four, replace(four, facts=None, start_utc_ns=four.start_utc_ns + SECOND, efficiency=faster), two):
-        summary.save_talp(folder / "run")
-    yield folder, render(talp, folder, "--regions", "steps", "forward")
-
-
-def load(folder: Path, processes: int) -> list[dict[str, Any]]:
-    """The files of runs of a size, in the order of their times."""
-    documents = [json.loads(path.read_text()) for path in folder.glob(f"run/{processes}-*.json")]
-    return sorted(documents, key=lambda document: document["timestamp"])
+def read_tables(page: Path) -> list[dict[str, list[Any]]]:
+    """Return the scaling tables of a page, which it hands to plotly: by title, the column of a run."""
+    text, tables = page.read_text(), []
+    for call in re.finditer(r'Plotly\.newPlot\(\s*"[0-9a-f-]{36}",\s*', text):
+        for figure in json.JSONDecoder().raw_decode(text, call.end())[0]:
+            titles = [re.sub("<.*?>", "", title).strip() for title in figure["header"]["values"]]
+            tables.append(dict(zip(titles, figure["cells"]["values"], strict=True)))
+    return tables
 
 
 @pytest.mark.slow
-def test_the_scaling_table_shows_these_numbers(scaling: tuple[Path, Path]) -> None:
-    folder, pages = scaling
-    [two], [_, four] = load(folder, 2), load(folder, 4)
-    page = pages / "run/scaling.html"
-    figures = [read_table(figure) for figure in read_figures(page)]
-    assert len(figures) == 3
-    for region, table in zip(("Global", "steps", "forward"), figures, strict=True):
-        assert list(table) == ["2xMPI+GPU 2xGPUs", "4xMPI+GPU 4xGPUs"]
-        for column, document in zip(table.values(), (two, four), strict=True):
-            check_column(column, document["Application"][region])
-        # POP's computation scalability: each rank does as much in both (weak scaling).
-        ratio = (two["Application"][region]["usefulTime"] / 2) / (four["Application"][region]["usefulTime"] / 4)
-        column = table["4xMPI+GPU 4xGPUs"]
-        for row in ("Instructions scaling", "Computation Scalability"):
-            assert column[row] == pytest.approx(ratio, abs=0.005001)
-        assert [column[row] for row in ("IPC scaling", "Frequency scaling", "Useful IPC")] == [1, 1, 1]
-        efficiency = four["Application"][region]["parallelEfficiency"]
-        assert column["Global Effiency"] == pytest.approx(ratio * efficiency, abs=0.005001)
-    assert "Weak Scaling" in page.read_text() and Tags(page).foreign == []
-
-
-@pytest.mark.slow
-def test_the_evolution_shows_runs_of_one_size(scaling: tuple[Path, Path]) -> None:
-    folder, pages = scaling
-    runs = load(folder, 4)
-    lines = [line for line in read_figures(pages / "run/evolution_4xMPI+GPU_4xGPUs.html") if line["name"] == "Global"]
-    assert all(len(line["x"]) == 2 for line in lines)
-    shown = [sorted(list_values(line["y"])) for line in lines]
-    for key in ("elapsedTime", "gpuParallelEfficiency", "gpuOrchestrationEfficiency", "deviceOffloadEfficiency"):
-        scale = SECOND if key == "elapsedTime" else 1
-        values = sorted(document["Application"]["Global"][key] / scale for document in runs)
-        assert any(line == pytest.approx(values) for line in shown), key
-    assert len(read_figures(pages / "run/evolution_2xMPI+GPU_2xGPUs.html")[0]["x"]) == 1
+def test_the_scaling_table_shows_these_numbers(talp: str, tmp_path: Path) -> None:
+    """Of runs of two and four ranks, with the metadata that TALP-Pages adds."""
+    two = nsys2prv_ng.summarize(sorted(SAMPLES.glob("ddp-2x2*.sqlite")), ranks=[0, 2], time=":")
+    documents = [saved(summary, tmp_path / "talp/run") for summary in (two, summarized("ddp-2x2"))]
+    command = [talp, "metadata", "-i", tmp_path / "talp", "--git-commit", "0123456789", "--git-timestamp"]
+    subprocess.run([*command, "2026-11-20T12:00:00+00:00"], check=True, capture_output=True, timeout=100)
+    page = render(talp, tmp_path / "talp", "--regions", "steps", "forward")
+    tables = read_tables(page)
+    assert len(tables) == 3
+    for region, table in zip(("Global", "steps", "forward"), tables, strict=True):
+        names, *columns = table.values()
+        assert list(table)[1:] == ["2xMPI+GPU 2xGPUs", "4xMPI+GPU 4xGPUs"]
+        for column, document in zip(columns, documents, strict=True):
+            shown = {name.lstrip("- "): value for name, value in zip(names, column, strict=True)}
+            numbers = document["Application"][region]
+            assert shown["Parallel efficiency"] == pytest.approx(numbers["parallelEfficiency"], abs=0.005001)
+            assert shown["GPU Load Balance"] == pytest.approx(numbers["gpuLoadBalance"], abs=0.005001)
+            assert shown["Elapsed time [s]"] == pytest.approx(numbers["elapsedTime"] / SECOND, abs=0.005001)
+    assert "Weak Scaling" in page.read_text() and "0123456" in page.read_text() and Tags(page).foreign == []
 
 
 @pytest.mark.slow
 def test_hostile_names_do_no_harm(talp: str, tmp_path: Path) -> None:
-    summary = make_hostile(summarized("single-graph")[1])
+    summary = make_hostile(summarized("single-graph"))
     names = list(saved(summary, tmp_path / "talp/run")["Application"])
-    pages = render(talp, tmp_path / "talp", "--regions", *names[1:])
-    assert files(pages) == ["index.html", "run"]
-    assert files(pages / "run") == ["evolution_1xGPU_1xGPUs.html", "scaling.html"]
-    tags = Tags(pages / "run/scaling.html")
-    assert tags.headings == [f"Region: {name}" for name in names] and tags.foreign == []
-    lines = read_figures(pages / "run/evolution_1xGPU_1xGPUs.html")
-    assert {line["name"] for line in lines} == set(names)
-
-
-@pytest.mark.slow
-def test_metadata_of_talp_pages(talp: str, tmp_path: Path) -> None:
-    """Runs with and without the commit that they are of are in one folder."""
-    summary = summarized("single-graph")[1]
-    summary.save_talp(tmp_path / "talp/run")
-    command = [talp, "metadata", "-i", tmp_path / "talp", "--git-commit", "0123456789", "--git-timestamp"]
-    subprocess.run([*command, "2026-11-20T12:00:00+00:00"], check=True, capture_output=True, timeout=100)
-    summary.save_talp(tmp_path / "talp/run")
-    replace(summary, facts=None, start_utc_ns=summary.start_utc_ns + SECOND).save_talp(tmp_path / "talp/run")
-    pages = render(talp, tmp_path / "talp")
-    assert len(read_figures(pages / "run/evolution_1xGPU_1xGPUs.html")[0]["x"]) == 2
-    assert "0123456" in (pages / "run/scaling.html").read_text() + (pages / "index.html").read_text()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [[0], [0, 1]])
-def test_pages_without_gpus(talp: str, tmp_path: Path, ranks: list[int]) -> None:
-    reports = [without(SETS["mpi-4"][rank], tmp_path / f"rank{rank}.sqlite", "CUPTI%", "CUDA%") for rank in ranks]
-    document = saved(nsys2prv_ng.summarize(reports), tmp_path / "talp/run")
-    [table] = (read_table(figure) for figure in read_figures(render(talp, tmp_path / "talp") / "run/scaling.html"))
-    region = document["Application"]["Global"]
-    assert document["resources"]["numGpus"] == 0
-    [column] = table.values()
-    shown = [row for row in ROWS if row in column]
-    assert shown == ([] if len(ranks) == 1 else list(ROWS)[:6])
-    for row in shown:
-        assert column[row] == pytest.approx(region[ROWS[row]], abs=0.005001), row
-    assert column["Global Effiency"] == pytest.approx(region["parallelEfficiency"], abs=0.005001)
-
-
-@pytest.mark.slow
-def test_a_chosen_time_is_of_the_same_run(tmp_path: Path) -> None:
-    """It has the name of the whole run's file, and other numbers: TALP-Pages would take it for a later run."""
-    reports = sorted(SAMPLES.glob("ddp-2x2.rank[02].sqlite"))
-    whole, part = (nsys2prv_ng.summarize(reports, time=time) for time in (":", "1s:"))
-    assert whole.facts is not None and part.facts is not None
-    assert whole.facts.begin_utc_ns == part.facts.begin_utc_ns == whole.start_utc_ns != part.start_utc_ns
-    whole.save_talp(tmp_path)
-    with pytest.raises(TranslationError, match="has other numbers of this run"):
-        part.save_talp(tmp_path)
+    page = render(talp, tmp_path / "talp", "--regions", *names[1:])
+    assert files(page.parent) == ["evolution_1xGPU_1xGPUs.html", "scaling.html"]
+    assert Tags(page).headings == [f"Region: {name}" for name in names] and Tags(page).foreign == []

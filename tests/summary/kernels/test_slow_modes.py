@@ -18,8 +18,8 @@ from nsys2prv_ng.summary.kernels.numbers import SlowKernel, SlowMode, SlowModeNu
 from nsys2prv_ng.summary.kernels.slow_modes import LEAST_SHARE, group_modes, judge
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.slow_modes import describe_slow_modes
-from tests.conftest import DATA, REPORTS, SAMPLES, Unpacked, push_but
-from tests.report_sets import list_sets
+from tests.conftest import DATA, Unpacked
+from tests.report_sets import find_set, list_sets, sets
 from tests.summary.kernels.slow_modes_truth import make_times, slow_down
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import make_losses, make_summary
@@ -190,14 +190,14 @@ def test_slower_kernels_of_a_real_report(
     assert line.startswith(f"{where}steps 5-{found.steps.last}: ") and ("nvidia-smi" in line) == (kernel == "%")
 
 
-SETS = {name: paths for name, paths in list_sets(SAMPLES, REPORTS).items() if not name.startswith("cpu/")}
+SETS = {name: paths for name, paths in list_sets().items() if not name.startswith("cpu/")}
 _PUSH = {"samples/ddp-2x2", "exercises/ex2b-overlap", "whatif/hf-emptycache"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(set(SETS) - _PUSH, SETS))
-def test_real_reports_have_no_slow_mode(name: str, unpacked: Unpacked) -> None:
-    found = summarize_reports([unpacked(path) for path in SETS[name]], IN_STEPS)
+@pytest.mark.parametrize("name", sets(SETS, push=_PUSH))
+def test_real_reports_have_no_slow_mode(name: str) -> None:
+    found = summarize_reports(find_set(name), IN_STEPS)
     assert found.slow_modes is None or found.slow_modes.modes == []
 
 

@@ -22,12 +22,14 @@ from nsys2prv_ng.summary.links.table import tabulate_link_metrics
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.layout import format_grid
 from tests.analysis.gpus.test_metrics import make_report
-from tests.conftest import Unpacked, slow_but
+from tests.conftest import Unpacked
+from tests.report_sets import sets
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
 from tests.sources.node.node_reports import METRIC_OF_PORT, NETWORK_METRICS, NICS, SWITCHES
 from tests.sources.small_reports import UTC, Rows
 from tests.summary.links.counters_truth import Spans, find_last, measure, read_all_reduces, read_counters, unite
 from tests.summary.made import IN_STEPS, summarize_reports
+from tests.tiers import cases
 
 SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
@@ -75,7 +77,7 @@ def compare_gpus(found: JobSummary, reports: Sequence[Path], spans: Mapping[int,
         assert metric.link == name.split()[0] and metric.bytes_per_s is metric.nccl_bytes_per_s is None
 
 
-@pytest.mark.parametrize("name", slow_but("", SETS, ["bench/ddplong-2x2"]))
+@pytest.mark.parametrize("name", sets(SETS, push=set(SETS) - {"bench/ddplong-2x2"}, quick=()))
 def test_counters_of_gpus_during_transfer(
     name: str, samples: Path, shared_reports: Path, unpacked: Unpacked, tmp_path: Path
 ) -> None:
@@ -104,7 +106,7 @@ def test_nothing_is_claimed_for_transfers_shorter_than_the_sampling_period(
         assert metric.nccl == "transfer" and metric.nccl_samples < 5 and metric.nccl_percent is None
 
 
-@pytest.mark.parametrize("name", slow_but("samples/single-graph", ALONE))
+@pytest.mark.parametrize("name", sets(ALONE))
 def test_counters_of_a_gpu_without_nccl(name: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
     reports = [locate(samples, shared_reports, unpacked, ALONE[name])]
     compare_gpus(summarize_reports(reports, IN_STEPS), reports, {}, "")
@@ -188,8 +190,7 @@ def shift(spans: Spans) -> Spans:
     return [(UTC + begin, UTC + end) for begin, end in spans]
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("window", [None, (2_500, 14_000)])
+@pytest.mark.parametrize("window", cases([None, pytest.param((2_500, 14_000))], push=1))
 def test_counters_of_cards_and_switches(tmp_path: Path, window: tuple[int, int] | None) -> None:
     samples = {host: draw_samples(seed) for seed, host in enumerate(TRANSFERS)}
     reports = [path for n, host in enumerate(TRANSFERS) for path in write_node(tmp_path, host, 2 * n, samples[host])]

@@ -35,6 +35,7 @@ from tests.summary.links.links_truth import (
     read_ring,
 )
 from tests.summary.made import IN_STEPS, summarize_reports
+from tests.tiers import cases
 
 PIPELINE = [f"exercises/ex3a-pp2.rank{rank}.sqlite" for rank in range(4)]
 
@@ -152,9 +153,8 @@ def _sum_sent(report: Path, function: str) -> int:
         ).fetchone()[0]
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["m-big", "m-base"])
+@pytest.mark.parametrize("name", cases(["m-big", "m-base"], push=1))
 def test_rates_of_a_ring_of_waits(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = locate(shared_reports, unpacked, [f"whatif/{name}.rank{rank}.sqlite" for rank in range(4)])
     links = links_in(summarize_reports(reports))

@@ -15,8 +15,8 @@ from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS, GpuMemory, MemoryNumbers, is_blocking
 from nsys2prv_ng.summary.verdicts.answer import answer
-from tests.conftest import DATA, REPORTS, SAMPLES, Unpacked, push_but
-from tests.report_sets import list_sets
+from tests.conftest import DATA, Unpacked
+from tests.report_sets import find_set, list_sets, sets
 from tests.sources.small_reports import PROCESS, UTC
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.memory.memory_truth import (
@@ -213,7 +213,7 @@ def test_calls_that_may_block() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpu/single-graph", "whatif/hf-emptycache.rank0"])
+@pytest.mark.parametrize("name", sets(["gpu/single-graph", "whatif/hf-emptycache.rank0"]))
 def test_all_time_of_a_real_report_by_sql(name: str, shared_reports: Path, unpacked: Unpacked) -> None:
     """The second one is GPT-2 that empties its cache in each step: cudaFree and cudaMalloc."""
     report = unpacked(shared_reports / f"{name}.sqlite")
@@ -293,14 +293,14 @@ def test_a_leak_planted_in_a_real_report(shared_reports: Path, unpacked: Unpacke
     assert any(line.label == "MEMORY" for line in answer(summary).statements)
 
 
-SETS = {name: paths for name, paths in list_sets(SAMPLES, REPORTS).items() if not name.startswith("cpu/")}
+SETS = {name: paths for name, paths in list_sets().items() if not name.startswith("cpu/")}
 _PUSH = {"samples/ddp-2x2", "whatif/hf-emptycache", "whatif/x-uneven"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(set(SETS) - _PUSH, SETS))
-def test_real_reports_have_no_leak(name: str, unpacked: Unpacked) -> None:
-    memory = summarize_reports([unpacked(path) for path in SETS[name]], IN_STEPS).memory
+@pytest.mark.parametrize("name", sets(SETS, push=_PUSH))
+def test_real_reports_have_no_leak(name: str) -> None:
+    memory = summarize_reports(find_set(name), IN_STEPS).memory
     for gpu in [] if memory is None else memory.gpus:
         assert not gpu.leak
         assert gpu.end_bytes - gpu.begin_bytes == gpu.allocated_bytes - gpu.freed_bytes

@@ -29,6 +29,7 @@ from nsys2prv_ng.summary.summarize import compute_summary
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, opened
 from tests.analysis.test_heat_maps import select
 from tests.conftest import REPOSITORY, Unpacked
+from tests.report_sets import sets
 from tests.report_truth import Report
 from tests.steps.step_truth import StepTruth, list_ranges
 
@@ -219,7 +220,7 @@ def test_jobs_of_mpi_without_gpus(reports: Sequence[Path]) -> None:
     assert not pictures.kernels
 
 
-@pytest.mark.parametrize("name", ["cpu/2024.2.3-nvtx_py", "public/mapf_report1", "gpu/oneproc-4gpu"])
+@pytest.mark.parametrize("name", sets(["cpu/2024.2.3-nvtx_py", "public/mapf_report1", "gpu/oneproc-4gpu"]))
 def test_single_reports(name: str, shared_reports: Path, unpacked: Unpacked) -> None:
     pictures = draw([unpacked(shared_reports / f"{name}.sqlite")])
     assert pictures.begin_ns < pictures.end_ns

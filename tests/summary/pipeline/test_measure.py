@@ -17,7 +17,7 @@ import pytest
 
 from nsys2prv_ng.html.blocks import Matrix
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections.pipeline import make_pipeline_section
+from nsys2prv_ng.html.summary_sections.links import make_pipeline_section
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
@@ -38,6 +38,7 @@ from tests.summary.pipeline.pipeline_simulator import (
     write_reports,
 )
 from tests.summary.pipeline.pipeline_truth import list_idle, list_steps, list_waits, measure_inside, read_ranks
+from tests.tiers import cases
 
 PIPELINE = [f"exercises/ex3a-pp2.rank{rank}.sqlite" for rank in range(4)]
 PARTS = ("compute_ns", "receive_wait_ns", "idle_ns", "send_wait_ns", "collective_wait_ns", "transfer_ns", "other_ns")
@@ -134,8 +135,7 @@ def test_a_real_pipeline_on_two_clocks(shared_reports: Path, unpacked: Unpacked)
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("ranks", [(0, 1), (0, 2, 3)])
+@pytest.mark.parametrize("ranks", cases([pytest.param((0, 1)), pytest.param((0, 2, 3))], push=1))
 def test_a_part_of_a_pipeline_is_none(shared_reports: Path, unpacked: Unpacked, ranks: tuple[int, ...]) -> None:
     found = summarize_reports([unpacked(shared_reports / PIPELINE[rank]) for rank in ranks], IN_STEPS)
     assert found.waits is not None and found.waits.pipeline is None
@@ -151,12 +151,19 @@ def test_chosen_ranks_are_a_pipeline_with_all_stages(shared_reports: Path, unpac
     assert [[end.rank for end in stage.ends] for stage in one_pipeline.stages] == [[0], [2]]
 
 
-@pytest.mark.push_cases(3)
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
 @pytest.mark.parametrize(
     "name",
-    ["exercises/ex3a-pp1", "exercises/ex1a-fast", "exercises/ex3a-pp2-plain", "exercises/ex2a-zero2", "gpu/ddp-2x2"],
+    cases(
+        [
+            "exercises/ex3a-pp1",
+            "exercises/ex1a-fast",
+            "exercises/ex3a-pp2-plain",
+            "exercises/ex2a-zero2",
+            "gpu/ddp-2x2",
+        ],
+        push=2,
+    ),
 )
 def test_other_jobs_have_no_pipeline(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = [unpacked(shared_reports / f"{name}.rank{rank}.sqlite") for rank in range(4)]

@@ -18,7 +18,8 @@ from nsys2prv_ng.summary.ranges.numbers import RangeNode, list_paths
 from nsys2prv_ng.summary.ranges.table import tabulate_kernel_activity, tabulate_range_activity
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.layout import format_grid
-from tests.conftest import Unpacked, slow_but
+from tests.conftest import Unpacked
+from tests.report_sets import sets
 from tests.summary.links.test_counters import ALONE, list_windows, locate
 from tests.summary.links.test_counters import SETS as LINKED_GPUS
 from tests.summary.made import IN_STEPS, summarize_reports
@@ -43,7 +44,7 @@ def compare(activity: UnitActivity, truth: Numbers) -> None:
         assert getattr(activity, field) == (None if mean is None else pytest.approx(mean, rel=1e-9))
 
 
-@pytest.mark.parametrize("name", slow_but("samples/single-graph", SETS))
+@pytest.mark.parametrize("name", sets(SETS))
 def test_every_class_of_kernels(name: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
     reports = [locate(samples, shared_reports, unpacked, file) for file in SETS[name]]
     found = summarize_reports(reports, IN_STEPS)
@@ -55,7 +56,7 @@ def test_every_class_of_kernels(name: str, samples: Path, shared_reports: Path, 
     assert (name == "samples/ddp-2x2") == any(each.kernel_class == "NCCL" for each in found.activity)
 
 
-@pytest.mark.parametrize("name", slow_but("samples/single-graph", SETS))
+@pytest.mark.parametrize("name", sets(SETS))
 @pytest.mark.parametrize("chosen", ["all time", "steps"])
 def test_every_range(name: str, chosen: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
     """At each depth, the kernels of each range are a group with those of all ranges within it."""

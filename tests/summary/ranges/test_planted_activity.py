@@ -37,6 +37,7 @@ from tests.summary.ranges.planted_activity import (
     write_report,
 )
 from tests.summary.ranges.test_activity import compare, make_activity, make_node
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -114,8 +115,7 @@ def test_lost_samples_do_not_count_as_one(tmp_path: Path) -> None:
         assert {link.nccl_samples for link in found.link_metrics} == {in_nccl}
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("name", [GEMM, NORM])
+@pytest.mark.parametrize("name", cases([GEMM, NORM], push=1))
 def test_kernels_of_ranks_that_were_not_chosen_are_others(tmp_path: Path, name: str) -> None:
     """They run on the same GPU, also if they are of the same class. Only ranks of both ranges see their activity."""
     times = list_times(0, 3000)

@@ -18,7 +18,8 @@ from nsys2prv_ng.summary.ranges.numbers import RangeNode, list_paths
 from nsys2prv_ng.summary.ranges.table import tabulate_range_tree
 from nsys2prv_ng.summary.ranges.tree import make_range_tree
 from nsys2prv_ng.text.layout import format_grid
-from tests.conftest import DATA, Unpacked, slow_but
+from tests.conftest import DATA, Unpacked
+from tests.report_sets import sets
 from tests.report_truth import Report
 from tests.summary.made import summarize_reports
 from tests.summary.ranges.tree_truth import Own, project
@@ -63,7 +64,7 @@ def cut_numbers(path: tuple[str, ...], numbered: set[tuple[str, ...]]) -> tuple[
     return cut
 
 
-@pytest.mark.parametrize("name", slow_but("samples/single-graph", SETS))
+@pytest.mark.parametrize("name", sets(SETS))
 def test_every_operation_is_in_its_ranges(name: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
     reports = locate(name, samples, shared_reports, unpacked)
     tree = summarize_reports(reports).range_tree

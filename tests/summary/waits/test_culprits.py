@@ -29,6 +29,7 @@ from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.summary.made import summarize_reports
 from tests.summary.waits.test_measure import check_sums, clip, find_truth, locate, summed, waits_in
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -123,8 +124,7 @@ def test_costs_are_those_of_plain_loops(
     check_sums(found)
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("time", [":", "4.05s:4.1s", "4.1s:4.2s"])
+@pytest.mark.parametrize("time", cases([":", "4.05s:4.1s", "4.1s:4.2s"], push=1))
 def test_costs_of_calls_of_mpi_add_up(samples: Path, time: str) -> None:
     reports = sorted(samples.glob("mpi-4.rank*.sqlite"))
     window = parse_window(time)

@@ -17,10 +17,11 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.waits.numbers import WaitNumbers
 from tests.analysis.waits import waits_truth
 from tests.analysis.waits.waits_truth import Kernel
-from tests.conftest import Unpacked, push_but, slow_but
+from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.spans import list_report_sets
 from tests.summary.made import SETS, summarize_reports
+from tests.tiers import cases
 
 ONE_NODE = ("ex1a-slow", "ex1a-fast", "ex3a-pp1")
 TWO_NODES = ("ex2b-manual", "ex2b-overlap", "ex3a-pp2")
@@ -97,7 +98,7 @@ def check_sums(found: JobSummary) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE, ("ex1a-fast", "ex3a-pp1")))
+@pytest.mark.parametrize("name", cases(ONE_NODE, push=["ex1a-slow"]))
 def test_ranks_of_one_node(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = locate(shared_reports, unpacked, name)
     waits, truth = waits_in(summed(*reports)), find_truth(reports)
@@ -110,7 +111,7 @@ def test_ranks_of_one_node(shared_reports: Path, unpacked: Unpacked, name: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(("ex2b-manual", "ex2b-overlap"), TWO_NODES))
+@pytest.mark.parametrize("name", cases(TWO_NODES, push=set(TWO_NODES) - {"ex2b-manual", "ex2b-overlap"}))
 def test_ranks_of_two_nodes_within_the_error_of_their_clocks(
     shared_reports: Path, unpacked: Unpacked, name: str
 ) -> None:
@@ -176,7 +177,7 @@ def test_chosen_ranks_have_the_numbers_that_they_have_among_all(shared_reports: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp1", (*ONE_NODE, "ex2b-overlap"), ("ex1a-fast", "ex2b-overlap")))
+@pytest.mark.parametrize("name", cases((*ONE_NODE, "ex2b-overlap"), push=["ex1a-slow", "ex3a-pp1"]))
 def test_culprits_add_up_to_what_their_ranks_cost(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     check_sums(summed(*locate(shared_reports, unpacked, name)))
 
@@ -229,7 +230,7 @@ def test_all_time_in_kernels_waits_moves_or_is_not_split(any_set: tuple[Path, ..
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE, ("ex1a-fast",)))
+@pytest.mark.parametrize("name", cases(ONE_NODE, push=["ex1a-slow", "ex3a-pp1"]))
 def test_bandwidth_of_all_reduces(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     """The time of an operation is that from its last begin to its last end."""
     reports = locate(shared_reports, unpacked, name)
@@ -268,7 +269,7 @@ def test_bandwidth_of_all_reduces(shared_reports: Path, unpacked: Unpacked, name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp1", ("ex1a-slow", "ex3a-pp1")))
+@pytest.mark.parametrize("name", ["ex1a-slow", "ex3a-pp1"])
 def test_waiting_in_ranges(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = locate(shared_reports, unpacked, name)
     found, truth = summed(*reports), find_truth(reports)
