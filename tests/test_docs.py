@@ -242,7 +242,7 @@ def test_pictures_are_of_windows_that_their_presets_have() -> None:
 
 def test_the_menus_of_wxparaver_are_listed() -> None:
     menus = re.findall(r"^\| (nsys: .*?) \|", (DOCS / "guides/wxparaver.md").read_text(), re.MULTILINE)
-    assert menus == [menu.question for menu in MENUS]
+    assert menus == [menu.name for menu in MENUS]
 
 
 # ---- reports ---------------------------------------------------------------------------------------------------------

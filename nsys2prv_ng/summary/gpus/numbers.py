@@ -27,7 +27,7 @@ class GpuMetricNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """Idle time of a GPU with one cause (see analysis/gpus/idle_causes.py), and the number of gaps it occurs in."""
+    """Idle time of a GPU with one cause (see analysis/gpus/times.py), and the number of gaps it occurs in."""
 
     cause: str
     range: str
