@@ -25,7 +25,7 @@ SECONDS = 120
 NUMBERS = (0, 1, -1, 7, 2**31 - 1, -(2**31), 2**40, -(2**62), 2**63 - 1)
 
 
-@pytest.fixture(scope="module", params=["mpi-4", "ddp-2x2"])
+@pytest.fixture(scope="module", params=cases(["mpi-4", "ddp-2x2"], push=1))
 def shards(request, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("shards")
     nsys2prv_ng.shard(sorted(SAMPLES.glob(f"{request.param}*.sqlite"))[:2], folder)

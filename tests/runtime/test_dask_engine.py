@@ -146,6 +146,7 @@ def test_a_worker_that_is_killed(scheduler, tmp_path):
     assert len(list(tmp_path.glob("died*"))) == 2
 
 
+@pytest.mark.all_sets
 def test_a_piece_that_kills_every_worker(cluster, scheduler, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 1)  # instead of 3
     with (
@@ -330,6 +331,7 @@ def test_workers_in_another_folder(scheduler, tmp_path, monkeypatch):
     assert read_trace(tmp_path / "a.prv") == expected
 
 
+@pytest.mark.all_sets
 def test_a_cluster_without_workers(tmp_path):
     """The user is told what the program waits for, and it does not wait forever."""
     notes: list[str] = []

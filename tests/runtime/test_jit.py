@@ -336,6 +336,7 @@ def test_uncounted_functions_compute_the_same_and_keep_no_array(tmp_path, monkey
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 def test_one_of_several_processes_compiles(module):
     """The others wait, and take its code."""
     code = (
