@@ -67,16 +67,9 @@ GPU_ACTIVITIES = {
 
 
 BARRIERS = {
-    1: "Barrier",
-    2: "Implicit barrier",
-    3: "Explicit barrier",
-    4: "Runtime barrier",
-}
-BARRIERS |= {
-    8: "Implicit worksharing barrier",
-    9: "Implicit parallel barrier",
-    10: "Implicit teams barrier",
-}
+    1: "Barrier", 2: "Implicit barrier", 3: "Explicit barrier", 4: "Runtime barrier",
+    8: "Implicit worksharing barrier", 9: "Implicit parallel barrier", 10: "Implicit teams barrier",
+}  # fmt: skip
 UNKNOWN_SYNCHRONIZATION = "Unknown synchronization"
 WAITS = BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: UNKNOWN_SYNCHRONIZATION}
 
