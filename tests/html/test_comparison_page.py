@@ -21,7 +21,7 @@ from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Side, SideTraces
 from nsys2prv_ng.comparison.tables import _SUMMED
 from nsys2prv_ng.html.comparison_page import list_sections, render_comparison
-from nsys2prv_ng.html.comparison_sections.difference import _PRESETS
+from nsys2prv_ng.html.comparison_sections import _PRESETS
 from nsys2prv_ng.summary.numbers.pictures import Pictures
 from tests.comparison.made import MS
 from tests.comparison.made_runs import make_run
