@@ -13,7 +13,7 @@ from typing import Any
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
-from nsys2prv_ng.report.graph_tracing import REMEDY
+from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import find_most_compute

@@ -31,7 +31,7 @@ from typing import NamedTuple
 from nsys2prv_ng.comparison.comparability import count_gpus, count_processes
 from nsys2prv_ng.comparison.model import STRONG, WEAK, Comparability, Scaling, ScalingRun, Side
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.report.graph_tracing import REMEDY
+from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import find_most_compute

@@ -43,8 +43,7 @@ from nsys2prv_ng.objects.tasks import ReportPlaces
 from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.report.diagnostics import describe_lost_data
-from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
+from nsys2prv_ng.report.diagnostics import describe_lost_data, warn_of_mixed_graphs
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.source import JoinResult, Source

@@ -8,7 +8,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.report.graph_tracing import AS_WHOLE, BY_NODE
+from nsys2prv_ng.report.diagnostics import AS_WHOLE, BY_NODE
 
 _SHOWN = {
     BY_NODE: ((source_names.KERNELS, source_names.MEMORY_OPERATIONS), types.GRAPH_NODE_ID),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, NewType
 
 from nsys2prv_ng.paraver import event_types, families
-from nsys2prv_ng.report.schema_version import BLOBS_OPTION, JSON_OPTION
+from nsys2prv_ng.report.export_settings import BLOBS_OPTION, JSON_OPTION
 from nsys2prv_ng.text.formatting import format_duration, format_time
 
 Reason = NewType("Reason", str)

@@ -7,7 +7,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.exported_times import FARTHEST
+from nsys2prv_ng.report.export_settings import FARTHEST
 from nsys2prv_ng.sources.shared.reasons import BACKWARD, NO_LIMITS, TOO_LONG, ZERO_TIME, Reason
 
 _FAR = FARTHEST - 2 * LONGEST_TRACE_NS

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.traced_graphs import list_traced_graphs
 from nsys2prv_ng.objects.places import Stream, Thread
-from nsys2prv_ng.report.graph_tracing import KINDS
+from nsys2prv_ng.report.diagnostics import KINDS
 from nsys2prv_ng.report.metadata import Metadata
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 

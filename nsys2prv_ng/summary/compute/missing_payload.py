@@ -7,7 +7,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.report.schema_version import JSON_OPTION, describe_payload_remedy
+from nsys2prv_ng.report.export_settings import JSON_OPTION, describe_payload_remedy
 from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
 
 NO_PAYLOAD = "its NCCL call has no payload"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.report.schema_version import describe_payload_remedy
+from nsys2prv_ng.report.export_settings import describe_payload_remedy
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from nsys2prv_ng.text.formatting import count_noun
 
