@@ -30,11 +30,16 @@ lint:
 presets:
     python -m cfgs.generate
 
+# Record what Paraver shows of the presets; PARAMEDIR names its paramedir
+record:
+    python -m cfgs.record
+
 # Write what programs write of the documentation, and the site
 docs:
     python docs/event_types.py
     python docs/commands.py
     python docs/schemas.py
+    python docs/bottlenecks.py
     python docs/quotes.py
     mkdocs build --strict
 

@@ -25,7 +25,7 @@ from nsys2prv_ng.analysis.path import critical_path
 from nsys2prv_ng.analysis.path.lanes import load_lanes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 
 _KERNELS = 49

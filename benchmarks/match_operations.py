@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from nsys2prv_ng.analysis.waits.placed_parts import Parts
+from nsys2prv_ng.analysis.waits.clocks import Parts
 from nsys2prv_ng.analysis.waits.rules import SPLIT, split_operations
 from nsys2prv_ng.operations.matching import Operations, match_collectives
 from nsys2prv_ng.operations.parts import SYNCHRONISING, Collectives

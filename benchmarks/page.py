@@ -20,10 +20,10 @@ from playwright.sync_api import sync_playwright
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.html.summary_page import render_summary
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import choose_progress
-from nsys2prv_ng.summary.compute.job import compute_summary
-from nsys2prv_ng.summary.compute.pictures import collect_pictures
+from nsys2prv_ng.summary.pictures.measure import collect_pictures
+from nsys2prv_ng.summary.summarize import compute_summary
 
 _ROUNDS = 5
 

@@ -18,7 +18,7 @@ LIBRARIES = "import numpy, numba, pyarrow.compute"
 READY = "import nsys2prv_ng.runtime.jit as jit; jit.load_numba()"
 MODULES = (
     "import nsys2prv_ng.cli.summary, nsys2prv_ng.clock.alignment, nsys2prv_ng.analysis.waits.waits;"
-    "import nsys2prv_ng.summary.compute.job, nsys2prv_ng.summary.text"
+    "import nsys2prv_ng.summary.summarize, nsys2prv_ng.summary.text"
 )
 STEPS = {
     "Python": "pass",

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 
 import nsys2prv_ng
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 
 
 def list_sets(folder: Path) -> dict[str, list[Path]]:

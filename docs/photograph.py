@@ -277,7 +277,7 @@ def take(picture: Picture, target: Path) -> None:
 def _slow_down(reports: list[str], folder: Path, rank: int, step: int, factor: float) -> list[str]:
     """Return the reports, with that of a rank replaced by a copy in a folder: see `Picture.slow`."""
     sys.path.insert(0, str(ROOT))
-    from tests.summary.compute.slow_modes_truth import slow_down
+    from tests.summary.kernels.slow_modes_truth import slow_down
 
     copy = folder / Path(reports[rank]).name
     slow_down(Path(reports[rank]), copy, step, factor)

@@ -24,10 +24,10 @@ from nsys2prv_ng.clock.alignment_table import Alignment, AlignmentNumbers
 from nsys2prv_ng.comparison.model import COMPARISON_VERSION, Comparability, Finding, Pair, Scaling
 from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.inspection.model import INSPECTION_VERSION, InspectedReport, Inspection
-from nsys2prv_ng.replay.numbers import WHAT_IF_VERSION, WhatIfNumbers
+from nsys2prv_ng.replay.numbers import WHAT_IF_VERSION, Scenario, WhatIfNumbers
 from nsys2prv_ng.report.diagnostics import Message
-from nsys2prv_ng.summary.numbers.job import SUMMARY_VERSION, JobSummary
-from nsys2prv_ng.summary.numbers.verdict import Verdict
+from nsys2prv_ng.summary.job import SUMMARY_VERSION, JobSummary
+from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.translation.result import RESULT_VERSION, SourceAccount, TranslationResult
 
 FOLDER = DOCS / "reference/schemas"
@@ -57,6 +57,10 @@ _KEYS: Mapping[type, tuple[str, ...]] = {
     TranslationResult: ("start_utc", "*", "paraver_memory", "paraver_seconds"),
     SourceAccount: ("*", "kinds"),
     JobSummary: ("start_utc", "*"),
+    Scenario: (
+        *("change", "predicted_step_ns", "saving_ns", "share"),
+        *("limited_by", "connected", "measurable", "ranks"),
+    ),
     Inspection: ("reports", "unreadable", "nodes", "sources", "totals", "estimate", "warnings"),
     InspectedReport: ("*", "begin_utc", "rows"),
     Message: ("*", "reports_lost_data"),

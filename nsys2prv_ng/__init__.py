@@ -8,13 +8,13 @@ result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 TYPE_CHECKING = False  # as type checkers know it; to import `typing` delays the command line's handling of signals
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.api import check, compare, inspect, merge, shard, summarize, translate, what_if
+    from nsys2prv_ng.api.calls import check, compare, inspect, merge, shard, summarize, translate, what_if
     from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.replay.numbers import WhatIfNumbers
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
     from nsys2prv_ng.translation.result import TranslationResult
     from nsys2prv_ng.version import __version__
 
@@ -43,7 +43,7 @@ _HOMES = {
     "CheckResult": "paraver.checker.trace",
     "Comparison": "comparison.result",
     "Inspection": "inspection.model",
-    "JobSummary": "summary.numbers.job",
+    "JobSummary": "summary.job",
     "ReportError": "errors",
     "TranslationError": "errors",
     "TranslationResult": "translation.result",

@@ -41,7 +41,7 @@ def write_damaged_folder(report: Path, rng: random.Random, done: list[str]) -> P
     folder = write_folder(report.with_name(report.stem + ENDINGS[kind]), {}, kind)
     for name, table in tables.items():
         with suppress(pa.ArrowException, OSError):  # types that Parquet does not have
-            write_file(table, folder / name, kind, rng)
+            _write_file(table, folder / name, kind, rng)
     report.unlink()
     done.append(kind)
     if rng.random() < 0.2:
@@ -68,7 +68,7 @@ def _make_uniform(report: Path) -> None:
             sql.execute(f"UPDATE OR IGNORE {table} SET {column} = NULL WHERE typeof({column}) <> '{kind}'")
 
 
-def write_file(table: pa.Table, stem: Path, kind: str, rng: random.Random) -> None:
+def _write_file(table: pa.Table, stem: Path, kind: str, rng: random.Random) -> None:
     """Write a table in groups or batches of some size, compressed or not."""
     rows = rng.choice((1000, 1000, 37, 10**6))
     if kind == "parquet":
@@ -124,8 +124,7 @@ def _set_nulls(table: pa.Table, i: int, rng: random.Random) -> pa.Table:
     return table.set_column(i, table.column_names[i], values)
 
 
-def encode(table: pa.Table, i: int, rng: random.Random) -> pa.Table:
-    """Return the table with a column that has a dictionary."""
+def _encode(table: pa.Table, i: int, rng: random.Random) -> pa.Table:
     return table.set_column(i, table.column_names[i], table.column(i).dictionary_encode())
 
 
@@ -150,32 +149,11 @@ def _nest(table: pa.Table, i: int, rng: random.Random) -> pa.Table:
 
 
 WAYS_OF_COLUMNS: tuple[Callable[[pa.Table, int, random.Random], pa.Table], ...] = (
-    _change_type,
-    _change_type,
-    _change_type,
-    _set_nulls,
-    encode,
-    _drop,
-    _double,
-    _rename,
-    _nest,
+    *(_change_type, _change_type, _change_type, _set_nulls, _encode, _drop, _double, _rename, _nest),
 )
 
 OTHER_TYPES: Sequence[pa.DataType | None] = (
-    pa.int8(),
-    pa.uint64(),
-    pa.float32(),
-    pa.float64(),
-    pa.bool_(),
-    pa.string(),
-    pa.large_string(),
-    pa.binary(),
-    pa.null(),
-    pa.timestamp("s"),
-    pa.timestamp("ns"),
-    pa.duration("us"),
-    pa.decimal128(38, 3),
-    pa.date64(),
-    pa.dictionary(pa.int8(), pa.string()),
-    None,
+    *(pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary()),
+    *(pa.null(), pa.timestamp("s"), pa.timestamp("ns"), pa.duration("us"), pa.decimal128(38, 3), pa.date64()),
+    *(pa.dictionary(pa.int8(), pa.string()), None),
 )

@@ -1,4 +1,4 @@
-"""Events of damaged reports by plain SQL and plain loops, to compare accounts and summaries with."""
+"""Events of damaged reports by plain SQL and plain loops, to compare accounts with."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from tests.damage_folders import quote
-from tests.spans import sum_lengths, unite
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.summary.numbers.job import JobSummary
     from nsys2prv_ng.translation.result import SourceAccount
 
 LONGEST = 2**53
@@ -36,21 +32,10 @@ OPERATIONS = (
     ("memory_operations", ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")),
 )
 """Sources, and the tables of each."""
-KERNELS = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE")
 _OPERATION = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 SEVERAL_ROWS = re.compile(r"(?i:MPI_I?sendrecv(_replace)?|MPI_(Startall|(Wait|Test)(all|any|some)))")
 """MPI calls with a row for each of their requests."""
 MERGED = "merged into another row of the same call"
-
-
-class Operation(NamedTuple):
-    """An operation of a GPU: its process and device, times (ns), and why it cannot be shown, or the empty string."""
-
-    process: int
-    device: int
-    begin: int
-    end: int
-    fault: str
 
 
 class Truth:
@@ -86,7 +71,7 @@ class Truth:
                 counts[source] = self._count_calls(source, tables)
         for source, tables in OPERATIONS:
             if source in sources:
-                counts[source] = Counter(one.fault for table in tables for one in self.list_operations(table))
+                counts[source] = Counter(fault for table in tables for fault in self._find_operation_faults(table))
         if "cuda_sync" in sources:
             counts["cuda_sync"] = Counter(self._find_sync_faults())
         return counts
@@ -129,13 +114,10 @@ class Truth:
 
     # ---- operations of GPUs ------------------------------------------------------------------------------------------
 
-    def list_operations(self, table: str) -> list[Operation]:
-        operations = []
-        for begin, end, pid, device, context, stream, _ in self._read(table, *_OPERATION):
-            is_placed = None not in (pid, device, context, stream)
-            fault = _find_time_fault(begin, end) if is_placed else "no process, device, context or stream"
-            operations.append(Operation(_shift(pid), device, begin, end, fault))
-        return operations
+    def _find_operation_faults(self, table: str) -> Iterator[str]:
+        """Yield why each operation is dropped, or the empty string."""
+        for begin, end, *place, _ in self._read(table, *_OPERATION):
+            yield "no process, device, context or stream" if None in place else _find_time_fault(begin, end)
 
     def _find_sync_faults(self) -> Iterator[str]:
         """Yield why each synchronization and each CUDA event is dropped."""
@@ -195,26 +177,4 @@ def check_accounts(reports: Sequence[Path], accounts: Iterable[SourceAccount]) -
         dropped = {reason: account.dropped.get(reason, 0) for reason in counted if reason}
         if account.read != read or any(counted[reason] != number for reason, number in dropped.items()):
             return f"{account.name}: read {account.read}, dropped {account.dropped}; in the reports {dict(counted)}"
-    return ""
-
-
-def check_gpu_numbers(reports: Sequence[Path], summary: JobSummary) -> str:
-    """Return which number of kernels or of the time of GPUs differs from the reports, or the empty string."""
-    kernels, busy = [], []
-    for truth in map(Truth, reports):
-        of_report = [one for table in KERNELS for one in truth.list_operations(table) if not one.fault]
-        kernels += of_report
-        moved = [one for table in OPERATIONS[1][1] for one in truth.list_operations(table) if not one.fault]
-        by_device = defaultdict(list)
-        for one in of_report + moved:
-            by_device[one.process, one.device].append((one.begin, one.end))
-        frames = (pd.DataFrame(intervals, columns=["begin", "end"]) for intervals in by_device.values())
-        busy += [sum_lengths(unite(frame)) for frame in frames]
-    expected = len(kernels), sum(one.end - one.begin for one in kernels)
-    found = sum(kernel.count for kernel in summary.kernels), sum(kernel.total_ns for kernel in summary.kernels)
-    if found != expected:
-        return f"kernels, and their time: {found}; in the reports {expected}"
-    gpus = sorted(gpu.busy_ns for gpu in summary.gpus if gpu.span_ns)
-    if len(busy) == len(gpus) and gpus != sorted(busy):  # otherwise processes share a GPU
-        return f"time of GPUs: {gpus}; in the reports {sorted(busy)}"
     return ""

@@ -12,21 +12,18 @@ import os
 import random
 import resource
 import shutil
-import sqlite3
 import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import REPORTS, SAMPLES
-from tests.damage import write_damaged_copy, write_trimmed
-from tests.damage_layouts import write_folder_layout, write_layout
-from tests.damage_numbers import look_into
-from tests.damage_saved import damage_labels
+from tests.damage import damage_bytes, write_damaged_copy, write_trimmed
 from tests.damage_truth import check_accounts
 from tests.sources.nccl.payload_tables import BYTES, NAMES, NUMBERS, rewrite_payloads
 from tests.sources.node.node_reports import write_node_reports
@@ -232,7 +229,8 @@ def _write_side_files(options: dict[str, Any], rng: random.Random, done: list[st
     for option, texts in sound.items():
         path = Path(str(options.get(option, "")))
         if option == "labels_from" and path.suffix and rng.random() < 0.7:
-            done.append(damage_labels(_make_labels(), path, rng))
+            path.write_bytes(_make_labels())
+            done.append(damage_bytes(path, rng))
         elif path.suffix:
             text = rng.choice(texts)
             path.write_text(text)
@@ -244,10 +242,10 @@ def run_case(case: Case) -> str:
     import nsys2prv_ng
     from nsys2prv_ng.errors import TranslationError, escape_unprintable
     from nsys2prv_ng.report import pages
-    from nsys2prv_ng.translation import overview_budget
+    from nsys2prv_ng.translation import overview_states
 
     pages.SMALL = case.pages
-    overview_budget.MOST_BYTES = case.overview
+    overview_states.MOST_BYTES = case.overview
     out = case.output.parent
     if case.old:
         for suffix in ("prv", "pcf", "row"):
@@ -294,47 +292,24 @@ def _check_outputs(case: Case, result: Any) -> str:
 
 def compare_bytes(case: Case) -> str:
     """Translate with other jobs and memory; return what differs in the files, or the empty string."""
-    memory = 1 << 12 if "memory" not in case.options else 1 << 30
-    return _compare(case, case.reports, {"jobs": 3 - case.options["jobs"], "memory": memory})
-
-
-def compare_layouts(case: Case, folder: Path, rng: random.Random) -> str:
-    """Translate the reports in other layouts, written to a folder; return what differs in the files."""
-    folder.mkdir()
-    others = []
-    for path in case.reports:
-        others.append(folder / path.name)
-        try:
-            write = write_folder_layout if path.is_dir() else write_layout
-            case.done.append(write(path, others[-1], rng))
-        except (sqlite3.Error, ValueError):  # its bytes are damaged, or it has tables of another kind
-            others[-1] = path
-    return "" if others == case.reports else _compare(case, others, {})
-
-
-def _compare(case: Case, others: list[Path], options: dict[str, Any]) -> str:
-    """Translate the reports of a case, and others with other options; return what differs, or the empty string."""
     import nsys2prv_ng
     from nsys2prv_ng.errors import TranslationError
 
-    def translate(reports: list[Path], options: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
+    memory = 1 << 12 if "memory" not in case.options else 1 << 30
+    found: list[dict[str, bytes]] = []
+    for options in ({}, {"jobs": 3 - case.options["jobs"], "memory": memory}):
         error = ""
         try:
-            nsys2prv_ng.translate(reports, case.output, **options)
+            nsys2prv_ng.translate(case.reports, case.output, **{**case.options, "force": True, **options})
         except TranslationError as raised:
             error = str(raised)
-            for path in reports:
-                error = error.replace(str(path), path.name)
         files = case.output.parent.iterdir()
-        return error, {path.name: path.read_bytes() for path in files if path.suffix != ".json"}
-
-    first = translate(case.reports, {**case.options, "force": True})
-    second = translate(others, {**case.options, "force": True, **options})
-    if first == second:
-        return ""
-    names = sorted(name for name in first[1] | second[1] if first[1].get(name) != second[1].get(name))
-    parts = [f"{name}: {_find_difference(first[1].get(name, b''), second[1].get(name, b''))}" for name in names]
-    return f"other bytes with {options}: {first[0]} {second[0]} {' '.join(parts)}"
+        found.append({path.name: path.read_bytes() for path in files if path.suffix != ".json"})
+        found[-1]["error"] = error.encode()
+    first, second = found
+    names = sorted(name for name in first | second if first.get(name) != second.get(name))
+    parts = [f"{name}: {_find_difference(first.get(name, b''), second.get(name, b''))}" for name in names]
+    return f"other bytes with other jobs and memory: {' '.join(parts)}" if names else ""
 
 
 def _find_difference(first: bytes, second: bytes) -> str:
@@ -342,6 +317,38 @@ def _find_difference(first: bytes, second: bytes) -> str:
     unlike = (i for i, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
     at = max(next(unlike, min(len(first), len(second))) - 100, 0)
     return f"{first[at : at + 300]!r} {second[at : at + 300]!r}"
+
+
+def look_into(reports: list[Path], page: Path, done: list[str]) -> str:
+    """Inspect and sum up the reports, and compare them with themselves; return what is wrong, or the empty string."""
+    import nsys2prv_ng
+    from nsys2prv_ng.comparison.result import format_comparison
+    from nsys2prv_ng.errors import TranslationError, escape_unprintable
+    from nsys2prv_ng.inspection.text import format_inspection
+    from nsys2prv_ng.summary.text import format_summary
+    from tests.html.made import Page
+
+    looks: dict[Callable[..., Any], Callable[[Any], str]] = {
+        partial(nsys2prv_ng.inspect, reports): lambda found: format_inspection(found, 100),
+        partial(nsys2prv_ng.summarize, reports, html=page): lambda found: format_summary(found, details=True),
+        partial(nsys2prv_ng.compare, [reports, reports], html=page, labels=["one", "other"]): format_comparison,
+    }
+    for look, write in looks.items():
+        try:
+            found = look()
+            text = write(found)
+            json.dumps(found.to_dict(), allow_nan=False).encode()
+            if page.exists() and (faults := Page(page.read_text(encoding="utf-8")).faults):
+                return "; ".join(faults[:3])
+        except TranslationError as error:
+            text = str(error)
+            if not text or "\n" in text:
+                return f"not one line of text: {text!r}"
+        done.append(f"looked into: {text[:60]}")
+        for line in text.split("\n"):
+            if line != escape_unprintable(line):
+                return f"a terminal obeys {line!r}"
+    return ""
 
 
 def answer(kind: str, seed: int, whole: Path) -> dict[str, Any]:
@@ -354,10 +361,8 @@ def answer(kind: str, seed: int, whole: Path) -> dict[str, Any]:
             rng = random.Random(seed)
             if not wrong and rng.random() < 0.07:
                 wrong = compare_bytes(case)
-            if not wrong and rng.random() < 0.2:
-                wrong = compare_layouts(case, Path(folder) / "layouts", rng)
             if not wrong and seed % 10 == 0:
-                wrong = look_into(case.reports, Path(folder) / "pages", case.options, case.done)
+                wrong = look_into(case.reports, Path(folder) / "page.html", case.done)
         except Exception:
             wrong = traceback.format_exc()
         wrong = wrong or capture.read_text()

@@ -2,16 +2,22 @@
 
 A test that runs over real reports runs over the covering sets at every push, and over all sets with `--all-sets`
 (`just test-all`). The covering sets contain each pair of schema family and kind of event that any set contains, which
-tests/test_report_sets.py checks. A long test takes fewer of them at every push (`push_sets`, `push_cases`,
-tests/conftest.py), each for something that the others lack.
+tests/test_report_sets.py checks. A long test takes fewer of them at every push (`sets(..., push=...)`), each for
+something that the others lack.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, unpack
+from tests.tiers import cases
 
 COVERING = {
     # Schema 3.0 (nsys 2022.4)
@@ -45,51 +51,74 @@ COVERING = {
 }
 """The sets of every push, by schema, and what each is here for."""
 
+QUICK = (
+    *("samples/single-graph", "samples/mpi-4", "samples/mpi-4.rank0"),
+    *("cpu/2024.2.3-nccl_mimic", "cpu/2024.2.3-nvtx_py"),
+)
+"""Sets and reports of the quick tests: one with every kind of GPU event, one of MPI, two without a GPU."""
+
 KINDS = ("samples", "gpu", "cpu", "public", "exercises", "bench", "whatif")
 """Folders of real reports. The name of a set is its folder and what its files have in common."""
 
 
 def name_set(report: Path) -> str:
     """Return the name of the set that a report belongs to."""
-    return f"{report.parent.name}/{re.sub(r'[._]rank[0-9]+[.].*|[.]sqlite.*', '', report.name)}"
+    return _drop_rank(f"{report.parent.name}/{report.name}")
 
 
 @lru_cache(maxsize=1)
-def list_sets(samples: Path, reports: Path) -> dict[str, list[Path]]:
+def list_sets() -> dict[str, list[Path]]:
     """Return the reports of each set, by its name; of a compressed one, the compressed file."""
     sets: dict[str, list[Path]] = {}
-    for folder in (samples, *(reports / kind for kind in KINDS[1:])):
+    for folder in (SAMPLES, *(REPORTS / kind for kind in KINDS[1:])):
         for path in sorted(folder.glob("*.sq*")):
             sets.setdefault(name_set(path), []).append(path)
     return sets
 
 
-class SetFinder:
-    """`find_set(test)`: the name of the set whose reports a test has as its parameter, by the test's id."""
+def find_set(name: str) -> list[Path]:
+    """Return the reports of a set, or a single one, unpacked, in the order of ranks; without them, skip the test."""
+    reports = list_sets().get(_drop_rank(name), [])
+    if name != _drop_rank(name):
+        reports = [path for path in reports if path.name.startswith(f"{name.rpartition('/')[2]}.")]
+    if not reports:
+        # Where all reports are, one that is missing is a mistyped name.
+        (pytest.fail if HAS_LARGE_REPORTS else pytest.skip)(NO_REPORTS)
+    return [unpack(path) for path in reports]
 
-    def __init__(self, names: Iterable[str]) -> None:
-        longest_first = sorted({*names, *COVERING}, key=len, reverse=True)
-        self._pattern = re.compile(rf"[\[-]({'|'.join(map(re.escape, longest_first))})(?=[\]._-])")
 
-    def __call__(self, test: str) -> str | None:
-        found = self._pattern.search(test)
-        return found and found[1]
+def sets(values: Iterable[Any], push: Collection[str] | None = None, quick: Collection[str] = QUICK) -> list[Any]:
+    """Return sets of reports, or single ones, as parameters; tests of one set run on one worker (tests/conftest.py).
 
-
-def find_further_cases(tests: Iterable[str], find_set: Callable[[str], str | None]) -> set[str]:
-    """Return the ids of tests of other sets than the covering ones.
-
-    All cases of a test without a covering set among them are kept: its sets were chosen for it alone.
+    Each is given by its name, or as a parameter whose first value or id is that. Every push takes those named, by
+    default the covering ones; all, if none of them covers.
     """
-    cases: dict[str, list[tuple[str, bool]]] = {}
-    for test in tests:
-        name = find_set(test)
-        if name is not None:
-            cases.setdefault(test.partition("[")[0], []).append((test, name in COVERING))
-    return {
-        test
-        for of_function in cases.values()
-        if any(is_covering for _, is_covering in of_function)
-        for test, is_covering in of_function
-        if not is_covering
-    }
+    parameters = cases(values)
+    names = [_name_case(case) for case in parameters]
+    chosen = COVERING if push is None else push
+    pushed = [name in chosen or _drop_rank(name) in chosen for name in names]
+    assert push is None or any(pushed), push
+    if push is None and not any(pushed):
+        pushed = [True] * len(names)
+    return [
+        pytest.param(*case.values, id=case.id, marks=[*case.marks, *_list_marks(name, is_pushed, quick)])
+        for case, name, is_pushed in zip(parameters, names, pushed, strict=True)
+    ]
+
+
+def _name_case(case: Any) -> str:
+    return str(case.values[0] if isinstance(case.values[0], str) else case.id)
+
+
+def _drop_rank(name: str) -> str:
+    """Return the name of a set by that of one of its reports."""
+    return re.sub(r"[._]rank[0-9]+.*|[.]sqlite.*", "", name)
+
+
+def _list_marks(name: str, is_pushed: bool, quick: Collection[str]) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.group(name)]
+    if not is_pushed:
+        marks.append(pytest.mark.all_sets)
+    if name not in quick:
+        marks.append(pytest.mark.slow)
+    return marks

@@ -62,6 +62,16 @@ class Report:
         """Return the number of rows of a table, 0 if it is missing."""
         return self.connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] if self.has(table) else 0
 
+    def list_graph_nodes(self) -> set[int]:
+        """Return when nodes of CUDA graphs begin (UTC)."""
+        found: set[int] = set()
+        for table in ("KERNEL", "MEMCPY", "MEMSET"):
+            name = f"CUPTI_ACTIVITY_KIND_{table}"
+            if self.has(name) and "graphNodeId" in self.sql(f"SELECT * FROM {name} LIMIT 0"):
+                starts = self.sql(f"SELECT start FROM {name} WHERE COALESCE(graphNodeId, 0) != 0")["start"]
+                found |= set((starts + self.utc).tolist())
+        return found
+
     # ---- events ------------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import sqlite3
+from collections.abc import Collection, Iterable
+from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import FAST_REPORTS, FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, REPOSITORY, SAMPLES
+from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES
+from tests.report_sets import list_sets, sets
 
 Spans = list[tuple[int, int]]
+MISSING = [] if HAS_LARGE_REPORTS else [pytest.param([], id="large reports", marks=[pytest.mark.skip(NO_REPORTS)])]
+"""Parameter that shows that the reports beside the repository are missing."""
 
 
 def unite(operations: pd.DataFrame) -> Spans:
@@ -41,28 +47,31 @@ def find_gaps(operations: pd.DataFrame) -> Spans:
     return list(zip(ends[begins > ends].tolist(), begins[begins > ends].tolist(), strict=True))
 
 
-def list_single_reports() -> Iterator[object]:
-    """Yield real reports for pytest, one by one and by name: samples/, and others up to some MB that may be missing."""
+def list_single_reports() -> list[Any]:
+    """Return real reports for pytest, one by one and by name: samples/, and others of some MB that may be missing."""
     folders = [SAMPLES, *(REPORTS / kind for kind in ("gpu", "cpu", "public"))]
-    for path in sorted(path for folder in folders for path in folder.glob("*.sqlite")):
-        name = f"{path.parent.name}/{path.stem}"
-        yield pytest.param(path, id=name, marks=() if name in FAST_REPORTS else pytest.mark.slow)
-    if not HAS_LARGE_REPORTS:
-        yield pytest.param(None, id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
+    paths = sorted(path for folder in folders for path in folder.glob("*.sqlite"))
+    return sets(pytest.param(path, id=f"{path.parent.name}/{path.stem}") for path in paths) + MISSING
 
 
-def list_report_sets(sets: dict[str, list[str]], further: Iterable[str] = ()) -> Iterator[object]:
-    """Yield sets of reports for pytest, by name: from samples/ in the repository, or a folder that may be missing.
+def list_reports_with(*tables: str, push: Collection[str] | None = None) -> list[Any]:
+    """Return real reports for pytest that have rows in each of these tables, or in one of several words, by name."""
+    found = []
+    for path in [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            there = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+            filled = {name for name in there.intersection(" ".join(tables).split()) if has_rows(database, name)}
+        if all(not filled.isdisjoint(words.split()) for words in tables):
+            found.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
+    return sets(found, push) + MISSING
 
-    Every push leaves out the further ones.
-    """
-    left_out = set(further)
-    for name, paths in sets.items():
-        folder = REPOSITORY if paths[0].startswith("samples/") else REPORTS
-        reports = [folder / path for path in paths]
-        marks = [] if all(path.exists() for path in reports) else [pytest.mark.skip(NO_REPORTS)]
-        if name not in FAST_SETS:
-            marks.append(pytest.mark.slow)
-        if name in left_out:
-            marks.append(pytest.mark.all_sets)
-        yield pytest.param(reports, id=name, marks=marks)
+
+def has_rows(database: sqlite3.Connection, table: str) -> bool:
+    return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+
+
+def list_report_sets(names: Iterable[str], push: Collection[str] | None = None) -> list[Any]:
+    """Return the reports of sets for pytest, by name; every push takes those in `push`, or else the covering ones."""
+    reports = {name: list_sets().get(name) for name in names}
+    skip = pytest.mark.skip(NO_REPORTS)
+    return sets([pytest.param(own, id=name, marks=() if own else skip) for name, own in reports.items()], push)

@@ -1,7 +1,6 @@
 """Reports with random damage: each makes a sound trace, or ends in one line of text and leaves nothing.
 
-Accounts and summaries are compared with plain SQL (tests/damage_truth.py), and traces with those of the same content in
-another layout (tests/damage_layouts.py).
+Accounts are compared with plain SQL (tests/damage_truth.py).
 
 More cases: `pytest tests/test_damaged_reports.py --damage 5000`. A case by its seed, and what was done to it:
 `python -m tests.damage_worker samples 17`. What the damage has found has a small test beside the module concerned. With
@@ -21,12 +20,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import takes_all_sets
 from tests.damage_worker import SECONDS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.all_sets]
 ROUND = 3
-EVERY_PUSH, ALL = 15, 84
 """Cases of a test, so that the tests of many cases show how far they are."""
 SHARE = {"nodes": 1, "payloads": 1, "samples": 3, "exercises": 1, "shared": 2}
 """Of eight rounds, those of reports that are made or rewritten, of samples, and of other real reports."""
@@ -91,12 +88,18 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The cases that were asked for, in rounds."""
-    usual = ALL if takes_all_sets(metafunc.config) else EVERY_PUSH
-    rounds = max((metafunc.config.getoption("--damage") or usual) // ROUND, len(SHARE))
+    rounds = max(metafunc.config.getoption("--damage") // ROUND, len(SHARE))
     first = metafunc.config.getoption("--damage-from")
     counts = {kind: -(-rounds * share // sum(SHARE.values())) for kind, share in SHARE.items()}
     cases = [(kind, first + ROUND * i) for kind, count in counts.items() for i in range(count)]
-    metafunc.parametrize(("kind", "first"), cases, ids=[f"{kind}-{seed}" for kind, seed in cases])
+    groups = [pytest.mark.group(f"damage {kind} {number % 2}") for number, (kind, _) in enumerate(cases)]
+    metafunc.parametrize(
+        ("kind", "first"),
+        [
+            pytest.param(kind, seed, id=f"{kind}-{seed}", marks=group)
+            for (kind, seed), group in zip(cases, groups, strict=True)
+        ],
+    )
 
 
 def test_damaged_reports(worker: Worker, kind: str, first: int) -> None:

@@ -21,14 +21,15 @@ from types import ModuleType
 import pytest
 import typer.main
 
-from cfgs.generate.workspaces import WORKSPACES
+from cfgs.generate.workspaces import MENUS
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.version import __version__
 from tests.cli.program_runs import run
-from tests.conftest import HAS_LARGE_REPORTS, REPORTS, push_but
+from tests.conftest import HAS_LARGE_REPORTS, REPORTS
 from tests.report_sets import COVERING
+from tests.tiers import cases
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -73,7 +74,7 @@ def documented(page: str) -> dict[str, list[set[str]]]:
 # ---- pages that programs write ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", ["event_types", "commands", "schemas"])
+@pytest.mark.parametrize("script", ["event_types", "commands", "schemas", "bottlenecks"])
 def test_pages_that_programs_write_are_as_they_write_them(script: str) -> None:
     command = [sys.executable, str(DOCS / f"{script}.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -170,7 +171,7 @@ LONG = [DOCS / "guides/hpc-centres.md", DOCS / "guides/wxparaver.md"]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    push_but(LONG, [page for page in PAGES if RUN in page.read_text()]),
+    cases([page for page in PAGES if RUN in page.read_text()], push={*PAGES} - {*LONG}),
     ids=lambda page: page.name,
 )
 def test_marked_commands_of_pages_run(page: Path, tmp_path: Path) -> None:
@@ -241,7 +242,7 @@ def test_pictures_are_of_windows_that_their_presets_have() -> None:
 
 def test_the_menus_of_wxparaver_are_listed() -> None:
     menus = re.findall(r"^\| (nsys: .*?) \|", (DOCS / "guides/wxparaver.md").read_text(), re.MULTILINE)
-    assert menus == [workspace.name for workspace in WORKSPACES]
+    assert menus == [menu.name for menu in MENUS]
 
 
 # ---- reports ---------------------------------------------------------------------------------------------------------
@@ -392,11 +393,6 @@ def test_presets_that_pages_speak_of_exist(page: Path) -> None:
     folders = "|".join({name.partition("/")[0] for name in names})
     spoken_of = re.findall(rf"`(?:presets/)?((?:{folders})/[\w-]+)(?:\.cfg)?`", page.read_text())
     assert set(spoken_of) - names - {path for path in spoken_of if (ROOT / "nsys2prv_ng" / path).exists()} == set()
-
-
-def test_the_number_of_presets() -> None:
-    for page in (ROOT / "README.md", ROOT / "CHANGELOG.md"):
-        assert re.findall(r"(\d+) presets", page.read_text()) == [str(len(list_presets()))], page
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

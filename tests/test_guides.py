@@ -12,6 +12,7 @@ import pytest
 from tests.cli.program_runs import run
 from tests.report.fake_nsys import hide_nsys, write_report
 from tests.test_docs import DOCS, EXERCISES, RUN, list_blocks
+from tests.tiers import cases
 
 PAGES = sorted([*(DOCS / "guides").glob("*.md"), *(DOCS / "start").glob("*.md")])
 FOLDERS = (".", "before", "before2", "after", "after2", "four-ranks", "eight-ranks")
@@ -65,9 +66,10 @@ def _without_nsys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     hide_nsys(monkeypatch, tmp_path)
 
 
-@pytest.mark.push_cases(1)  # what other pages quote, tests/test_docs.py runs
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if find_commands(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", cases([page for page in PAGES if find_commands(page)], push=1), ids=lambda page: page.stem
+)
 def test_commands_run(page: Path, home: Path) -> None:
     commands = find_commands(page)
     if "out.parts" in " ".join(commands) and not (home / "out.parts").exists():

@@ -1,18 +1,20 @@
-"""The sets of every push: they contain what all sets contain, and tests of other sets are found by their ids."""
+"""The sets of every push contain what all sets contain; tests of other sets are marked."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nsys2prv_ng import inspect
-from tests.conftest import HAS_LARGE_REPORTS, REPORTS, SAMPLES, unpack
-from tests.report_sets import COVERING, SetFinder, find_further_cases, list_sets, name_set
+from tests.conftest import HAS_LARGE_REPORTS, unpack
+from tests.report_sets import COVERING, list_sets, name_set, sets
+from tests.tiers import cases
 
-SETS = list_sets(SAMPLES, REPORTS)
+SETS = list_sets()
 LARGE = {name: reports for name, reports in SETS.items() if name.startswith("bench/")}
 SMALL = {name: reports for name, reports in SETS.items() if name not in LARGE}
 
@@ -64,11 +66,13 @@ def find_missing(contents: Contents) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 def test_the_covering_sets_have_events_of_every_source_of_every_schema() -> None:
     assert find_missing(list_sources(SMALL)) == []
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 def test_the_covering_sets_have_every_table_and_nvtx_event_of_every_schema() -> None:
     assert find_missing(list_tables(SMALL)) == []
 
@@ -96,23 +100,27 @@ def test_what_no_covering_set_contains_is_listed() -> None:
     assert find_missing(contents) == ["ucx of schema 3.0: cpu/a, cpu/b"]
 
 
-def test_a_set_is_found_in_the_id_of_a_test() -> None:
-    find_set = SetFinder(["exercises/a-plain", "exercises/a", "cpu/1-ompi", "cpu/1-ompi_all"])
-    ids = {
-        "t.py::test[exercises/a]": "exercises/a",
-        "t.py::test[exercises/a.rank0]": "exercises/a",
-        "t.py::test[10-exercises/a-plain.rank3-1]": "exercises/a-plain",
-        "t.py::test[cpu/1-ompi_rank2]": "cpu/1-ompi",
-        "t.py::test[cpu/1-ompi_all]": "cpu/1-ompi_all",
-        "t.py::test[exercises/b]": None,
-        "t.py::test_exercises": None,
-    }
-    assert {test: find_set(test) for test in ids} == ids
+def list_marks(parameters: list[Any]) -> dict[str, set[str]]:
+    """Return the names of the marks of each parameter, by its first value."""
+    return {case.values[0]: {mark.name for mark in case.marks} for case in parameters}
 
 
-def test_tests_keep_their_sets_where_none_of_them_covers() -> None:
-    covering, other = "samples/mpi-4", "exercises/a"
-    find_set = SetFinder([other])
-    assert find_further_cases([f"t::x[{covering}]", f"t::x[{other}]", f"t::y[{other}]", "t::z"], find_set) == {
-        f"t::x[{other}]"
+def test_every_push_takes_the_covering_sets() -> None:
+    quick, covering, other = "samples/mpi-4", "gpu/um-1", "exercises/a"
+    assert list_marks(sets([quick, f"{covering}.rank1", other])) == {
+        quick: {"group"},
+        f"{covering}.rank1": {"group", "slow"},
+        other: {"group", "slow", "all_sets"},
     }
+    assert list_marks(sets([other])) == {other: {"group", "slow"}}, "it was chosen for this test alone"
+    assert list_marks(sets([quick, covering], push=[covering]))[quick] == {"group", "all_sets"}
+    with pytest.raises(AssertionError):
+        sets([quick], push=[covering])
+
+
+def test_cases_are_chosen_by_number_or_name() -> None:
+    tiers = {"a": set(), "b": {"slow"}, "c": {"slow", "all_sets"}}
+    assert list_marks(cases("abc", push=2, quick=1)) == list_marks(cases("abc", push="ab", quick="a")) == tiers
+    assert list_marks(cases([("a", 1)])) == {"a": set()}
+    with pytest.raises(AssertionError, match="no case is called"):
+        cases("abc", push=["d"])

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 import nsys2prv_ng
 from tests.cli.program_runs import run
 from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, REPOSITORY, SAMPLES
+from tests.report_sets import sets
 
 FOLDER = REPOSITORY / "docs/reference/schemas"
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob("*.json")}
@@ -145,7 +146,7 @@ REAL = ("gpu/um-1", "cpu/2023.4.4-2node_rank", "public/mapf_report1")
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LARGE_REPORTS, reason=NO_REPORTS)
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", sets(REAL))
 def test_outputs_of_real_reports(name: str, tmp_path: Path) -> None:
     folder, _, stem = name.partition("/")
     reports = sorted((REPORTS / folder).glob(f"{stem}*.sqlite"))

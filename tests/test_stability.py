@@ -1,14 +1,15 @@
-"""What programs and scripts rely on stays as it was released (docs/reference/stability.md).
+"""What programs, scripts and users' cfgs rely on stays as it was released (docs/reference/stability.md).
 
 `data/released.json` has the names of the last release: options, names of the Python package and keywords of its calls,
-and the keys of the JSON outputs with their types. `python -m tests.test_stability` writes those of now, for a release.
+the keys of the JSON outputs with their types, the sources in their order, event types with their numbers, labels
+and fixed values, and presets. `python -m tests.test_stability` writes those of now, for a release.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,12 @@ import pytest
 import typer.main
 
 import nsys2prv_ng
+from nsys2prv_ng import source_names
+from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
+from nsys2prv_ng.paraver import event_types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 
 ROOT = Path(__file__).parents[1]
 RELEASED = ROOT / "tests/data/released.json"
@@ -79,8 +85,36 @@ def list_json() -> dict[str, list[str]]:
     return outputs
 
 
+def list_sources() -> list[str]:
+    return [source.name for source in (*SOURCES, *DERIVED)]
+
+
+def list_types() -> list[EventType]:
+    """Return every event type of the module, alone or in a mapping or tuple."""
+    types: list[EventType] = []
+    for value in vars(event_types).values():
+        members = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
+        types += [member for member in members if isinstance(member, EventType)]
+    return types
+
+
+def describe_types() -> dict[str, str]:
+    """Return the label of each event type, with its unit, and then its fixed values, by number."""
+    return {
+        str(kind.number): "; ".join([kind.title, *(f"{n} {label}" for n, label in sorted((kind.values or {}).items()))])
+        for kind in sorted(list_types(), key=lambda kind: kind.number)
+    }
+
+
 def list_names() -> dict[str, Any]:
-    return {"options": list_options(), "python": list_python(), "json": list_json()}
+    return {
+        "options": list_options(),
+        "python": list_python(),
+        "json": list_json(),
+        "sources": list_sources(),
+        "event_types": describe_types(),
+        "presets": sorted(preset.name for preset in list_presets()),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +126,11 @@ def released() -> dict[str, Any]:
 
 def test_options_stay(released: dict[str, Any]) -> None:
     assert sorted(set(released["options"]) - set(list_options())) == []
+
+
+def test_names_of_presets_stay(released: dict[str, Any]) -> None:
+    """Users open them by name. Filters have the suffix .xml, the others .cfg."""
+    assert sorted(set(released["presets"]) - set(list_names()["presets"])) == []
 
 
 def test_names_of_python_stay(released: dict[str, Any]) -> None:
@@ -108,6 +147,23 @@ def test_keys_of_a_version_of_an_output_stay(released: dict[str, Any]) -> None:
 def test_versions_of_outputs_only_grow(released: dict[str, Any]) -> None:
     before, now = (dict(name.split() for name in names) for names in (released["json"], list_json()))
     assert all(int(now[name]) >= int(version) for name, version in before.items())
+
+
+def test_sources_stay_in_their_order(released: dict[str, Any]) -> None:
+    """Users type the names, and the lines of a translation's account have this order."""
+    assert [name for name in list_sources() if name in released["sources"]] == released["sources"]
+    constants = {name: value for name, value in vars(source_names).items() if name.isupper()}
+    assert constants == {name.upper(): name for name in list_sources()}
+
+
+def test_event_types_stay(released: dict[str, Any]) -> None:
+    """Neither a number nor a label nor a fixed value changes, and no number stands for two types."""
+    before, now = (
+        {number: text.split("; ") for number, text in t.items()} for t in (released["event_types"], describe_types())
+    )
+    assert len(before) > 500 and len(list_types()) == len(now)
+    assert {number: now[number][0] for number in before} == {number: words[0] for number, words in before.items()}
+    assert {number: gone for number, words in before.items() if (gone := sorted(set(words) - set(now[number])))} == {}
 
 
 def test_keys_are_found_at_every_depth() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.plan_trace import TranslationPlan

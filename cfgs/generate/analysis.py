@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     BEGIN_TIME,
@@ -56,7 +57,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 
 ANALYSIS = Folder("analysis")
 
-_MOST = max(palette.GPU_ACTIVITY)
+_MOST = max(colours.GPU_ACTIVITY)
 
 
 # ---- GPUs as a whole -------------------------------------------------------------------------------------------------
@@ -72,6 +73,7 @@ its last one is not a gap. NVIDIA's gpu_gaps uses the same definition.
 analysis/gap_histogram counts the gaps by length.
 """,
     idle_stretches("Idle gaps of GPUs [us]", LOGARITHMIC, level=TASK, above=MAXIMUM, top=(divided(1000),)),
+    menu="Why are GPUs idle?",
 )
 
 ANALYSIS.add(
@@ -81,6 +83,7 @@ ANALYSIS.add(
 One row per rank. The value is the number of active GPUs: 0 or 1 if the rank has one GPU.
 """,
     gpus("Active GPUs", IN_ANY, palette.OVERLAP, level=TASK),
+    menu="What do the GPUs do?",
 )
 
 ANALYSIS.add(
@@ -92,6 +95,7 @@ NCCL kernels, copies and sets do not count as useful. If the job uses NCCL, opaq
 because they may contain NCCL kernels. This is Useful of the POP metrics for accelerators.
 """,
     gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, level=TASK),
+    menu="What do the GPUs do?",
 )
 
 _useful = gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, units=MILLISECONDS, level=TASK)
@@ -106,6 +110,7 @@ If each rank has one GPU, the average of the column divided by its maximum is th
 rank, and for GPUs without useful time, see model/gpu_efficiency.
 """,
     Histogram("Useful GPU time of each rank [ms]", _any_useful, "Integral", maximum=1, data=_useful),
+    menu="What do the GPUs do?",
 )
 
 ANALYSIS.add(
@@ -117,11 +122,12 @@ value is the sum over all GPUs of the rank. If it drops to 0 while the host is b
 high, the host is far ahead, and a synchronisation takes long.
 """,
     Window("Kernels in flight", GRADIENT, events=only(types.KERNELS_IN_FLIGHT), level=TASK),
+    menu="Why are GPUs idle?",
 )
 
 _kernels_running = Window(
     "Kernels running",
-    codes(palette.counts(palette.COMPUTE)),
+    codes(colours.counts(palette.COMPUTE)),
     events=only(types.KERNELS_RUNNING),
     level=TASK,
     units=MILLISECONDS,
@@ -137,6 +143,7 @@ a GPU that one kernel leaves partly idle; hwcounters/sm_active shows whether one
 """,
     _kernels_running,
     Histogram("Time of each rank by concurrent kernels [ms]", _kernels_running, "Time", minimum=1, maximum=64),
+    menu="Which kernels take the time?",
 )
 
 ANALYSIS.add(
@@ -154,6 +161,7 @@ each GPU.
     activity_of_ranks(),
     Histogram("Activity of each GPU [%]", activity(), "% Time", maximum=_MOST, only_totals=True),
     Histogram("Activity of the GPU of each rank [%]", activity_or_idle_of_ranks(), "% Time", maximum=_MOST),
+    menu="What is communicated?",
 )
 
 # Two columns for each power of ten of ns: gaps last from 10 ns to 10^10 ns (10 s).
@@ -182,6 +190,7 @@ analysis/gpu-gaps defines a gap and shows when gaps occur.
 """,
     _count_gaps("Idle gaps of each GPU by log10 of ns", _gap_decades),
     _count_gaps("Idle gaps of each rank by log10 of ns", _gap_decades_of_ranks),
+    menu="Why are GPUs idle?",
 )
 
 # A sample is a point, and the time until the next sample is a burst of the window. Where idle time starts or ends, it
@@ -215,6 +224,7 @@ basics/os_runtime and basics/cuda_api show the waits. Compare with all samples i
     _while_idle,
     Histogram("Samples taken while a GPU of the rank is idle", _taken_idle, "# Bursts", maximum=MOST_NAMES),
     hidden_first=(_gpu_idle,),
+    menu="Why are GPUs idle?",
 )
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -226,7 +236,8 @@ ANALYSIS.add(
 The value is 1 in a compute kernel, and 0 otherwise. NCCL kernels, copies and sets do not count. For GPUs as a whole see
 analysis/gpu_useful.
 """,
-    Window("In a compute kernel", codes(palette.counts(palette.COMPUTE)), events=only(types.KERNEL), compose=NESTING),
+    Window("In a compute kernel", codes(colours.counts(palette.COMPUTE)), events=only(types.KERNEL), compose=NESTING),
+    menu="Which kernels take the time?",
 )
 
 ANALYSIS.add(
@@ -238,9 +249,10 @@ Choose statistic % Window Time for the share of the trace, Time for microseconds
 There is one row per stream, because a row per rank could show only one of several overlapping kernels.
 """,
     Histogram("Time in kernels [%]", names("Compute kernels", only(types.KERNEL)), "% Time", maximum=MOST_NAMES),
+    menu="Which kernels take the time?",
 )
 
-_class = Window("Kernel classes", codes(palette.KERNEL_CLASSES, ANY_DRAW), events=only(types.KERNEL_CLASS))
+_class = Window("Kernel classes", codes(colours.KERNEL_CLASSES, ANY_DRAW), events=only(types.KERNEL_CLASS))
 ANALYSIS.add(
     "kernel_classes",
     "Share of kernel time by kernel class on each stream: GEMMs by precision, attention, NCCL, ... (%)",
@@ -252,6 +264,7 @@ GEMMs (matrix products) are blue, NCCL is orange, and classes that move data, su
 """,
     _class,
     Histogram("Kernel time by class [%]", _class, "% Time", maximum=24),
+    menu="Which kernels take the time?",
 )
 
 
@@ -273,6 +286,7 @@ The value is grid size times block size (x, y and z) of the kernel on the stream
 multiprocessors runs up to 270,336 threads at the same time: smaller kernels leave it partly empty.
 """,
     _make_kernel_threads(),
+    menu="Which kernels take the time?",
 )
 
 # The delay is the last event at the start of a kernel. Without a delay, and at the end, the kernel is the last event.
@@ -301,6 +315,7 @@ overlapping kernels of a rank cannot be counted on one row.
     _queue_delay,
     Histogram("Kernels by log10 of the queue delay in ns", _delay_decades, "# Bursts", maximum=11, delta=0.5),
     hidden_first=(_has_delay,),
+    menu="Why are GPUs idle?",
 )
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -316,12 +331,12 @@ def _make_memory_kind(name: str, event_type: EventType, operations: tuple[int, .
     An operation with a kind has an event for it at its start, and none that resets it at its end. The times of
     overlapping operations add up.
     """
-    look = codes(palette.MEMORY_KINDS)
+    look = codes(colours.MEMORY_KINDS)
     kind = Window(event_type.label, look, events=only(event_type))
     within = _in_operations("In a memory operation", operations)
     running = _in_operations("Concurrent memory operations", operations, level=TASK, units=MILLISECONDS)
     control = product(f"{event_type.label}, while it lasts", look, kind, within, level=TASK, above=MAXIMUM)
-    return Histogram(name, control, "Integral", maximum=len(palette.MEMORY_KINDS) - 1, data=running)
+    return Histogram(name, control, "Integral", maximum=len(colours.MEMORY_KINDS) - 1, data=running)
 
 
 _OPERATIONS = tuple(types.MEMORY_OPERATION.values or {})
@@ -342,6 +357,7 @@ For bandwidth see basics/memory_operations.
     Histogram("Memory operations by log2 of bytes", _size, "# Bursts", maximum=50),
     _make_memory_kind("Time by destination memory kind [ms]", types.MEMORY_DESTINATION_KIND, _OPERATIONS),
     _make_memory_kind("Time by source memory kind [ms]", types.MEMORY_SOURCE_KIND, _COPIES),
+    menu="Which memory is used and copied?",
 )
 
 # ---- iterations ------------------------------------------------------------------------------------------------------
@@ -360,7 +376,7 @@ def _select_depth(depth: int) -> View:
     name = Window(f"Innermost range (for depth {depth})", GRADIENT, events=NVTX_RANGES, compose=STACKED)
     is_depth = Window(f"Depth is {depth}", GRADIENT, events=NVTX_RANGES, compose=NESTING, top=(equal_to(depth),))
     at_depth = product(f"Range while at depth {depth}", GRADIENT, name, is_depth)
-    look = codes(palette.NAMES)
+    look = codes(colours.NAMES)
     title = f"NVTX ranges of depth {depth}"
     return Derived(title, look, operation="controlled: maximum", first=at_depth, second=within, units=MILLISECONDS)
 
@@ -384,4 +400,5 @@ windows.
     _inner,
     _average_durations(_inner, "Average duration of ranges of depth 2 [ms]"),
     _average_durations(_outer, "Average duration of ranges of depth 1 [ms]"),
+    menu="What does the host do?",
 )

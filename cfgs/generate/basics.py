@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     EVERYTHING,
@@ -44,7 +45,8 @@ and sets, and idle otherwise. A host thread is Running from its first event to i
 another state: calls that wait for the device are Synchronization, blocking OS calls are Blocked, and MPI calls have the
 states of Extrae. Dark: time without a state.
 """,
-    Window("States", codes(palette.STATES, ANY_DRAW), events=EVERYTHING, thread=STATE),
+    Window("States", codes(colours.STATES, ANY_DRAW), events=EVERYTHING, thread=STATE),
+    menu="What do the GPUs do?",
 )
 
 BASICS.add(
@@ -55,6 +57,7 @@ For nested calls, the innermost is shown.
 Stream rows are empty here; views/cuda_activities shows their activity.
 """,
     names("CUDA API calls", only(types.CUDA_API)),
+    menu="What does the host do?",
 )
 
 BASICS.add(
@@ -65,6 +68,7 @@ For NCCL kernels see basics/nccl, and for opaque CUDA graphs basics/graphs.
 For kernel classes (GEMM, attention, ...) see analysis/kernel_classes.
 """,
     names("Compute kernels", only(types.KERNEL)),
+    menu="Which kernels take the time?",
 )
 
 BASICS.add(
@@ -74,7 +78,7 @@ BASICS.add(
 First window: kind of operation. Second window: bandwidth, the bytes of the operation divided by its duration, in GB/s
 (10^9 bytes per second). Short operations do not reach link bandwidth. For sizes see analysis/memcpy_sizes.
 """,
-    Window("Memory operations", codes(palette.MEMORY_OPERATIONS), events=only(types.MEMORY_OPERATION)),
+    Window("Memory operations", codes(colours.MEMORY_OPERATIONS), events=only(types.MEMORY_OPERATION)),
     # The size becomes 0 at the end of an operation, so the next event of the type is the end. Bytes per ns are GB/s.
     Window(
         "Bandwidth of memory operations [GB/s]",
@@ -83,6 +87,7 @@ First window: kind of operation. Second window: bandwidth, the bytes of the oper
         thread=function("Avg Last Evt Val", 1),
         units="Nanoseconds",
     ),
+    menu="Which memory is used and copied?",
 )
 
 _other_domains = names("NVTX ranges of other domains", matching("NVTX * range"))
@@ -98,6 +103,7 @@ ranges choose the event type "NVTX start/end range, lane 1" in the filter.
     names("NVTX ranges", NVTX_RANGES),
     _other_domains,
     hidden_first=(_other_domains,),
+    menu="What does the host do?",
 )
 
 _calls = names("NCCL calls", NCCL_RANGES)
@@ -112,6 +118,7 @@ the time of its kernel, which includes the wait for the straggler.
     names("NCCL kernels", only(types.NCCL_KERNEL), messages=Messages((types.TAG_NCCL,))),
     _calls,
     hidden_first=(_calls,),
+    menu="What is communicated?",
 )
 
 BASICS.add(
@@ -123,11 +130,12 @@ Lines are messages, from the start of the send to the end of the receive.
 """,
     Window(
         "MPI calls",
-        codes(palette.MPI_CALLS),
+        codes(colours.MPI_CALLS),
         events=span(types.MPI_CALLS["p2p"], types.MPI_CALLS["io"]),
         compose=STACKED,
         messages=Messages((types.TAG_LAUNCH, types.TAG_COPY, types.TAG_NCCL, types.TAG_RELEASE, types.TAG_PATH), "!="),
     ),
+    menu="What is communicated?",
 )
 
 _pthread = names("pthread calls", only(types.PTHREAD))
@@ -141,6 +149,7 @@ Calls shorter than 10 us are missing unless the trace was translated with --osrt
     names("OS runtime calls", only(types.OS_RUNTIME)),
     _pthread,
     hidden_first=(_pthread,),
+    menu="What does the host do?",
 )
 
 _modules = Window("Sampled modules", NAMES, events=only(types.SAMPLED_MODULE))
@@ -160,6 +169,7 @@ For samples taken while GPUs are idle see analysis/sampled_while_gpu_idle.
     _modules,
     Histogram("Samples by function", _sampled, "# Bursts", maximum=MOST_NAMES),
     hidden_first=(_modules,),
+    menu="What does the host do?",
 )
 
 BASICS.add(
@@ -171,6 +181,7 @@ n)") are in the trace down to --stack-depth.
 Needs --python-sampling=true when profiling.
 """,
     Window("Sampled Python functions", NAMES, events=only(types.SAMPLED_PYTHON[0])),
+    menu="What does the host do?",
 )
 
 BASICS.add(
@@ -181,6 +192,7 @@ Each message is drawn until the next one: zoom to its start, or show flags. Mess
 wrote the report, have no time and are missing here; nsys2prv-ng inspect shows all messages.
 """,
     Window("Warnings and errors of nsys", NAMES, events=only(types.DIAGNOSTIC)),
+    menu="What does the host do?",
 )
 
 BASICS.add(
@@ -190,6 +202,7 @@ BASICS.add(
 If nsys traced graphs by node (--cuda-graph-trace=node), see basics/kernels for their kernels; this window is empty.
 """,
     names("CUDA graphs", only(types.GRAPH_LAUNCH)),
+    menu="Which kernels take the time?",
 )
 
 BASICS.add(
@@ -201,6 +214,7 @@ long line is queued work (see analysis/queue_delay).
 API calls are light blue, kernels blue, NCCL kernels orange, memory operations purple, opaque CUDA graphs pale blue.
 """,
     cuda_kinds("Calls, operations and launches", messages=LAUNCH_LINES),
+    menu="Why are GPUs idle?",
 )
 
 _faults_of_cpus = Window("Function of the last CPU page fault", NAMES, events=only(types.CPU_PAGE_FAULT))
@@ -221,6 +235,7 @@ basics/memory_operations shows the resulting migrations.
     ),
     _faults_of_cpus,
     hidden_first=(_faults_of_cpus,),
+    menu="Which memory is used and copied?",
 )
 
 BASICS.add(
@@ -231,6 +246,7 @@ Ranks that share a GPU take turns, unless they are clients of the same MPS serve
 Needs --gpuctxsw=true when profiling.
 """,
     names("GPU contexts", only(types.GPU_CONTEXT)),
+    menu="What do the GPUs do?",
 )
 
 _acc_launches, _acc_other, _acc_lines = (
@@ -251,11 +267,12 @@ shown.
     _acc_other,
     _acc_lines,
     hidden_first=(_acc_launches, _acc_other, _acc_lines),
+    menu="What does the host do?",
 )
 
 _transfers = Window(
     "Concurrent UCX transfers",
-    codes(palette.counts(palette.COMMUNICATION)),
+    codes(colours.counts(palette.COMMUNICATION)),
     events=span(types.UCX_TRANSFERS[0], types.UCX_TRANSFERS[-1]),
     compose=NESTING,
 )
@@ -268,6 +285,7 @@ First window: calls. Second window: number of transfers that the thread has subm
     names("UCX calls", only(types.UCX_CALL)),
     _transfers,
     hidden_first=(_transfers,),
+    menu="What is communicated?",
 )
 
 BASICS.add(
@@ -277,6 +295,7 @@ BASICS.add(
 Calls shorter than 10 us are missing unless the trace was translated with --osrt-min 0.
 """,
     names("System calls", only(types.SYSTEM_CALL)),
+    menu="What does the host do?",
 )
 
 _decoding, _jpeg = (
@@ -285,7 +304,7 @@ _decoding, _jpeg = (
 )
 _engines = Window(
     "Concurrent jobs of video engines",
-    codes(palette.counts(palette.COMPUTE)),
+    codes(colours.counts(palette.COMPUTE)),
     events=span(types.VIDEO_WORK[0, 0], types.VIDEO_WORK[3, types.VIDEO_LANES - 1]),
     compose=NESTING,
 )
@@ -301,4 +320,5 @@ the thread that are running on the GPU's video engines.
     _jpeg,
     _engines,
     hidden_first=(_decoding, _jpeg, _engines),
+    menu="What does the host do?",
 )

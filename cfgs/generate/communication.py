@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     GRADIENT,
     MAXIMUM,
@@ -45,13 +46,13 @@ def _count_streams(name: str, events: Events, *top: Function, **properties: Any)
 
 
 # Calls are counted, and their bytes are summed, by name at their start: each start is one burst, even if calls nest.
-_begins = Window("NCCL calls", codes(palette.NAMES), events=NCCL_RANGES)
+_begins = Window("NCCL calls", codes(colours.NAMES), events=NCCL_RANGES)
 _kernel_names = names("NCCL kernels of each rank", only(types.NCCL_KERNEL), level=TASK, above=MAXIMUM)
 _running = _count_streams("Concurrent NCCL kernels", only(types.NCCL_KERNEL), units=MILLISECONDS)
 _computing = _count_streams("Compute kernels of the rank, plus one", only(types.KERNEL), plus(1))
 _communicating = _count_streams("In an NCCL kernel", only(types.NCCL_KERNEL), SIGN)
 _beside = product(
-    "NCCL and compute kernels of the rank", codes(palette.NCCL_AND_OTHERS), _computing, _communicating, level=TASK
+    "NCCL and compute kernels of the rank", codes(colours.NCCL_AND_OTHERS), _computing, _communicating, level=TASK
 )
 
 COMMUNICATION = Folder("analysis")
@@ -69,6 +70,7 @@ their columns.
     Histogram("Bytes of NCCL calls", _begins, "Sum bursts", maximum=MOST_NAMES, data=_make_bytes()),
     Histogram("Number of NCCL calls", _begins, "# Bursts", maximum=MOST_NAMES),
     Histogram("NCCL time of each rank [ms]", _kernel_names, "Integral", maximum=MOST_NAMES, data=_running),
+    menu="What is communicated?",
 )
 
 COMMUNICATION.add(
@@ -80,11 +82,12 @@ lighter. Concurrent NCCL kernels on a GPU share multiprocessors and links, and c
 """,
     Window(
         "Concurrent NCCL kernels",
-        codes(palette.counts(palette.COMMUNICATION)),
+        codes(colours.counts(palette.COMMUNICATION)),
         events=only(types.NCCL_KERNEL),
         compose=SIGN,
         level=TASK,
     ),
+    menu="What is communicated?",
 )
 
 COMMUNICATION.add(
@@ -98,4 +101,5 @@ analysis/overlap-communication-compute-2dh-timeline instead. Choose statistic Ti
 """,
     _beside,
     Histogram("Compute kernels during NCCL, plus one [%]", _beside, "% Time", maximum=64),
+    menu="What is communicated?",
 )

@@ -50,6 +50,7 @@ The path covers the chosen time, or else the steps of the program after the warm
 analysis/critical_path_profile adds up the time, views/on_critical_path shows the kernels by name.
 """,
     _show_path("Critical path"),
+    menu="What is on the critical path?",
 )
 
 _rank_paths = _show_path("Critical path of each rank", level=TASK, above=MAXIMUM)
@@ -67,4 +68,5 @@ another chain is nearly as long and becomes the critical path.
         "Critical path on each row [ms]", _show_path("Critical path on rows"), "Time", maximum=len(types.PATH_KINDS)
     ),
     Histogram("Critical path on each rank [ms]", _rank_paths, "Time", maximum=len(types.PATH_KINDS)),
+    menu="What is on the critical path?",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     ADDING,
     ANY_DRAW,
@@ -33,7 +34,7 @@ from cfgs.generate.paraver_cfg import (
 )
 from cfgs.generate.shared import FLAG, ranks
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver import gpu_metric_names, palette
+from nsys2prv_ng.paraver import families
 
 _ABOUT_RANKS = """\
 Values are percent of peak; each sample is drawn until the next one. One row per rank, which shows its busiest GPU. For
@@ -50,16 +51,16 @@ _BYTES_SENT = ("IB: Bytes sent [*", "Eth: Bytes sent [*")
 
 
 _GPU_METRICS = {
-    "SMs active": gpu_metric_names.SMS_ACTIVE,
-    "SM issue": gpu_metric_names.SM_ISSUE,
-    "Tensor cores active": gpu_metric_names.TENSOR_ACTIVE,
-    "DRAM reads": gpu_metric_names.DRAM_READS,
-    "DRAM writes": gpu_metric_names.DRAM_WRITES,
-    "DRAM reads and writes": gpu_metric_names.DRAM_READS + gpu_metric_names.DRAM_WRITES,
-    "NVLink received": gpu_metric_names.NVLINK_RECEIVED,
-    "NVLink transmitted": gpu_metric_names.NVLINK_TRANSMITTED,
-    "PCIe received": gpu_metric_names.PCIE_RECEIVED,
-    "PCIe transmitted": gpu_metric_names.PCIE_TRANSMITTED,
+    "SMs active": families.SMS_ACTIVE,
+    "SM issue": families.SM_ISSUE,
+    "Tensor cores active": families.TENSOR_ACTIVE,
+    "DRAM reads": families.DRAM_READS,
+    "DRAM writes": families.DRAM_WRITES,
+    "DRAM reads and writes": families.DRAM_READS + families.DRAM_WRITES,
+    "NVLink received": families.NVLINK_RECEIVED,
+    "NVLink transmitted": families.NVLINK_TRANSMITTED,
+    "PCIe received": families.PCIE_RECEIVED,
+    "PCIe transmitted": families.PCIE_TRANSMITTED,
 }
 
 
@@ -103,6 +104,7 @@ Low values while kernels run mean that the kernels have too few blocks for the G
 {_ABOUT_RANKS}
 """,
     _make_gpu_metric("SMs active"),
+    menu="Is the hardware busy?",
 )
 
 HWCOUNTERS.add(
@@ -113,6 +115,7 @@ Low values while SMs are active mean that warps stall: on memory, or on each oth
 {_ABOUT_RANKS}
 """,
     _make_gpu_metric("SM issue"),
+    menu="Is the hardware busy?",
 )
 
 HWCOUNTERS.add(
@@ -124,6 +127,7 @@ limiter.
 {_ABOUT_RANKS}
 """,
     _make_gpu_metric("Tensor cores active"),
+    menu="Is the hardware busy?",
 )
 
 HWCOUNTERS.add(
@@ -135,6 +139,7 @@ First window: reads. Second window: writes. If their sum is near 100, the kernel
 """,
     _make_gpu_metric("DRAM reads"),
     _make_gpu_metric("DRAM writes"),
+    menu="Is the hardware busy?",
 )
 
 HWCOUNTERS.add(
@@ -146,6 +151,7 @@ First window: received. Second window: transmitted. Each is the sum of user data
 """,
     _make_gpu_metric("NVLink received"),
     _make_gpu_metric("NVLink transmitted"),
+    menu="Is the hardware busy?",
 )
 
 HWCOUNTERS.add(
@@ -158,6 +164,7 @@ host and by messages between nodes.
 """,
     _make_gpu_metric("PCIe received"),
     _make_gpu_metric("PCIe transmitted"),
+    menu="Is the hardware busy?",
 )
 
 HWCOUNTERS.add(
@@ -170,6 +177,7 @@ Needs --nic-metrics when profiling.
 """,
     _make_node_metric("Network received [GB/s]", *_BYTES_RECEIVED, top=(divided(1_000_000),)),
     _make_node_metric("Network sent [GB/s]", *_BYTES_SENT, top=(divided(1_000_000),)),
+    menu="What is communicated?",
 )
 
 HWCOUNTERS.add(
@@ -182,6 +190,7 @@ Needs --enable=network_interface when profiling.
 """,
     _make_node_metric("Bytes received, by sample", "Plugin: rx_bytes*"),
     _make_node_metric("Bytes sent, by sample", "Plugin: tx_bytes*"),
+    menu="What is communicated?",
 )
 
 # ---- by what runs ----------------------------------------------------------------------------------------------------
@@ -254,9 +263,9 @@ def _make_class(*top: Function) -> Derived:
 
 
 _class_of_sample = _sort_samples(
-    "Kernel class of each sample", codes(palette.KERNEL_CLASSES, ANY_DRAW), _make_class, _NEARLY_ALL
+    "Kernel class of each sample", codes(colours.KERNEL_CLASSES, ANY_DRAW), _make_class, _NEARLY_ALL
 )
-_MOST_CLASSES = max(palette.KERNEL_CLASSES)
+_MOST_CLASSES = max(colours.KERNEL_CLASSES)
 HWCOUNTERS.add(
     "activity_by_kernel_class",
     "GPU metrics by kernel class: SMs active, SM issue, tensor cores and DRAM while kernels of a class run (%)",
@@ -275,6 +284,7 @@ Maximum for the peak. DRAM is reads and writes together.
         for name in ("DRAM reads and writes", "SM issue", "SMs active", "Tensor cores active")
     ),
     hidden_first=(_class_of_sample,),
+    menu="Is the hardware busy?",
 )
 
 _in_kernels = _reduce(
@@ -318,11 +328,12 @@ the histograms. hwcounters/activity_by_kernel_class has the means by kernel clas
     _spread("Time by Tensor cores active [ms]", _tensor),
     _spread("Time by SMs active [ms]", _sms),
     hidden_first=(_in_kernels,),
+    menu="Is the hardware busy?",
 )
 
 _phase_of_sample = _sort_samples(
     "Communication phase of each sample",
-    codes(palette.PARTS, ANY_DRAW),
+    codes(colours.PARTS, ANY_DRAW),
     lambda *top: ranks("Communication phase", GRADIENT, only(types.OPERATION_PART), top=top),
     _ALL,
 )
@@ -342,4 +353,5 @@ the limit, such as the network between nodes.
         for name in ("PCIe transmitted", "PCIe received", "NVLink transmitted", "NVLink received")
     ),
     hidden_first=(_phase_of_sample,),
+    menu="Is the hardware busy?",
 )

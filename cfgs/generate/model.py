@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     LAST_TYPE,
@@ -85,7 +86,7 @@ def _make_gpu_times(**properties: Any) -> list[Window]:
 
 _classes = ranks(
     "Useful, communication or memory operations",
-    codes(palette.GPU_ACTIVITY, ANY_DRAW),
+    codes(colours.GPU_ACTIVITY, ANY_DRAW),
     only(types.GPU_ACTIVITY),
     compose=function(
         "Translate", (3, 1, 5, 1, 7, 1, 6, 2, *IN_IDLE, 0, 17, 1, 18, 16, 19, 1, 20, 16, 21, 1, 22, 16, 23, 1)
@@ -114,6 +115,7 @@ or --nvtx-range to both. model/gpu_efficiency_by_step has a column for each step
     _average("Time in any kernel, NCCL's too [%]", _is_gpu, _kernels),
     _average("Active time of each GPU [%]", _is_gpu, _active),
     _average("Useful time of each GPU [%]", _is_gpu, _useful),
+    menu="How efficient is the job?",
 )
 
 _step_of_gpu = product(
@@ -141,6 +143,7 @@ unlike in the summary.
     _by_step("Active time by step [ms]", _step_of_gpu, _active),
     _by_step("Useful time by step [ms]", _step_of_gpu, _useful),
     hidden_first=(_is_gpu, _useful, _kernels, _active),
+    menu="How efficient is the job?",
 )
 
 # ---- main threads ----------------------------------------------------------------------------------------------------
@@ -202,6 +205,7 @@ or --nvtx-range to both. model/host_efficiency_by_step has a column for each ste
     _average("Time outside of MPI and CUDA [%]", _is_rank, _useful_host),
     _average("Time outside of MPI [%]", _is_rank, _percent_outside_mpi),
     hidden_first=(_percent_outside_mpi, _outside_mpi),
+    menu="How efficient is the job?",
 )
 
 _outside_mpi = _is_outside("Outside of MPI", _IN_MPI, units=MILLISECONDS)
@@ -230,4 +234,5 @@ CUDA calls within MPI count as MPI. Warm-up steps have columns too, unlike in th
     _by_step("Time outside of MPI and CUDA by step [ms]", _step_of_thread, _useful_host),
     _by_step("Time outside of MPI by step [ms]", _step_of_thread, _outside_mpi),
     hidden_first=(_outside_mpi, _useful_host),
+    menu="How efficient is the job?",
 )

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from cfgs.generate.colours import Colours
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.paraver.palette import Colours
 
 # ---- events ----------------------------------------------------------------------------------------------------------
 
@@ -246,6 +246,8 @@ class Preset:
     summary: str
     description: str
     shown: tuple[View | Histogram, ...]
+    menu: str
+    """The question of the menu that has the preset; see `workspaces`."""
     hidden_first: tuple[View, ...] = ()
     """Windows that come first in the file because of Paraver's questions; see `Events`."""
 
@@ -282,10 +284,11 @@ class Folder:
         summary: str,
         description: str,
         *shown: View | Histogram,
+        menu: str,
         hidden_first: tuple[View, ...] = (),
     ) -> None:
         """Declare a preset that shows these windows and histograms."""
-        self.presets.append(Preset(self.name, name, summary, description, shown, hidden_first))
+        self.presets.append(Preset(self.name, name, summary, description, shown, menu, hidden_first))
 
 
 def _list_with_parents(view: View) -> Iterator[View]:

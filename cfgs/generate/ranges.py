@@ -98,4 +98,5 @@ ranges are not shown.
     _add_up("GPU time by range of depth 2 [ms]", _second),
     _add_up("GPU time by innermost range [ms]", _innermost),
     hidden_first=(_working,),
+    menu="Which kernels take the time?",
 )

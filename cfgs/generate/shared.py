@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     LAST_TYPE,
@@ -32,9 +33,9 @@ from cfgs.generate.paraver_cfg import (
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families, palette
 
-NAMES = codes(palette.NAMES, ANY_DRAW)
+NAMES = codes(colours.NAMES, ANY_DRAW)
 FLAG = Look(maximum=1)
-_ACTIVITY, _WAITS = codes(palette.GPU_ACTIVITY, ANY_DRAW), codes(palette.GPU_WAITS, ANY_DRAW)
+_ACTIVITY, _WAITS = codes(colours.GPU_ACTIVITY, ANY_DRAW), codes(colours.GPU_WAITS, ANY_DRAW)
 
 MOST_NAMES = 4000
 """Number of columns for ids of names. Paraver hides columns without a name."""
@@ -77,9 +78,9 @@ def cuda_kinds(name: str, **properties: Any) -> Derived:
     """
     events = span(types.CUDA_API, types.GRAPH_LAUNCH)
     sizes = function("Translate", (types.MEMORY_BYTES.number, types.MEMORY_OPERATION.number))
-    last = Window("Kind of the last event", codes(palette.KINDS), events=events, thread=LAST_TYPE, compose=sizes)
+    last = Window("Kind of the last event", codes(colours.KINDS), events=events, thread=LAST_TYPE, compose=sizes)
     within = inside("Inside a call or operation", events)
-    return product(name, codes(palette.KINDS), last, within, **properties)
+    return product(name, codes(colours.KINDS), last, within, **properties)
 
 
 def sampled_functions(name: str, **properties: Any) -> Window:
@@ -89,7 +90,7 @@ def sampled_functions(name: str, **properties: Any) -> Window:
 
 def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: Any) -> Window:
     """Count the GPUs with one of these activities: 0 or 1 at the level of threads."""
-    look = codes(palette.counts(colour))
+    look = codes(colours.counts(colour))
     return Window(name, look, events=only(types.GPU_ACTIVITY), thread=has_value(*doing), **properties)
 
 

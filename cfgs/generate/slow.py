@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     BURST_TIME,
     GRADIENT,
@@ -74,7 +75,7 @@ _idle = _count_gpus("Idle GPUs of each rank", IN_IDLE, palette.IDLE)
 _computing = _count_gpus("Useful GPUs of each rank", IN_COMPUTE, palette.COMPUTE)
 _waiting = Window(
     "GPUs of each rank in an exposed wait",
-    codes(palette.counts(palette.WAITING)),
+    codes(colours.counts(palette.WAITING)),
     events=only(types.GPU_ACTIVITY_WITH_WAITS),
     thread=has_value(GPU_WAITING),
     level=TASK,
@@ -101,6 +102,7 @@ others part by part.
     _by_step("Exposed wait of each step [ms]", _step, _waiting),
     _by_step("Idle gaps of each step [ms]", _step, _idle),
     hidden_first=(_host_durations, _computing, _waiting, _idle),
+    menu="Why are some steps slow?",
 )
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -149,4 +151,5 @@ share the GPU with them and are slower for it. nsys2prv-ng summary prints SLOW i
     _kernel_durations,
     Histogram("Mean duration of kernels by name [us]", _kernel_names, "Average Burst Time", maximum=MOST_NAMES),
     hidden_first=(_compute_by_step,),
+    menu="Why are some steps slow?",
 )

@@ -70,6 +70,7 @@ threads that are light blue all the time (waiting or launch-bound).
 For names see basics/cuda_api, basics/kernels, basics/nccl and basics/memory_operations.
 """,
     cuda_kinds("CUDA activities"),
+    menu="What do the GPUs do?",
 )
 
 VIEWS.add(
@@ -85,6 +86,7 @@ in the filter.
     _make_ranges_on_gpu("NVTX ranges on streams", 0),
     _second_lane,
     hidden_first=(_second_lane,),
+    menu="What do the GPUs do?",
 )
 
 VIEWS.add(
@@ -100,6 +102,7 @@ Light grey: idle between the first and the last operation of the GPU.
 """,
     activity_of_ranks(),
     activity(),
+    menu="What do the GPUs do?",
 )
 
 VIEWS.add(
@@ -116,6 +119,7 @@ analysis/waited_for shows the stragglers; analysis/exposed_communication adds up
 """,
     activity_with_waits_of_ranks("Activity of the GPU of each rank, with waits", GPU_IDLE),
     activity_with_waits(),
+    menu="What do the GPUs do?",
 )
 
 _on_path = Window("On the critical path", FLAG, events=only(types.CRITICAL_PATH), compose=SIGN)
@@ -133,6 +137,7 @@ analysis/critical_path shows the whole path, basics/kernels and basics/nccl all 
     product("Compute kernels on the critical path", NAMES, _compute, _on_path),
     product("NCCL kernels on the critical path", NAMES, _communication, _on_path),
     hidden_first=(_compute, _communication, _on_path),
+    menu="What is on the critical path?",
 )
 
 _waits = ranks("Exposed wait [%]", PERCENT, only(types.GPU_WAITS_EXPOSED))
@@ -152,6 +157,7 @@ properties, and select the rows Metrics.
     _exposed,
     _waits,
     hidden_first=(_waits, _exposed),
+    menu="What do the GPUs do?",
 )
 
 VIEWS.add(
@@ -171,6 +177,7 @@ Needs --cuda-memory-usage=true when profiling.
     _managed,
     Histogram("Peak device memory [MiB]", _has_device, "Maximum", maximum=1, data=_device),
     hidden_first=(_managed, _pinned),
+    menu="Which memory is used and copied?",
 )
 
 VIEWS.add(
@@ -184,4 +191,5 @@ has a straggler, a slow network or a clock error.
     gpus("Busy GPUs of each node", IN_ANY, palette.OVERLAP, level=NODE),
     gpus("Computing GPUs of each node", IN_COMPUTE, palette.COMPUTE, level=NODE),
     gpus("Communicating GPUs of each node", IN_COMMUNICATION, palette.COMMUNICATION, level=NODE),
+    menu="What do the GPUs do?",
 )

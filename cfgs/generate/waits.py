@@ -10,6 +10,7 @@ waits only while none of its streams and threads transfers data.
 
 from __future__ import annotations
 
+from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     GRADIENT,
@@ -48,7 +49,7 @@ from cfgs.generate.shared import (
     ranks,
 )
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver import families, palette
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 
 _RELEASES = Messages((types.TAG_RELEASE,))
@@ -62,32 +63,11 @@ def _show_ranks(name: str, look: Look, event_type: EventType, messages: Messages
 
 WAITS = Folder("analysis")
 
-# ---- wait and transfer -----------------------------------------------------------------------------------------------
+# ---- waits of ranks --------------------------------------------------------------------------------------------------
 
-_parts = Window("Wait and transfer", codes(palette.PARTS, ANY_DRAW), events=only(types.OPERATION_PART))
-_parts_of_ranks = _show_ranks(
-    "Wait and transfer of each rank", codes(palette.PARTS, ANY_DRAW), types.OPERATION_PART, _RELEASES
-)
-WAITS.add(
-    "nccl_waiting",
-    "NCCL kernels and MPI calls split into wait for the straggler and data transfer: timeline, and time per rank (ms)",
-    """
-Rust: wait until the last rank arrives. Orange: data transfer. Unclassified kernels and calls are dark here; the final
-report of the translation counts them by reason.
-First window: one row per rank. A rank waits if one of its kernels or calls waits and none transfers data. Lines lead
-from the straggler to the ranks that it released. Second window: the same for each stream and thread. Histogram: time in
-the first window. The rank with the least wait time is often the straggler: see analysis/waited_for.
-""",
-    _parts_of_ranks,
-    _parts,
-    Histogram("Wait and transfer of each rank [ms]", _parts_of_ranks, "Time", maximum=types.MOVING_PART),
-)
-
-# ---- stragglers and root causes --------------------------------------------------------------------------------------
-
-_waited_for = _show_ranks("Straggler", codes(palette.NAMES, ANY_DRAW), types.WAITED_FOR, _RELEASES)
+_waited_for = _show_ranks("Straggler", codes(colours.NAMES, ANY_DRAW), types.WAITED_FOR, _RELEASES)
 _reason = _show_ranks(
-    "Root cause of the arrival delay", codes(palette.LATE_REASONS, ANY_DRAW), types.WAIT_REASON, _RELEASES
+    "Root cause of the arrival delay", codes(colours.LATE_REASONS, ANY_DRAW), types.WAIT_REASON, _RELEASES
 )
 WAITS.add(
     "waited_for",
@@ -105,6 +85,28 @@ analysis/lateness shows the arrival delay of each rank.
     Histogram("Wait time by root cause [ms]", _reason, "Time", maximum=max(types.LATE_REASONS)),
     Histogram("Wait time by straggler [ms]", _waited_for, "Time", maximum=MOST_NAMES),
     hidden_first=(_reason,),
+    menu="Who waits for whom?",
+)
+
+
+_parts = Window("Wait and transfer", codes(colours.PARTS, ANY_DRAW), events=only(types.OPERATION_PART))
+_parts_of_ranks = _show_ranks(
+    "Wait and transfer of each rank", codes(colours.PARTS, ANY_DRAW), types.OPERATION_PART, _RELEASES
+)
+WAITS.add(
+    "nccl_waiting",
+    "NCCL kernels and MPI calls split into wait for the straggler and data transfer: timeline, and time per rank (ms)",
+    """
+Rust: wait until the last rank arrives. Orange: data transfer. Unclassified kernels and calls are dark here; the final
+report of the translation counts them by reason.
+First window: one row per rank. A rank waits if one of its kernels or calls waits and none transfers data. Lines lead
+from the straggler to the ranks that it released. Second window: the same for each stream and thread. Histogram: time in
+the first window. The rank with the least wait time is often the straggler: see analysis/waited_for.
+""",
+    _parts_of_ranks,
+    _parts,
+    Histogram("Wait and transfer of each rank [ms]", _parts_of_ranks, "Time", maximum=types.MOVING_PART),
+    menu="Who waits for whom?",
 )
 
 
@@ -141,6 +143,7 @@ the delays cost the other ranks.
         data=_late_milliseconds,
     ),
     Histogram("Last arrivals by log10 of ns", _late_decades, "# Bursts", maximum=_LATENESS_DECADES, delta=0.5),
+    menu="Who waits for whom?",
 )
 
 # ---- GPUs as a whole -------------------------------------------------------------------------------------------------
@@ -172,6 +175,7 @@ row of each GPU. views/per_gpu_waits shows the same over time.
         only_totals=True,
     ),
     Histogram("Exposed communication of each rank [ms]", _exposed, "Time", minimum=GPU_MOVING, maximum=GPU_NOT_SPLIT),
+    menu="Who waits for whom?",
 )
 
 # ---- pipelines -------------------------------------------------------------------------------------------------------
@@ -216,4 +220,5 @@ the default domain.
     Histogram("Wait time in sends and receives, by NVTX range [ms]", _bubble_range, "Time", maximum=MOST_NAMES),
     Histogram("Wait time in sends and receives, by straggler [ms]", _bubble_rank, "Time", maximum=MOST_NAMES),
     hidden_first=(_range, _rank, _is_waiting, _in_send_receive),
+    menu="Who waits for whom?",
 )

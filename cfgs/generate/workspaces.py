@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from cfgs.generate.paraver_cfg import Preset
@@ -22,75 +22,65 @@ _EVENT = 2
 """wxParaver's number for workspaces that depend on event types; 1 is for workspaces that depend on states."""
 
 
-@dataclass(frozen=True)
-class Workspace:
-    """A menu: its name, event types (the trace must have one of them), and paths of presets."""
+class Menu(NamedTuple):
+    """A menu: its question, event types (the trace must have one of them), and the folders of its presets, in order."""
 
-    name: str
-    event_types: tuple[int, ...]
-    presets: tuple[str, ...]
+    question: str
+    event_types: Sequence[EventType | int]
+    folders: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"nsys: {self.question}"
+
+    def choose(self, presets: Sequence[Preset]) -> list[Preset]:
+        """Return the presets of this menu: folder by folder, in the order of their declarations."""
+        own = [preset for preset in presets if preset.menu == self.question]
+        return sorted(own, key=lambda preset: self.folders.index(preset.folder))
 
 
-def _declare(question: str, event_types: Sequence[EventType | int], **presets: str) -> Workspace:
-    """Return a workspace; `presets` are names of presets by folder, separated by blanks."""
-    numbers = tuple(t if isinstance(t, int) else t.number for t in event_types)
-    paths = tuple(f"{folder}/{name}.cfg" for folder, names in presets.items() for name in names.split())
-    return Workspace(f"nsys: {question}", numbers, paths)
-
-
-WORKSPACES = [
-    _declare(
+MENUS = [
+    Menu(
         "What do the GPUs do?",
         (types.CUDA_API, types.MEMORY_OPERATION, types.KERNEL, types.NCCL_KERNEL, types.GRAPH_LAUNCH),
-        views="cuda_activities per_gpu_activity per_gpu_waits overview node_view nvtx_on_gpu",
-        basics="states gpu_contexts",
-        analysis="gpu_active gpu_useful gpu_useful_sumtime_2dh",
+        ("views", "basics", "analysis"),
     ),
-    _declare(
+    Menu(
         "Why are GPUs idle?",
         (types.GPU_ACTIVITY, types.GPU_IDLE_STRETCH),
-        analysis="gpu-gaps gap_histogram kernels-inflight queue_delay sampled_while_gpu_idle",
-        basics="launch_lines",
+        ("analysis", "basics"),
     ),
-    _declare(
+    Menu(
         "Who waits for whom?",
         (types.OPERATION_PART, types.GPU_ACTIVITY_WITH_WAITS),
-        analysis="waited_for nccl_waiting lateness exposed_communication pipeline_bubble",
+        ("analysis",),
     ),
-    _declare(
+    Menu(
         "What is on the critical path?",
         (types.CRITICAL_PATH,),
-        analysis="critical_path critical_path_profile",
-        views="on_critical_path",
+        ("analysis", "views"),
     ),
-    _declare(
+    Menu(
         "How efficient is the job?",
         (types.GPU_ACTIVITY, types.CUDA_API, *types.MPI_CALLS.values()),
-        model="gpu_efficiency gpu_efficiency_by_step host_efficiency host_efficiency_by_step",
+        ("model",),
     ),
-    _declare(
+    Menu(
         "What is communicated?",
         (types.NCCL_KERNEL, families.NVTX_NCCL, *types.MPI_CALLS.values(), types.UCX_CALL),
-        analysis="overlap-communication-compute-2dh-timeline concurrency_of_computation_during_nccl "
-        "nccl_kernel_concurrency nccl_calls_2dh",
-        basics="nccl mpi ucx",
-        hwcounters="network_cards network_plugin",
+        ("analysis", "basics", "hwcounters"),
     ),
-    _declare(
+    Menu(
         "Which kernels take the time?",
         (types.KERNEL, types.GRAPH_LAUNCH),
-        basics="kernels graphs",
-        analysis="kernel-timepercent kernel_classes kernels_running in_useful_kernel "
-        "evolution_of_nb_threads_per_kernel gpu_time_by_range",
+        ("basics", "analysis"),
     ),
-    _declare(
+    Menu(
         "Which memory is used and copied?",
         (types.MEMORY_OPERATION, types.ALLOCATED_BYTES, types.GPU_PAGE_FAULT, types.CPU_PAGE_FAULT),
-        basics="memory_operations unified_memory",
-        analysis="memcpy_sizes",
-        views="memory_level",
+        ("basics", "analysis", "views"),
     ),
-    _declare(
+    Menu(
         "What does the host do?",
         (
             types.CUDA_API,
@@ -102,15 +92,17 @@ WORKSPACES = [
             *types.OPENACC,
             types.DIAGNOSTIC,
         ),
-        basics="nvtx cuda_api os_runtime system_calls sampled_functions sampled_python openacc video diagnostics",
-        analysis="iteration_time",
+        ("basics", "analysis"),
     ),
-    _declare("Why are some steps slow?", (types.STEP,), analysis="slow_steps slow_kernels"),
-    _declare(
+    Menu(
+        "Why are some steps slow?",
+        (types.STEP,),
+        ("analysis",),
+    ),
+    Menu(
         "Is the hardware busy?",
         families.GPU_METRIC_NUMBERS,
-        hwcounters="sm_active sm_issue tensor_active dram_bandwidth nvlink pcie activity_by_kernel_class "
-        "active_in_kernels links_in_transfers",
+        ("hwcounters",),
     ),
 ]
 
@@ -118,48 +110,52 @@ WORKSPACES = [
 def format_workspaces(presets: Sequence[Preset]) -> str:
     """Return the text of the file. Paths are relative to the folder of the presets.
 
-    Raises KeyError if a workspace names an unknown preset.
+    Raises ValueError if no menu has the question or the folder of a preset.
     """
-    summaries = {preset.path: preset.summary for preset in presets}
-    return "\n".join([*_format_archive(summaries), ""])
+    unknown = {preset.menu for preset in presets} - {menu.question for menu in MENUS}
+    if unknown:
+        raise ValueError(f"no menu has the question {unknown}")
+    return "\n".join([*_format_archive(presets), ""])
 
 
-def _format_archive(summaries: dict[str, str]) -> Iterator[str]:
+def _format_archive(presets: Sequence[Preset]) -> Iterator[str]:
     new_class = _Classes()
     yield '<?xml version="1.0" encoding="UTF-8" standalone="yes" ?>'
     yield "<!DOCTYPE boost_serialization>"
     yield '<boost_serialization signature="serialization::archive" version="17">'
     yield f"<workspace_manager{new_class('manager', 0)}>"
     yield f"<workspaces{new_class('map', 0)}>"
-    yield from _format_size(len(WORKSPACES), 0)
+    yield from _format_size(len(MENUS), 0)
     # boost writes a map in key order.
-    for workspace in sorted(WORKSPACES, key=lambda workspace: workspace.name):
+    for menu in sorted(MENUS, key=lambda menu: menu.name):
         yield f"<item{new_class('pair of a map', 0)}>"
-        yield f"<first>{_escape(workspace.name)}</first>"
+        yield f"<first>{_escape(menu.name)}</first>"
         yield f"<second{new_class('workspace', 2)}>"
-        yield f"<name>{_escape(workspace.name)}</name>"
+        yield f"<name>{_escape(menu.name)}</name>"
         yield f"<type>{_EVENT}</type>"
         yield f"<autoTypes{new_class('list of types', 0)}>"
-        yield from _format_size(len(workspace.event_types), 1)
-        for number in workspace.event_types:
+        yield from _format_size(len(menu.event_types), 1)
+        for event_type in menu.event_types:
+            number = event_type if isinstance(event_type, int) else event_type.number
             yield f"<item{new_class('type', 1)}>"
             yield f"<type>{_EVENT}</type>"
             value = base64.b64encode(struct.pack("<iI", _EVENT, number)).decode()
             yield from ("<WorkspaceValue>", value, "</WorkspaceValue>", "</item>")
         yield "</autoTypes>"
         yield f"<hintCFGs{new_class('list of presets', 0)}>"
-        yield from _format_size(len(workspace.presets), 0)
-        for path in workspace.presets:
+        chosen = menu.choose(presets)
+        yield from _format_size(len(chosen), 0)
+        for preset in chosen:
             yield f"<item{new_class('preset', 0)}>"
-            yield f"<first>{_escape(path)}</first>"
-            yield f"<second>{_escape(summaries[path])}</second>"
+            yield f"<first>{_escape(preset.path)}</first>"
+            yield f"<second>{_escape(preset.summary)}</second>"
             yield "</item>"
         yield from ("</hintCFGs>", "</second>", "</item>")
     yield "</workspaces>"
     yield f"<workspacesOrder{new_class('list of names', 0)}>"
-    yield from _format_size(len(WORKSPACES), 0)
-    for workspace in WORKSPACES:
-        yield f"<item>{_escape(workspace.name)}</item>"
+    yield from _format_size(len(MENUS), 0)
+    for menu in MENUS:
+        yield f"<item>{_escape(menu.name)}</item>"
     yield from ("</workspacesOrder>", "</workspace_manager>", "</boost_serialization>")
 
 

@@ -67,7 +67,7 @@ def find_lateness(job: Job, waits: Waits, edges: IntArray) -> Map:
     row = job.new_row[np.concatenate([waits.row[parted], waits.culprit[blamed]])]
     time = np.concatenate([waits.begin[parted], waits.culprit_begin[blamed]])
     margin = np.concatenate([np.zeros(parted.size, np.int64), waits.margin[blamed]])
-    inside = (time >= edges[0]) & (time <= edges[-1]) & mark_inside(time, time, job.measured)
+    inside = (time >= edges[0]) & (time <= edges[-1]) & mark_inside(time, time, job.scope.measured)
     task, margin = job.tree.task_of_row[row[inside]], margin[inside]
     bins = np.searchsorted(edges[:-1], time[inside], "right") - 1
     over_ranks = job.new_row[waits.row]
@@ -128,10 +128,12 @@ def find_largest_memory(job: Job, devices: Devices, plan: WindowPlan, edges: Int
         lasts = measure_durations(row, time)
         for number in np.unique(row).tolist():
             low, high = np.searchsorted(row, [number, number + 1])
-            captures = plan.unite_captures(devices.find_reports(np.array([number]))) or [(job.first, job.last)]
+            captures = plan.unite_captures(devices.find_reports(np.array([number]))) or [
+                (job.scope.first, job.scope.last)
+            ]
             end = time[low:high] + lasts[low:high]
             end[-1] = max(end[-1], captures[-1][1])
-            found[number] = _find_largest(time[low:high], end, level[low:high], captures, job.measured, edges)
+            found[number] = _find_largest(time[low:high], end, level[low:high], captures, job.scope.measured, edges)
     rows = sorted(found)
     values = [found[row] for row in rows]
     return Map(np.array(rows, np.int64), np.stack(values) if values else np.zeros((0, edges.size - 1)))

@@ -11,13 +11,12 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
-from nsys2prv_ng.job.names import number_lines
-from nsys2prv_ng.job.nvtx_ranges import load_nvtx_ranges
-from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.reading.nvtx_ranges import load_nvtx_ranges
+from nsys2prv_ng.reading.opened_events import OpenedEvents, load_opened_events, number_lines
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.text.formatting import shorten_range_name

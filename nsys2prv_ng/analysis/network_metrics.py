@@ -2,7 +2,7 @@
 
 A value is in force as that of a GPU is (gpus/metrics.py), but over no gap between samples: the rows of the report end,
 so nothing is known there. Reports of one node share cards; their samples do not repeat each other, since
-job/repeated_samples.py dropped those that did.
+job/dropping.py dropped those that did.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from nsys2prv_ng.analysis.gpus.metrics import (
     MetricsByRow,
     MetricSums,
     PartsOfTime,
-    SampleColumns,
     Samples,
     add_samples,
     add_sums,
+    make_samples,
     mark_begins,
 )
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import load_source_records
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.reading.opened_events import load_source_records
 
 
 def list_network_reports(job: Job) -> list[int]:
@@ -43,7 +43,7 @@ def measure_network_metrics(job: Job, is_wanted: Callable[[EventType], bool], pa
     def measure(number: int) -> MetricsByRow:
         found: MetricsByRow = {}
         for sampled, pattern_of_handle in _list_samples(job, number, is_wanted):
-            add_samples(found, sampled, pattern_of_handle, job.measured, [part])
+            add_samples(found, sampled, pattern_of_handle, job.scope.measured, [part])
         return found
 
     merged: MetricsByRow = {}
@@ -63,6 +63,5 @@ def _list_samples(job: Job, number: int, is_wanted: Callable[[EventType], bool])
     for row in np.unique(rows[has_wanted & (rows >= 0)]).tolist():
         lines = np.flatnonzero(has_wanted & (rows == row))
         lines = lines[np.argsort(records.time[lines], kind="stable")]
-        begins = mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=True)
-        columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
-        yield Samples(row, kinds, columns), np.where(wanted, 0, -1)
+        begins = mark_begins(records.time[lines], [low for low, _ in job.scope.windows], breaks_at_gaps=True)
+        yield make_samples(row, report, records, lines, begins), np.where(wanted, 0, -1)

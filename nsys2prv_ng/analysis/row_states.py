@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, load_host_calls
+from nsys2prv_ng.analysis.efficiency.measure import list_main_threads, load_host_calls
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs, load_activity
@@ -47,8 +47,8 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
     after the last is seldom of interest. Without GPUs, the span is that of all MPI calls; without MPI calls, it is all
     time.
     """
-    if job.measured:
-        return job.measured[0][0], min(job.measured[-1][1], job.last)
+    if job.scope.measured:
+        return job.scope.measured[0][0], min(job.scope.measured[-1][1], job.scope.last)
     limits: list[int] = []
     if gpus:
         for run in list_activity_runs(job):  # their records start with launches, before any operation
@@ -60,7 +60,7 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
         for report in job.reports:
             for run in report.runs((source_names.MPI,)):
                 limits += report.find_limits(run)
-    return (min(limits), max(limits)) if limits else (job.first, job.last)
+    return (min(limits), max(limits)) if limits else (job.scope.first, job.scope.last)
 
 
 def list_gpu_states(job: Job, waits: Waits) -> Iterator[FlatStates]:
@@ -91,8 +91,8 @@ def _load_host_states(
         for low, high in plan.unite_captures([index for index in group if row in rows[index]]):
             captured.append((row, low, high))
     captured_row, begin, end = np.array(captured, np.int64).reshape(-1, 3).T
-    if job.windows:
-        index, _, begin, end = cut_to_windows(begin, end, job.windows)
+    if job.scope.windows:
+        index, _, begin, end = cut_to_windows(begin, end, job.scope.windows)
         captured_row = captured_row[index]
     calls = load_host_calls(job, group, main)
     state = np.where(calls.state == IN_MPI, MPI_NOT_SPLIT, np.where(calls.state == IN_CUDA, CUDA, OWN_CODE))
@@ -111,6 +111,6 @@ def _split_calls(job: Job, waits: Waits) -> FlatStates:
     begin, end = np.concatenate([begin, until]), np.concatenate([until, end])
     state = np.repeat([MPI_WAITING, MPI_MOVING], split.size)
     index = np.arange(state.size)
-    if job.windows:
-        index, _, begin, end = cut_to_windows(begin, end, job.windows)
+    if job.scope.windows:
+        index, _, begin, end = cut_to_windows(begin, end, job.scope.windows)
     return flatten(np.tile(row, 2)[index], begin, end, state[index])

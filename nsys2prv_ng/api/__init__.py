@@ -5,7 +5,6 @@ print nothing. They raise TranslationError with one line of text: UsageError for
 report that cannot be read.
 """
 
-from nsys2prv_ng.api.calls import check, compare, inspect, summarize, translate, what_if
-from nsys2prv_ng.api.shards import merge, shard
+from nsys2prv_ng.api.calls import check, compare, inspect, merge, shard, summarize, translate, what_if
 
 __all__ = ["check", "compare", "inspect", "merge", "shard", "summarize", "translate", "what_if"]

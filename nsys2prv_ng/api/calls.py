@@ -8,34 +8,34 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.api.engines import choose_engine
-from nsys2prv_ng.api.keywords import takes, takes_sides, takes_two
-from nsys2prv_ng.api.paths import (
+from nsys2prv_ng.api.given import (
+    Capture,
+    GivenSide,
     Reports,
     check_names,
-    check_page,
-    check_path,
-    check_saved,
+    is_saved,
     list_reports,
-    list_some_reports,
-    refuse_traces,
+    list_reports_alone,
+    list_sides,
+    refuse_restrictions,
 )
-from nsys2prv_ng.api.sides import Capture, GivenSide, is_saved, list_sides, refuse_restrictions
+from nsys2prv_ng.api.keywords import takes, takes_sides, takes_two
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
     InspectOptions,
-    JobOptions,
+    MergeOptions,
+    ShardOptions,
     SummaryOptions,
     TranslateOptions,
     WhatIfOptions,
 )
-from nsys2prv_ng.options.kinds import AnyPath
+from nsys2prv_ng.options.kinds import AnyPath, parse_path, parse_paths, read
+from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.limits import count_usable_cores
-from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.text.option import blame_value
+from nsys2prv_ng.text.formatting import count_noun
 
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.result import Comparison
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.replay.changes import Change
     from nsys2prv_ng.replay.numbers import WhatIfNumbers
-    from nsys2prv_ng.summary.numbers.job import JobSummary
-    from nsys2prv_ng.summary.numbers.pictures import Pictures
+    from nsys2prv_ng.summary.job import JobSummary
+    from nsys2prv_ng.summary.pictures.numbers import Pictures
     from nsys2prv_ng.translation.result import TranslationResult
 
 # Numba and pyarrow are imported where they are used, so that the command line's --help answers at once.
@@ -58,23 +58,82 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     are written beside it. After an error nothing is left under these names, unless only `align_report` or `stats`
     cannot be written.
     """
-    from nsys2prv_ng.api.plans import make_plan, refuse_reading_options
-    from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.api.plans import choose_engine, make_plan, refuse_reading_options
     from nsys2prv_ng.runtime.precompile import FOR_TRANSLATE, compile_ahead
     from nsys2prv_ng.translation.translate import translate as run
 
-    given = list_reports(reports)
-    trace = check_path("output", output)
+    given, trace = read(parse_paths, reports, "reports"), read(parse_path, output, "output")
     check_names(given, trace)
-    progress = options.display
     refuse_reading_options(given, options)
     made = make_plan(options)
-    with (
-        announce_compilation(progress.note),
-        compile_ahead(FOR_TRANSLATE),
-        choose_engine(options, made, trace.parent, trace.name) as plan,
-    ):
-        return run(given, trace, plan, progress)
+    with compile_ahead(FOR_TRANSLATE), choose_engine(options, made, trace.parent, trace.name) as plan:
+        return run(given, trace, plan, options.display)
+
+
+@takes_two(ShardOptions)
+def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path]:
+    """Read reports into a folder; return the file of each report there.
+
+    Any number of processes and machines can do that at the same time, each for some of the reports. The folder can be
+    given instead of the reports to translate, summarize, compare and merge. Reports that were read before are not read
+    again.
+    """
+    from nsys2prv_ng.api.plans import make_what_to_read
+    from nsys2prv_ng.reading.shards import write_shards
+    from nsys2prv_ng.report.files import refuse_missing, refuse_twice
+    from nsys2prv_ng.runtime.jit import announce_compilation
+
+    given, into = list_reports(reports), read(parse_path, folder, "folder")
+    if is_trace(into):
+        raise UsageError(f"{into}: is the name of a trace; give a folder to read the reports into")
+    progress = options.display
+    refuse_twice(given)
+    refuse_missing(given)
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{into}: cannot be made: {error.strerror}") from None
+    with announce_compilation(progress.note):
+        return write_shards(given, into, make_what_to_read(options), progress, options.jobs or count_usable_cores())
+
+
+@takes_two(MergeOptions)
+def merge(folder: AnyPath, output: AnyPath, options: MergeOptions) -> TranslationResult | None:
+    """Make one trace of the shards of a folder; return what was read, written and dropped.
+
+    With `only`, do one step, and return None unless it is the last.
+    """
+    from nsys2prv_ng.api.plans import choose_engine, make_merge_plan
+    from nsys2prv_ng.reading.shards import find_shards
+    from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.translation.in_steps import join_parts, plan_parts, write_one_part
+    from nsys2prv_ng.translation.translate import translate as run
+
+    shards, trace = read(parse_path, folder, "folder"), read(parse_path, output, "output")
+    check_names([shards], trace)
+    if not find_shards([shards]):
+        raise UsageError(f"{shards}: holds no reports that nsys2prv-ng shard read")
+    plan, progress = make_merge_plan(options), options.display
+    with announce_compilation(progress.note):
+        if options.only == "plan":
+            parts = plan_parts(shards, trace, plan, options.parts, progress)
+            progress.note(f"{trace}: planned in {count_noun(parts, 'part')}")
+        elif options.only == "write":
+            progress.note(write_one_part(shards, _find_part(options.part)))
+        elif options.only == "join":
+            return join_parts(shards, trace, plan, progress)
+        else:
+            with choose_engine(options, plan, trace.parent, trace.name) as chosen:
+                return run([shards], trace, chosen, progress)
+    return None
+
+
+def _find_part(number: int | None) -> int:
+    """Return the number of the part to write. Raises UsageError if none is known."""
+    text = os.environ.get("SLURM_ARRAY_TASK_ID", "")
+    if number is None and not text.isdecimal():
+        raise UsageError("name the part, or run as a task of a Slurm array", parameter="part")
+    return int(text) if number is None else number
 
 
 @takes(SummaryOptions)
@@ -83,19 +142,12 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
 
     `reports`: as for translate. `JobSummary.load` reads the numbers that `save` keeps as JSON.
     """
-    page, progress = options.html, options.display
-    check_page(page)
-    check_saved(options.save)
-    given = list_some_reports(reports)
-    refuse_traces(given)
-    summary, pictures = _summarize(
-        given, options, progress, options.flops_per_step, options.peak_tflops, draws=page is not None
-    )
-    if page is not None and pictures is not None:
+    summary, pictures = _summarize(list_reports_alone(reports), options, draws=options.html is not None)
+    if options.html is not None and pictures is not None:
         from nsys2prv_ng.html.summary_page import render_summary
 
-        write_atomically(page, render_summary(summary, pictures))
-        progress.note(f"page: {page}")
+        write_atomically(options.html, render_summary(summary, pictures))
+        options.display.note(f"page: {options.html}")
     if options.save is not None:
         summary.save(options.save)
     return summary
@@ -104,67 +156,41 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
 @takes(SummaryOptions)
 def find_answer(reports: Reports, options: SummaryOptions) -> JobSummary:
     """Sum up a job as `summarize` does, but without the metrics of GPUs: they take long, and no verdict needs them."""
-    given = list_some_reports(reports)
-    refuse_traces(given)
-    flops, peak = options.flops_per_step, options.peak_tflops
-    return _summarize(given, options, options.display, flops, peak, draws=False, with_metrics=False)[0]
+    return _summarize(list_reports_alone(reports), options, draws=False, with_metrics=False)[0]
 
 
 def _summarize(
-    reports: Sequence[Path],
-    options: JobOptions,
-    progress: Progress,
-    flops_per_step: float | None = None,
-    peak_tflops: float | None = None,
-    *,
-    draws: bool,
-    with_metrics: bool = True,
+    reports: Sequence[Path], options: SummaryOptions | CompareOptions, *, draws: bool, with_metrics: bool = True
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job and, if `draws`, the pictures for its page."""
-    from nsys2prv_ng.api.plans import make_summary_options
+    from nsys2prv_ng.api.plans import choose_engine, make_summary_options
     from nsys2prv_ng.job.open_job import open_job
-    from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
 
+    made, progress = make_summary_options(options, with_metrics=with_metrics), options.display
+    flops_per_step = options.flops_per_step if isinstance(options, SummaryOptions) else None
+    peak_tflops = options.peak_tflops if isinstance(options, SummaryOptions) else None
     with (
-        choose_engine(
-            options, make_summary_options(options, with_metrics=with_metrics), _find_scratch()
-        ) as read_options,
-        announce_compilation(progress.note),
         compile_ahead(FOR_SUMMARY),
+        choose_engine(options, made, _find_scratch()) as read_options,
         open_job(reports, _find_scratch(), read_options, progress, _import_what_sums_up) as job,
     ):
         from nsys2prv_ng.analysis.waits.waits import find_waits
-        from nsys2prv_ng.summary.compute.job import compute_summary
-        from nsys2prv_ng.summary.verdicts.answer import add_verdict
-        from nsys2prv_ng.summary.verdicts.slow_steps import find_slowest
+        from nsys2prv_ng.summary.summarize import Known, Wanted
+        from nsys2prv_ng.summary.summarize import summarize as run
 
-        waits = find_waits(job)
-        summary = compute_summary(
-            job,
-            waits,
-            progress=progress,
-            with_metrics=with_metrics,
-            flops_per_step=flops_per_step,
-            peak_tflops=peak_tflops,
-        )
-        slowest = find_slowest(summary)
-        if slowest is not None:  # most jobs need not import what compares
-            from nsys2prv_ng.comparison.slow_steps import add_slow_steps
-
-            summary = add_slow_steps(summary, job, waits)
-        summary = add_verdict(summary)
+        waits, wanted = find_waits(job), Wanted(with_metrics, flops_per_step, peak_tflops)
+        summary, slow = run(job, waits, Known(), wanted, progress)
         if not draws:
             return summary, None
-        from nsys2prv_ng.summary.compute.pictures import collect_pictures
+        from nsys2prv_ng.summary.pictures.measure import collect_pictures
 
-        return summary, collect_pictures(job, waits, slowest)
+        return summary, collect_pictures(job, waits, None if slow is None else slow.longest.number)
 
 
 def _import_what_sums_up() -> None:
     """Import what `_summarize` needs once the reports are read. This takes as long as reading a small report."""
-    import nsys2prv_ng.summary.compute.job
-    import nsys2prv_ng.summary.verdicts.answer  # noqa: F401
+    import nsys2prv_ng.summary.summarize  # noqa: F401
 
 
 def _find_scratch() -> Path:
@@ -184,23 +210,22 @@ def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
     `reports`: as for translate. Without a change, those that are likely to save most are tried. After an error nothing
     is left under `output`, OUT.prv or OUT.prv.gz.
     """
-    given = list_some_reports(reports)
-    refuse_traces(given)
-    scenarios = _parse_scenarios(options)
+    given = list_reports_alone(reports)
+    from nsys2prv_ng.replay.changes import parse_changes
+
+    scenarios = [read(parse_changes, text, "change") for text in options.change or ()]
     output = options.output
     if output is not None:
         _check_prediction(given, output, scenarios, options)
     from nsys2prv_ng.analysis.waits.waits import find_waits
-    from nsys2prv_ng.api.plans import make_prediction_plan
+    from nsys2prv_ng.api.plans import choose_engine, make_prediction_plan
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
     from nsys2prv_ng.replay.excerpt import is_too_large
-    from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
 
     progress, scratch = options.display, _find_scratch() if output is None else output.parent
     with (
-        announce_compilation(progress.note),
         compile_ahead(FOR_SUMMARY),
         choose_engine(options, make_prediction_plan(options), scratch) as plan,
         open_job(given, scratch, plan, progress) as job,
@@ -215,7 +240,7 @@ def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
         except UsageError as error:
             raise UsageError(error.message, parameter="change") from None
         if output is not None:
-            from nsys2prv_ng.translation.predict import write_prediction
+            from nsys2prv_ng.translation.translate import write_prediction
 
             write_prediction(experiment, scenarios[0], output, plan, progress)
     for warning in job.warnings:
@@ -238,22 +263,9 @@ def _check_prediction(
             raise UsageError(message, parameter=parameter)
     check_names(reports, output)
     from nsys2prv_ng.api.plans import make_prediction_plan
-    from nsys2prv_ng.translation.output_guards import check_files
+    from nsys2prv_ng.translation.translate import check_files
 
     check_files(reports, output, make_prediction_plan(options))
-
-
-def _parse_scenarios(options: WhatIfOptions) -> list[tuple[Change, ...]]:
-    """Return the changes of each scenario. Raises UsageError for a wrong text."""
-    from nsys2prv_ng.replay.changes import parse_changes
-
-    scenarios = []
-    for text in options.change or ():
-        try:
-            scenarios.append(parse_changes(text))
-        except UsageError as error:
-            raise blame_value(error.message, "change", text) from None
-    return scenarios
 
 
 @takes_sides(CompareOptions)
@@ -267,32 +279,30 @@ def compare(
     several times is a list: [[first, second], [first, second]], where each capture is a list of reports or a
     JobSummary.
     """
-    from nsys2prv_ng.comparison.captures import make_side
     from nsys2prv_ng.comparison.compare import compare_sides
+    from nsys2prv_ng.comparison.sides import make_side
 
-    page, progress = options.html, options.display
-    check_page(page)
     given = list_sides(sides, other)
     labels = _choose_labels(given, options)
     refuse_restrictions(given, options)
-    loaded = [_load_side(label, side, options, progress) for label, side in zip(labels, given, strict=True)]
+    loaded = [_load_side(label, side, options) for label, side in zip(labels, given, strict=True)]
     made = [make_side(label, [summary for summary, _ in side]) for label, side in zip(labels, loaded, strict=True)]
     comparison = compare_sides(made, options.scaling)
-    if page is not None:
+    if options.html is not None:
         from nsys2prv_ng.html.comparison_page import render_comparison
 
         pictures = [
             next(drawn for summary, drawn in captures if summary is side.summary)
             for side, captures in zip(made, loaded, strict=True)
         ]
-        write_atomically(page, render_comparison(comparison, made, pictures))
-        progress.note(f"page: {page}")
+        write_atomically(options.html, render_comparison(comparison, made, pictures))
+        options.display.note(f"page: {options.html}")
     return comparison
 
 
 def _choose_labels(sides: Sequence[Sequence[Capture]], options: CompareOptions) -> list[str]:
     """Return a label for each side. Raises UsageError unless the labels of the user are as many, and distinct."""
-    from nsys2prv_ng.comparison.labels import label_sides
+    from nsys2prv_ng.comparison.sides import label_sides
 
     files = [[path for capture in side if isinstance(capture, list) for path in capture] for side in sides]
     labels = list(options.labels or label_sides(files))
@@ -302,28 +312,26 @@ def _choose_labels(sides: Sequence[Sequence[Capture]], options: CompareOptions) 
 
 
 def _load_side(
-    label: str, side: Sequence[Capture], options: CompareOptions, progress: Progress
+    label: str, side: Sequence[Capture], options: CompareOptions
 ) -> list[tuple[JobSummary, Pictures | None]]:
     """Return the summary of each capture, and the pictures for a page. One follows the other, as each takes memory."""
     names = [label] if len(side) == 1 else [f"{label}, capture {number}" for number in range(1, len(side) + 1)]
-    return [_load_capture(name, capture, options, progress) for name, capture in zip(names, side, strict=True)]
+    return [_load_capture(name, capture, options) for name, capture in zip(names, side, strict=True)]
 
 
-def _load_capture(
-    name: str, capture: Capture, options: CompareOptions, progress: Progress
-) -> tuple[JobSummary, Pictures | None]:
+def _load_capture(name: str, capture: Capture, options: CompareOptions) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a capture, saved or computed within its steps if these are found, and the pictures.
 
     There are no pictures without a page, nor for a saved summary.
     """
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
 
     if isinstance(capture, JobSummary):
         return capture, None
     if is_saved(capture):
         return JobSummary.load(capture[0]), None
-    progress.note(f"summing up {name}")
-    return _summarize(capture, options, progress, draws=options.html is not None)
+    options.display.note(f"summing up {name}")
+    return _summarize(capture, options, draws=options.html is not None)
 
 
 @takes(InspectOptions)
@@ -337,7 +345,7 @@ def inspect(reports: Reports, options: InspectOptions) -> Inspection:
 
     progress = options.display
     with announce_compilation(progress.note):
-        return run(list_some_reports(reports), progress, options.jobs or count_usable_cores(), options.paraver_memory)
+        return run(list_reports(reports), progress, options.jobs or count_usable_cores(), options.paraver_memory)
 
 
 @takes(CheckOptions)
@@ -350,7 +358,7 @@ def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
     from nsys2prv_ng.paraver.checker.trace import check_trace
     from nsys2prv_ng.runtime.jit import announce_compilation
 
-    path = check_path("trace", trace)
+    path = read(parse_path, trace, "trace")
     progress = options.display
     size = path.stat().st_size if path.is_file() else 0
     with announce_compilation(progress.note), progress.step(f"checking {path}", size, "B") as step:

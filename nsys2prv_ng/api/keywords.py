@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import inspect as introspection
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from nsys2prv_ng.api.sides import TakesSides
-from nsys2prv_ng.text.option import list_options
+from nsys2prv_ng.api.given import GivenSide
+from nsys2prv_ng.options.kinds import list_options
 
 Keywords = ParamSpec("Keywords")
 Options = TypeVar("Options")
 Answer = TypeVar("Answer")
 One = TypeVar("One")
 Other = TypeVar("Other")
+Compared = TypeVar("Compared", covariant=True)
 
 
 def takes(
@@ -31,22 +32,33 @@ def takes_two(
     return lambda call: _take_keywords(call, options)
 
 
+class TakesSides(Protocol[Keywords, Compared]):
+    """A call on two sides, or on a list of sides."""
+
+    def __call__(
+        self,
+        sides: Iterable[GivenSide] | GivenSide,
+        other: GivenSide | None = None,
+        *args: Keywords.args,
+        **options: Keywords.kwargs,
+    ) -> Compared: ...
+
+
 def takes_sides(
     options: Callable[Keywords, Options],
-) -> Callable[[Callable[..., Answer]], TakesSides[Keywords, Answer]]:
-    """Do as `takes` does for a call on two sides, or on a list of sides."""
+) -> Callable[[Callable[..., Compared]], TakesSides[Keywords, Compared]]:
+    """Do as `takes` does for a call on sides."""
     return lambda call: _take_keywords(call, options)
 
 
 def _take_keywords(call: Callable[..., Any], options: Any) -> Callable[..., Any]:
     """Return a call whose signature and docstring list both its arguments and the keywords."""
-    arguments = [p for p in introspection.signature(call).parameters.values() if p.name != "options"]
-    keywords = introspection.signature(options).parameters.copy()
+    arguments = [p for p in inspect.signature(call).parameters.values() if p.name != "options"]
+    keywords = dict(inspect.signature(options).parameters)
     described = list_options(options)
-    for name, option in described.items():
-        given = option.given | None if option.default is None else option.given
-        keywords[name] = keywords[name].replace(annotation=given)
-    signature = introspection.Signature([*arguments, *keywords.values()])
+    for name in described:  # the type of what may be given
+        keywords[name] = keywords[name].replace(annotation=keywords[name].annotation.__origin__.__args__[0])
+    signature = inspect.Signature([*arguments, *keywords.values()])
 
     @wraps(call)
     def take(*given: Any, **values: Any) -> Any:

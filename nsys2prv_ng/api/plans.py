@@ -1,21 +1,20 @@
-"""Translates the options of a call into what the rooms below need.
+"""Translates the options of a call into what the rooms below need, and chooses where the call works.
 
 The module imports all of these rooms, so that calls import it where they use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from nsys2prv_ng import source_names
 from nsys2prv_ng.clock.alignment import parse_alignment
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.job.shards import WhatToRead, find_shards
 from nsys2prv_ng.options.calls import (
     EventOptions,
     JobOptions,
@@ -24,8 +23,12 @@ from nsys2prv_ng.options.calls import (
     TranslateOptions,
     WhatIfOptions,
 )
-from nsys2prv_ng.options.kinds import GPU_TIME
+from nsys2prv_ng.options.kinds import GPU_TIME, list_options
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
+from nsys2prv_ng.reading.shards import WhatToRead, find_shards
+from nsys2prv_ng.runtime.files import resolve_links
+from nsys2prv_ng.runtime.jit import announce_compilation
 from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
 from nsys2prv_ng.sources.registry import DERIVED, select_sources
 from nsys2prv_ng.sources.shared.source import Source
@@ -34,11 +37,11 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 if TYPE_CHECKING:
     from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
-_NOT_SELECTED = "needs the source {}, which is not selected"
+Plan = TypeVar("Plan", bound=ReadOptions)
 
 
-def make_read_options(options: JobOptions) -> ReadOptions:
-    """Return what to read for the options that all calls on a job share."""
+def make_read_options(options: JobOptions, *, cuts_steps: bool) -> ReadOptions:
+    """Return what to read for the options that all calls on a job share. `cuts_steps`: as in Selection."""
     return ReadOptions(
         source_options=SourceOptions(nvtx_range=options.nvtx_range),
         selection=Selection(
@@ -48,6 +51,7 @@ def make_read_options(options: JobOptions) -> ReadOptions:
             steps=options.steps,
             skips_warmup=options.skip_warmup,
             nvtx_range=options.nvtx_range,
+            cuts_steps=cuts_steps,
             ranks=None if options.ranks is None else frozenset(options.ranks),
         ),
         align=parse_alignment(options.align),
@@ -64,41 +68,33 @@ def make_read_options(options: JobOptions) -> ReadOptions:
 def make_summary_options(options: JobOptions, *, with_metrics: bool = True) -> ReadOptions:
     """Return what to read for numbers: a choice of steps restricts what they cover, but cuts no record.
 
-    Without `with_metrics`, only the limits of the samples of GPUs are kept, unless records are cut: a chosen time may
-    contain others only.
+    Without `with_metrics`, only the limits of the samples of GPUs are kept, unless time is chosen, which may contain
+    others only.
     """
-    read = make_read_options(options)
-    only_limits = not with_metrics and not read.selection.cuts_records
-    return replace(
-        read,
-        selection=replace(read.selection, cuts_steps=False),
-        source_options=replace(read.source_options, metrics_limits=only_limits),
-    )
+    read = make_read_options(options, cuts_steps=False)
+    only_limits = not with_metrics and not read.selection.restricts_time
+    return replace(read, source_options=replace(read.source_options, metrics_limits=only_limits))
 
 
-def make_plan(options: TranslateOptions) -> TranslationPlan:
-    """Return the plan of a translation."""
+def make_plan(options: TranslateOptions, *, cuts_steps: bool = True) -> TranslationPlan:
+    """Return the plan of a translation. `cuts_steps`: as in Selection."""
     sources, source_options = _choose_events(options, options.nvtx_range)
-    plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived)
+    plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived, cuts_steps=cuts_steps)
     if options.sources is not None:
         plan = replace(plan, named_sources=tuple(source.name for source in sources if source not in DERIVED))
-    _check_sources(sources, source_options, plan.selection)
+    _check_sources(options, sources, options.min_duration or ())
     return plan
 
 
 def make_prediction_plan(options: WhatIfOptions) -> TranslationPlan:
     """Return the plan of a predicted trace: as of a translation, but a choice of steps cuts no record."""
     shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
-    plan = make_plan(TranslateOptions(**shared, force=options.force))
-    return replace(plan, selection=replace(plan.selection, cuts_steps=False))
+    return make_plan(TranslateOptions(**shared, force=options.force), cuts_steps=False)
 
 
 def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:
     """Raise UsageError for options on what to read if shards of the reports were read before."""
-    defaults = EventOptions()
-    chosen = [
-        field.name for field in fields(EventOptions) if getattr(options, field.name) != getattr(defaults, field.name)
-    ]
+    chosen = [name for name, option in list_options(EventOptions).items() if getattr(options, name) != option.default]
     if chosen and find_shards(reports):
         message = f"{reports[0]} holds reports that nsys2prv-ng shard has read: give that command this option"
         raise UsageError(message, parameter=chosen[0])
@@ -112,7 +108,7 @@ def make_merge_plan(options: MergeOptions) -> TranslationPlan:
 def make_what_to_read(options: ShardOptions) -> WhatToRead:
     """Return what to read into shards."""
     sources, source_options = _choose_events(options, "")
-    _check_sources(sources, source_options, Selection())
+    _check_sources(options, sources, ())
     return WhatToRead(tuple(source.name for source in sources), source_options, options.derived)
 
 
@@ -139,47 +135,57 @@ def _make_trace_plan(
     source_options: SourceOptions,
     *,
     find_waits: bool,
+    cuts_steps: bool = True,
 ) -> TranslationPlan:
     from nsys2prv_ng.translation.plan_trace import TranslationPlan  # numbers need no trace
 
-    shared = make_read_options(options)
+    shared = make_read_options(options, cuts_steps=cuts_steps)
     selection = replace(
         shared.selection,
         gpus=None if options.gpus is None else frozenset(options.gpus),
         shortest=options.min_duration or {},
         folds_threads=options.fold_threads,
     )
-    read = replace(
-        shared,
-        sources=sources,
-        source_options=source_options,
-        selection=selection,
-        find_waits=find_waits,
-    )
+    read = replace(shared, sources=sources, source_options=source_options, selection=selection, find_waits=find_waits)
     others = [field.name for field in fields(TranslationPlan) if field.name not in vars(read)]
     return TranslationPlan(**vars(read), **{name: getattr(options, name) for name in others})
 
 
-def _check_sources(selected: Sequence[Source], options: SourceOptions, selection: Selection) -> None:
-    """Raise UsageError for options of sources that are not selected."""
+def _check_sources(options: EventOptions, selected: Sequence[Source], shortest: Iterable[str]) -> None:
+    """Raise UsageError for options of sources that are not selected. `shortest`: sources with a shortest interval."""
     names = [source.name for source in selected if not source.accounted_in_join]
-    for parameter, value, source in (
-        ("nvtx_range", options.nvtx_range, source_names.NVTX),
-        # Without ranges, other steps may be found.
-        ("step", selection.step, source_names.NVTX),
-        ("steps", selection.steps, source_names.NVTX),
-        ("skip_warmup", selection.skips_warmup, source_names.NVTX),
-        ("nvtx_domain", options.nvtx_domains, source_names.NVTX),
-        ("metrics", options.metrics, source_names.GPU_METRICS),
-        ("metrics_changes", options.metrics_changes, source_names.GPU_METRICS),
-        ("nccl_channels", options.nccl_channels, source_names.NCCL),
-    ):
-        if value and source not in names:
-            raise UsageError(_NOT_SELECTED.format(source), parameter=parameter)
-    for source in selection.shortest:
+    for name, option in list_options(type(options)).items():
+        if option.source and option.source not in names and getattr(options, name):
+            raise UsageError(f"needs the source {option.source}, which is not selected", parameter=name)
+    for source in shortest:
         if source not in names:
             from difflib import get_close_matches
 
             guess = get_close_matches(source, names, n=1)
             remedy = f"; did you mean {guess[0]}?" if guess else f": {', '.join(names)}"
             raise UsageError(f"{source} is none of the selected sources{remedy}", parameter="min_duration")
+
+
+@contextmanager
+def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "") -> Iterator[Plan]:
+    """Yield a plan with the engine that the user chose, and announce what is compiled for it.
+
+    `folder`: where the call writes. `name`: the name of the trace. If an error ends the call, what was read for it
+    stays, so that the next call continues from there. Without a name nothing stays.
+    """
+    note = options.display.note
+    if not options.dask:
+        with announce_compilation(note):
+            yield plan
+        return
+    from nsys2prv_ng.runtime.dask_engine import DaskEngine, name_new_folder
+
+    shared = plan.resources.folder or folder
+    if name and shared != folder:  # traces of other folders may have the same name
+        name += f".{hashlib.sha256(os.fsencode(resolve_links(folder))).hexdigest()[:8]}"
+    kept = shared / f"{name}.parts" if name else name_new_folder(shared)
+    with (
+        announce_compilation(note),
+        DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name), note=note) as engine,
+    ):
+        yield replace(plan, engine=engine)

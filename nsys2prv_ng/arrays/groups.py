@@ -1,9 +1,12 @@
-"""Tables as dicts of columns, and their sums by keys. Importing pandas takes longer than adding up most tables."""
+"""Adds up tables, which are dicts of columns, by keys, and makes mappings of keys with one value.
+
+Importing pandas takes longer than adding up most tables.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -95,3 +98,15 @@ def encode_key(key: npt.NDArray[Any]) -> IntArray:
     values = key.tolist()
     ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
     return np.array([ranks[value] for value in values], np.int64)
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def map_unambiguous(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, Value]:
+    """Return the value of each key that has only one distinct value."""
+    values: dict[Key, set[Value]] = {}
+    for key, value in pairs:
+        values.setdefault(key, set()).add(value)
+    return {key: found.pop() for key, found in values.items() if len(found) == 1}

@@ -1,18 +1,25 @@
 """Renders the Slurm script that profiles a job and translates its reports: samples/slurm.sh with a user's values."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Annotated
 
 from nsys2prv_ng.bundled.presets import locate_bundled
 from nsys2prv_ng.errors import UsageError, escape_unprintable
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.text.option import Flag, Integer, Text, Words
+from nsys2prv_ng.options.kinds import (
+    Flag,
+    Integer,
+    Option,
+    OptionalInteger,
+    Text,
+    Words,
+    at_least,
+)
 
 _TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")
 _CORES_PER_GPU = 8
@@ -48,31 +55,30 @@ _OTHER_RENDEZVOUS = ("standalone", "master-addr", "master-port", "node-rank")
 class ScriptOptions:
     """The job for which the script is made. The defaults are the values in slurm.sh itself."""
 
-    nodes: Integer[int] = Integer("Number of nodes.", 2, metavar="N", minimum=1)
-    gpus_per_node: Integer[int] = Integer("GPUs per node, with one rank each.", 4, metavar="N", minimum=1)
-    per_node: Flag = Flag("Run one task and write one report per node, if the command starts the ranks itself.")
-    capture_range: Flag = Flag("Profile only between cudaProfilerStart and cudaProfilerStop.")
-    delay: Integer[int | None] = Integer(
-        "Start to profile this long after the program starts.", metavar="SECONDS", minimum=0, shown="0"
+    nodes: Annotated[Integer, at_least(1)] = Option("Number of nodes.", 2, metavar="N")
+    gpus_per_node: Annotated[Integer, at_least(1)] = Option("GPUs per node, with one rank each.", 4, metavar="N")
+    per_node: Flag = Option(
+        "Run one task and write one report per node, if the command starts the ranks itself.", False
     )
-    duration: Integer[int | None] = Integer(
-        "Stop profiling after this time. The program continues.",
-        metavar="SECONDS",
-        minimum=1,
-        shown="as long as the program",
+    capture_range: Flag = Option("Profile only between cudaProfilerStart and cudaProfilerStop.", False)
+    delay: Annotated[OptionalInteger, at_least(0)] = Option(
+        "Start to profile this long after the program starts.", metavar="SECONDS", shown="0"
     )
-    dependent: Flag = Flag("Translate in a separate job, however the first one ends.")
-    dask: Flag = Flag("Translate on all nodes of the job, with Dask workers that start after the program.")
-    container: Text = Text(
-        "Run in a container: FILE.sif by Apptainer, others by srun's container plugin.", metavar="IMAGE"
+    duration: Annotated[OptionalInteger, at_least(1)] = Option(
+        "Stop profiling after this time. The program continues.", metavar="SECONDS", shown="as long as the program"
     )
-    venv: Text = Text("Virtual environment of nsys2prv-ng.", metavar="DIR")
-    modules: Words = Words(
-        "Module to load, such as nsys. Repeat it for further modules.", metavar="NAME", flag="--module"
+    dependent: Flag = Option("Translate in a separate job, however the first one ends.", False)
+    dask: Flag = Option("Translate on all nodes of the job, with Dask workers that start after the program.", False)
+    container: Text = Option(
+        "Run in a container: FILE.sif by Apptainer, others by srun's container plugin.", "", metavar="IMAGE"
     )
-    account: Text = Text("Account to charge.", metavar="NAME")
-    partition: Text = Text("Partition to run in.", metavar="NAME")
-    time_limit: Text = Text("Time limit of the job, as Slurm writes it.", "00:30:00", metavar="HH:MM:SS")
+    venv: Text = Option("Virtual environment of nsys2prv-ng.", "", metavar="DIR")
+    modules: Words = Option(
+        "Module to load, such as nsys. Repeat it for further modules.", metavar="NAME", flag="--module", repeats=True
+    )
+    account: Text = Option("Account to charge.", "", metavar="NAME")
+    partition: Text = Option("Partition to run in.", "", metavar="NAME")
+    time_limit: Text = Option("Time limit of the job, as Slurm writes it.", "00:30:00", metavar="HH:MM:SS")
     command: Sequence[str] = ()
     """The command that each task runs; by default a training with PyTorch."""
 

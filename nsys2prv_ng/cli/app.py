@@ -1,29 +1,56 @@
-"""Puts the commands together."""
+"""Puts the commands together, finds the command on a command line, runs it, and turns errors into a line."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 from nsys2prv_ng.cli.cfgs import cfgs
 from nsys2prv_ng.cli.check import check
 from nsys2prv_ng.cli.compare import SidesCommand, compare
 from nsys2prv_ng.cli.inspect import inspect
 from nsys2prv_ng.cli.merge import merge
+from nsys2prv_ng.cli.options import spell
 from nsys2prv_ng.cli.precompile import precompile
 from nsys2prv_ng.cli.shard import shard
 from nsys2prv_ng.cli.slurm import slurm
 from nsys2prv_ng.cli.summary import summary
 from nsys2prv_ng.cli.translate import translate
 from nsys2prv_ng.cli.what_if import what_if
-from nsys2prv_ng.cli.words import CompletedGroup
+from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
+from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas
 from nsys2prv_ng.version import __version__
 
 # Numba, pyarrow and json are imported where they are used, so that --help and usage errors come at once.
 
+_PROGRAM = "nsys2prv-ng"
+_OF_PROGRAM = ("-h", "--help", "-V", "--version")
+
+
+class CommandGroup(TyperGroup):
+    """The group of all commands, which finds the command also behind its options, or chooses `translate`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            args = put_command_first(args, self.commands)
+        except UsageError:
+            if not ctx.resilient_parsing:  # a shell asks for completions
+                raise
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
-    cls=CompletedGroup,
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -33,7 +60,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"nsys2prv-ng {__version__}")
+        print(f"{_PROGRAM} {__version__}")
         raise typer.Exit
 
 
@@ -60,3 +87,128 @@ app.command()(precompile)
 app.command()(shard)
 app.command()(merge)
 app.command(context_settings={"allow_interspersed_args": False})(slurm)
+
+
+# ---- the command on a command line -----------------------------------------------------------------------------------
+
+
+def put_command_first(words: list[str], commands: Mapping[str, Any]) -> list[str]:
+    """Return the words with the command before its options; without one, `translate` runs.
+
+    `commands`: all commands by name. A report named like a command is reached as ./check. Raises UsageError for a word
+    that is nearly a command, and for an empty word.
+    """
+    # The program that a batch script starts may take empty words, and options report their empty values themselves.
+    ours = words[: words.index("--")] if "slurm" in words and "--" in words else words
+    take_values = _list_value_flags(commands)
+    if any(not word and before not in take_values for before, word in pairwise(["", *ours])):
+        raise UsageError("an argument is empty: is a variable of the shell not set?")
+    if not words or words[0] in (*commands, *_OF_PROGRAM) or words[0].startswith(("--install-comp", "--show-comp")):
+        return words
+    # Path would raise where it may not look.
+    is_file = os.path.exists(words[0])  # noqa: PTH110
+    if words[0] == "help" and not is_file:
+        return [*_find_helped(words, commands), "--help"]
+    if words[0].startswith("-"):
+        at = _find_command(words, commands, take_values)
+        return ["translate", *words] if at is None else [words[at], *words[:at], *words[at + 1 :]]
+    if not is_file and (nearest := _guess(words[0], [*commands, "help"])):
+        raise UsageError(f"{escape_unprintable(words[0])}: no such command or report; did you mean {nearest}?")
+    return ["translate", *words]
+
+
+def _find_helped(words: list[str], commands: Mapping[str, Any]) -> list[str]:
+    """Return the command behind the word `help`, if there is one."""
+    asked = [word for word in words[1:2] if not word.startswith("-")]
+    if asked and asked[0] not in commands:
+        nearest = _guess(asked[0], commands)
+        remedy = f"did you mean help {nearest}?" if nearest else f"the commands are {', '.join(commands)}"
+        raise UsageError(f"{escape_unprintable(asked[0])}: no such command; {remedy}")
+    return asked
+
+
+def _find_command(words: list[str], commands: Mapping[str, Any], take_values: set[str]) -> int | None:
+    """Return the index of the first word that is neither an option nor its value, if it is a command."""
+    is_value = False
+    for at, word in enumerate(words):
+        if not is_value and not word.startswith("-"):
+            return at if word in commands and not os.path.exists(word) else None  # noqa: PTH110
+        if word == "--":
+            return None
+        is_value = not is_value and word in take_values
+    return None
+
+
+def _list_value_flags(commands: Mapping[str, Any]) -> set[str]:
+    """Return the flags, long and short, of the options of all commands that take a value."""
+    options = [option for command in commands.values() for option in command.params]
+    return {
+        flag for option in options if option.param_type_name == "option" and not option.is_flag for flag in option.opts
+    }
+
+
+def _guess(word: str, commands: Iterable[str]) -> str:
+    """Return the command that a word nearly is; an empty text if there is none."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, commands, n=1, cutoff=0.75)), "")
+
+
+# ---- running it ------------------------------------------------------------------------------------------------------
+
+
+def run(words: list[str]) -> tuple[int, str]:
+    """Run the program with these words; return the exit code and the line for an error. Raises that of a signal."""
+    # Numpy's OpenBLAS would start a thread for each core. Nothing here needs them, and sums of real numbers, as in
+    # the fit of the clocks, would depend on the number of cores.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    keep_freed_memory()
+    refuse_pandas()
+    try:
+        result = typer.main.get_command(app).main(words, prog_name=_PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0, ""
+    except TranslationError as error:
+        return error.exit_code, spell(error, words) + _describe_lost_folder()
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nobody reads the output any more)
+        return 1, ""
+    except MemoryError:
+        return 1, "out of memory; translate fewer reports at once, or select fewer sources (see --sources)"
+    except Exception as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+            return 2, ""
+        if hasattr(error, "format_message"):  # typer's and click's errors of usage
+            command = _PROGRAM if error.ctx is None else error.ctx.command_path  # type: ignore[attr-defined]
+            return 2, f"{error.format_message()} (see {command} --help)"
+        return 1, _describe_error(error)
+
+
+def _describe_error(error: Exception) -> str:
+    """Return a line about an error of the system, of a library or of the program itself."""
+    # A library cannot be loaded, or a thread started.
+    signs = ("failed to map segment", "Could not find/load shared object", "can't start new thread")
+    if getattr(error, "errno", None) == errno.ENOMEM or any(sign in str(error) for sign in signs):
+        what = str(error).split(". ")[0]  # llvmlite also guesses why
+        return f"out of memory ({what}); is it limited? See `ulimit -v`, and `ulimit -u` for threads"
+    if isinstance(error, OSError):  # only the output of the program itself: all other files have other errors
+        cause = f"{error.filename or 'standard output'}: {error.strerror or error}"
+        return _describe_lost_folder().lstrip("; ") or cause
+    if os.environ.get("NSYS2PRV_NG_TRACEBACK"):
+        traceback.print_exc()
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    return (
+        f"internal error, please report it: {what} (at {Path(where.filename).name}:{where.lineno};"
+        " NSYS2PRV_NG_TRACEBACK=1 shows more)"
+    )
+
+
+def _describe_lost_folder() -> str:
+    """Return the end of a message if the working folder was deleted: no relative path leads to a file."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "; the working folder was deleted: change to another one"
+    return ""

@@ -11,13 +11,13 @@ from typing import Annotated
 
 import typer
 
-from nsys2prv_ng.cli.options import parse_path
+from nsys2prv_ng.cli.options import parse_folder
 
 
 def cfgs(
     install: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", parser=parse_path, help="Copy the presets and filters into this folder."),
+        typer.Option(metavar="DIR", parser=parse_folder, help="Copy the presets and filters into this folder."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:

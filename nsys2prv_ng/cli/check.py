@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.arguments import split_trace_and_cfgs
 from nsys2prv_ng.cli.options import describe_argument, with_options
-from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.options.calls import CheckOptions
 from nsys2prv_ng.text.formatting import count_noun
 
@@ -29,8 +28,13 @@ def check(
 
     Exits with code 1 if they break a rule.
     """
-    trace, cfgs = split_trace_and_cfgs(paths)
-    cfgs = [*(options.cfg or ()), *cfgs]
+    traces = [path for path in paths if path.suffix != ".cfg"]
+    if not traces:
+        raise UsageError("no trace to check the cfgs against: nsys2prv-ng check OUT.prv FILE.cfg...")
+    if len(traces) > 1:
+        raise UsageError(f"{traces[1]}: check takes one trace, and cfgs that end in .cfg")
+    [trace] = traces
+    cfgs = [*(options.cfg or ()), *(path for path in paths if path.suffix == ".cfg")]
     result = api.check(trace, cfg=cfgs, progress=options.progress)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in result.records.items())
     counts += (

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.arguments import parse_percent, split_sides
-from nsys2prv_ng.cli.options import Json, NoProgress, describe_argument, print_json, with_options
+from nsys2prv_ng.api.given import find_summary
+from nsys2prv_ng.cli.options import Json, NoProgress, describe_argument, with_options
+from nsys2prv_ng.cli.printing import print_json
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import CompareOptions
 from nsys2prv_ng.runtime.progress import Progress
@@ -21,6 +25,8 @@ SLOWER = 3
 """Exit code if a run got slower by more than the user accepts."""
 _BETWEEN = "\0"
 """Stands for `--` between sides: no argument of a process can contain this character."""
+_PLUS = "+"
+"""Stands between the captures of a side."""
 
 
 class SidesCommand(TyperCommand):
@@ -64,9 +70,8 @@ def compare(
     """
     if as_json and as_markdown:
         raise UsageError("cannot be combined with --json", parameter="--markdown")
-    limit = None if fail_over is None else parse_percent(fail_over, "--fail-over")
-    sides = split_sides(reports, _BETWEEN)
-    progress = options.display
+    limit = None if fail_over is None else _parse_percent(fail_over)
+    sides = _split_sides(reports)
     comparison = api.compare(sides, **vars(options))
     if as_json:
         print_json(comparison)
@@ -75,11 +80,11 @@ def compare(
 
         print(format_markdown(comparison, shows_details=shows_details, shows_all=shows_all))
     else:
-        from nsys2prv_ng.comparison.text import format_comparison
-        from nsys2prv_ng.text.style import choose_style
+        from nsys2prv_ng.comparison.result import format_comparison
+        from nsys2prv_ng.text.layout import choose_style
 
         print(format_comparison(comparison, shows_details=shows_details, shows_all=shows_all, style=choose_style()))
-    return 0 if limit is None else _judge(comparison, limit, progress)
+    return 0 if limit is None else _judge(comparison, limit, options.display)
 
 
 def _judge(comparison: Comparison, limit: float, progress: Progress) -> int:
@@ -88,3 +93,35 @@ def _judge(comparison: Comparison, limit: float, progress: Progress) -> int:
         if pair.verdict.kind == "inconclusive" and pair.verdict.p is None:
             progress.warn(f"--fail-over: {pair.b.label} cannot be judged, see the first line of the comparison")
     return SLOWER if any(pair.verdict.is_slower_by(limit) for pair in comparison.pairs) else 0
+
+
+def _parse_percent(text: str) -> float:
+    """Return a percentage like 5% as a fraction of 1."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    if not match:
+        raise UsageError("write a percentage, like 5%", parameter="--fail-over", value=text)
+    return float(match[1]) / 100
+
+
+def _split_sides(words: Sequence[str]) -> list[list[list[Path]]]:
+    """Return the files of each capture of each side. Saved summaries and folders of runs are a side each without `--`.
+
+    Raises UsageError for fewer than two sides, and for a side or a capture without files.
+    """
+    if _BETWEEN not in words and len(words) > 1 and all(find_summary(Path(word)).suffix == ".json" for word in words):
+        return [[[Path(word)]] for word in words]
+    sides: list[list[list[Path]]] = [[[]]]
+    for word in words:
+        if word == _BETWEEN:
+            sides.append([[]])
+        elif word == _PLUS:
+            sides[-1].append([])
+        else:
+            sides[-1][-1].append(Path(word))
+    if len(sides) < 2 or any(side == [[]] for side in sides):
+        raise UsageError("write -- between the runs: nsys2prv-ng compare BEFORE... -- AFTER...")
+    if not all(capture for side in sides for capture in side):
+        raise UsageError(
+            "write + only between two captures of a run: nsys2prv-ng compare A1... + A2... -- B1... + B2..."
+        )
+    return sides

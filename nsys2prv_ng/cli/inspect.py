@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, print_json, with_options
+from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, with_options
+from nsys2prv_ng.cli.printing import print_json, print_remedies
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.options.calls import InspectOptions, TranslateOptions
+from nsys2prv_ng.options.calls import InspectOptions
 
 if TYPE_CHECKING:
     from nsys2prv_ng.inspection.model import Inspection
@@ -36,22 +35,21 @@ def inspect(
     elif inspection.reports or len(inspection.faults) != 1:  # else the error is all there is
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _FILE_WIDTH
         print(format_inspection(inspection, width))
-        _print_remedies(inspection, reports, options)
+        _print_remedies(inspection, options.paraver_memory)
     if inspection.faults:
         others = len(inspection.faults) - 1
         more = f" (and {others} more, listed above)" if others else ""
         raise TranslationError(escape_text(inspection.faults[0]) + more)
 
 
-def _print_remedies(inspection: Inspection, reports: Sequence[Path], options: InspectOptions) -> None:
-    """Print how to translate less, if a trace of all of it would be too large."""
-    from nsys2prv_ng.cli.remedies import Given, print_remedies
-    from nsys2prv_ng.inspection.load_estimate import estimate_details
+def _print_remedies(inspection: Inspection, limit: int) -> None:
+    """Print how to translate less, if Paraver needs more than `limit` bytes of memory for a trace of all of it."""
+    from nsys2prv_ng.inspection.model import estimate_details
+    from nsys2prv_ng.paraver.load_cost import LoadCost
 
-    load, details = inspection.load, estimate_details(inspection.rows_of_sources)
+    load, estimated = inspection.load, estimate_details(inspection.rows_of_sources)
+    details = {source: estimated.get(source, LoadCost()) for source in inspection.list_selectable_sources()}
     duration = max((report.duration_ns for report in inspection.reports), default=0)
-    chosen = TranslateOptions(paraver_memory=options.paraver_memory, jobs=options.jobs)
-    given = Given(reports, Path("trace.prv"), chosen, inspection.list_selectable_sources())
-    if 0 < options.paraver_memory < load.memory:
+    if 0 < limit < load.memory:
         print()
-    print_remedies(load, details, duration, load.text_bytes, given)
+    print_remedies(load, details, limit, size=load.text_bytes, duration=duration)

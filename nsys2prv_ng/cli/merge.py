@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import Quiet, describe_argument, with_options
-from nsys2prv_ng.options.calls import JobOptions, MergeOptions, TranslateOptions
+from nsys2prv_ng.cli.printing import print_result, print_summary
+from nsys2prv_ng.options.calls import MergeOptions
 
 
 @with_options(MergeOptions)
@@ -24,11 +24,6 @@ def merge(
     the trace belong to the plan.
     """
     result = api.merge(folder, output, **vars(options))
-    if result is None or quiet:
-        return
-    from nsys2prv_ng.cli.remedies import Given, print_result, print_summary
-
-    shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
-    chosen = TranslateOptions(**shared, paraver_memory=options.paraver_memory)
-    print_result(result, Given([folder], output, chosen, []))
-    print_summary(result)
+    if result is not None and not quiet:
+        print_result(result, options, {})
+        print_summary(result)

@@ -1,25 +1,22 @@
-"""Makes the options of a command from a class of options, and reads such options from what was typed."""
+"""Makes the options of a command from a class of options, and writes errors about them as they were typed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from nsys2prv_ng.bundled.job_script import ScriptOptions
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable, refer_to
 from nsys2prv_ng.options.calls import ALL_OPTIONS
+from nsys2prv_ng.options.kinds import Option, list_options
 from nsys2prv_ng.report.formats import REPORTS_HELP
 from nsys2prv_ng.runtime.progress import choose_progress
-from nsys2prv_ng.text.option import Flag, Option, list_options
-
-T = TypeVar("T")
-
-_ALL_OPTIONS = (*ALL_OPTIONS, ScriptOptions)
 
 
 def describe_argument(metavar: str, help: str) -> Any:
@@ -28,8 +25,8 @@ def describe_argument(metavar: str, help: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False, readable=False)
 
 
-def parse_path(text: str) -> Path:
-    """Return the path that was typed for an option that no call has."""
+def parse_folder(text: str) -> Path:
+    """Return the folder that was typed for an option that no call has."""
     if not text:  # an empty path would be the current folder
         raise typer.BadParameter("must not be empty")
     return Path(text)
@@ -37,97 +34,63 @@ def parse_path(text: str) -> Path:
 
 ReportsArgument = Annotated[list[Path], describe_argument("REPORT...", f"{REPORTS_HELP}.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs: times in ns, sizes in bytes.")]
-Details = Annotated[bool, typer.Option("--details", help="Also print all tables.")]
-TalpFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--talp",
-        metavar="FOLDER",
-        parser=parse_path,
-        help="Also write the efficiencies into this folder, as a file for TALP-Pages.",
-    ),
-]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")]
 
 
-def print_json(result: Any) -> None:
-    """Print the numbers of a result for programs."""
-    import json
-
-    print(json.dumps(result.to_dict(), indent=2))
-
-
-def with_options(options: type[T]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def with_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the options of a class besides its other parameters. It gets them as one value, `options`.
 
     The options of a command with the parameter `quiet` show progress.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        declared = {name: _make_parameter(name, option) for name, option in list_options(options).items()}
+        declared = list_options(options)
 
         def run(**values: Any) -> Any:
-            chosen = collect_options(options, {name: values.pop(name) for name in declared})
+            typed = {name: values.pop(name) for name in declared}
+            # A flag that was not typed is False, any other option None or an empty list.
+            chosen = {name: value for name, value in typed.items() if value not in (None, False, [])}
+            chosen |= {name: not option.default for name, option in declared.items() if typed[name] is True}
             if "quiet" in values:
-                vars(chosen)["progress"] = choose_progress(quiet=values["quiet"])
-            return command(options=chosen, **values)
+                chosen["progress"] = choose_progress(quiet=values["quiet"])
+            return command(options=options(**chosen), **values)
 
-        # typer reads the parameters from the signature.
-        parameters = [
-            parameter.replace(kind=Parameter.KEYWORD_ONLY)
-            for name, parameter in Signature.from_callable(command, eval_str=True).parameters.items()
-            if name != "options"
-        ]
-        arguments = [parameter for parameter in parameters if not _is_option(parameter)]
-        switches = [parameter for parameter in parameters if _is_option(parameter)]
-        signature = Signature([*arguments, *declared.values(), *switches])
-        run.__signature__ = signature  # type: ignore[attr-defined]
-        run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+        parameters: list[Parameter] = []
+        for parameter in Signature.from_callable(command, eval_str=True).parameters.values():
+            if parameter.name == "options":
+                parameters += [_make_parameter(name, option) for name, option in declared.items()]
+            else:
+                parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+        # typer reads the parameters from the signature, and their types from the annotations.
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         return run
 
     return decorate
 
 
-def _is_option(parameter: Parameter) -> bool:
-    return isinstance(parameter.annotation.__metadata__[0], typer.models.OptionInfo)
-
-
 def _make_parameter(name: str, option: Option[Any, Any]) -> Parameter:
     """Return typer's parameter for an option: a flag, or a text that the option itself reads."""
+    kind: Any = bool if option.is_flag else list[str] | None if option.repeats else str | None
     default: Any = None if option.shown or option.default is None else str(option.default)
-    kind: Any = list[str] | None if option.repeats else str | None
-    if isinstance(option, Flag):
-        kind, default = bool, False
     info = typer.Option(
         *filter(None, (option.flag, option.short)),
         metavar=option.metavar or None,
         help=option.help,
-        autocompletion=option.complete,
+        autocompletion=option.list_completions,
         show_default=option.shown or bool(default),
     )
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=False if option.is_flag else default, annotation=Annotated[kind, info]
+    )
 
 
-def collect_options(options: type[T], typed: Mapping[str, Any]) -> T:
-    """Return the options of a class from what was typed; options that were not typed keep their defaults.
+# ---- errors ----------------------------------------------------------------------------------------------------------
 
-    Raises UsageError whose `value` is what was typed.
-    """
-    values = {}
-    for name, option in list_options(options).items():
-        if isinstance(option, Flag):
-            values[name] = option.default != typed[name]
-        elif typed[name] is not None:
-            values[name] = typed[name]
-    try:
-        return options(**values)
-    except UsageError as error:
-        value = typed.get(error.parameter)
-        words = value if isinstance(value, list) else [] if isinstance(value, bool | None) else [value]
-        shown = " ".join(map(str, words)) or None
-        raise UsageError(error.message, parameter=error.parameter, value=shown) from None
+_OPTIONS = dict(ChainMap(*map(list_options, (*ALL_OPTIONS, ScriptOptions))))
+"""The options of all calls and commands by name: the first one of each name."""
 
 
 def spell(error: TranslationError, words: Sequence[str] = ()) -> str:
@@ -138,32 +101,28 @@ def spell(error: TranslationError, words: Sequence[str] = ()) -> str:
     if not isinstance(error, UsageError) or not error.parameter:
         return escape_unprintable(error.message + refer_to(map(find_flag, error.see)))
     flag, value = _find_typed_words(error.parameter, words)
-    value = value if error.value is None else str(error.value)
+    if isinstance(error.value, list):
+        value = " ".join(map(str, error.value))
+    elif error.value is not None:
+        value = str(error.value)
     shown = f"'{value}'" if value.endswith(":") else value
     return escape_unprintable(f"{flag}{shown and ' '}{shown}: {error.message}")
 
 
 def find_flag(parameter: str) -> str:
     """Return the command line's spelling of a parameter."""
-    option = _find_option(parameter)
-    return option.flag if option else parameter
-
-
-def _find_option(parameter: str) -> Option[Any, Any] | None:
-    """Return the option with this name, whichever call has it."""
-    described = (list_options(options).get(parameter) for options in _ALL_OPTIONS)
-    return next(filter(None, described), None)
+    return _OPTIONS[parameter].flag if parameter in _OPTIONS else parameter
 
 
 def _find_typed_words(parameter: str, words: Sequence[str]) -> tuple[str, str]:
     """Return how an option and its value were typed; the value is empty if there is none, or more than one."""
-    option = _find_option(parameter)
-    if option is None:
+    if parameter not in _OPTIONS:
         return parameter, ""
+    option = _OPTIONS[parameter]
     flag, short = option.flag, option.short
     typed = []
-    for word, following in zip_longest(words, words[1:], fillvalue=""):
-        if word == "--" and words[0] != "compare":  # there it separates the sides
+    for at, (word, following) in enumerate(zip_longest(words, words[1:], fillvalue="")):
+        if word == "--" and "compare" not in words[:at]:  # there it separates the sides
             break
         if word and word in (flag, short):
             typed.append((word, following))
@@ -173,4 +132,4 @@ def _find_typed_words(parameter: str, words: Sequence[str]) -> tuple[str, str]:
             typed.append((short, word.removeprefix(short)))
     if not typed:
         return flag, ""
-    return typed[-1][0], "" if isinstance(option, Flag) or len(typed) > 1 else typed[-1][1]
+    return typed[-1][0], "" if option.is_flag or len(typed) > 1 else typed[-1][1]

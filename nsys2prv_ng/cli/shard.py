@@ -35,7 +35,7 @@ def shard(
         raise UsageError(f"{folder}: is a file; the last argument must be the folder to read reports into")
     api.shard(reports, folder, **vars(options))
     if not quiet:
-        from nsys2prv_ng.job.shards import find_shards
+        from nsys2prv_ng.reading.shards import find_shards
 
         where = shlex.quote(str(folder))
         there = count_noun(len(find_shards([folder])), "report")

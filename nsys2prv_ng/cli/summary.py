@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from nsys2prv_ng import api
 from nsys2prv_ng.api.calls import find_answer
-from nsys2prv_ng.cli.options import Details, Json, NoProgress, ReportsArgument, TalpFolder, print_json, with_options
+from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, parse_folder, with_options
+from nsys2prv_ng.cli.printing import print_json
 from nsys2prv_ng.options.calls import SummaryOptions
 
 
@@ -12,9 +18,16 @@ from nsys2prv_ng.options.calls import SummaryOptions
 def summary(
     reports: ReportsArgument,
     options: SummaryOptions,
-    talp: TalpFolder = None,
+    talp: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            parser=parse_folder,
+            help="Also write the efficiencies into this folder, as a file for TALP-Pages.",
+        ),
+    ] = None,
     as_json: Json = False,
-    details: Details = False,
+    details: Annotated[bool, typer.Option("--details", help="Also print all tables.")] = False,
     quiet: NoProgress = False,
 ) -> None:
     """Find a job's bottleneck, stragglers and critical path.
@@ -22,7 +35,7 @@ def summary(
     Prints what limits the job, where, what a change would save, and what to try. Writes no trace.
     """
     if talp is not None:
-        from nsys2prv_ng.summary.numbers.talp import check_folder
+        from nsys2prv_ng.summary.efficiency.talp import check_folder
 
         check_folder(talp)
     progress = options.display
@@ -36,7 +49,7 @@ def summary(
         print_json(numbers)
     else:
         from nsys2prv_ng.summary.text import LEADS, format_summary
-        from nsys2prv_ng.text.style import choose_style
+        from nsys2prv_ng.text.layout import choose_style
 
         print(format_summary(numbers, details=details, leads=LEADS, style=choose_style()))
     if talp is not None:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.options import Json, NoProgress, describe_argument, print_json, with_options
+from nsys2prv_ng.cli.options import Json, NoProgress, describe_argument, with_options
+from nsys2prv_ng.cli.printing import print_json
 from nsys2prv_ng.options.calls import PredictionOptions
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.report.formats import REPORTS_HELP
@@ -33,6 +34,6 @@ def what_if(
     if as_json:
         print_json(numbers)
     else:
-        from nsys2prv_ng.summary.what_if_text import format_what_if
+        from nsys2prv_ng.summary.what_if import format_what_if
 
         print(format_what_if(numbers))

@@ -21,7 +21,10 @@ from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
 
 LEAST_CAUSAL = 0.99
-"""Least share of the operations in which no rank left before all had entered."""
+"""Least share of the operations in which no rank left before all had entered.
+
+A choice: the rest is room for the error of a fit. If it is too large, kernels of different communicators are evidence.
+"""
 
 MOST_RESIDUAL_NS = 100e3
 """Largest median distance of ends. Real collectives have up to 13 us, kernels of different communicators 2,300 us."""

@@ -15,6 +15,7 @@ from nsys2prv_ng.clock.matches import NEVER_ENTERS, NEVER_LEAVES, Matches
 from nsys2prv_ng.runtime.jit import compiled
 
 _ROUNDS = 40
+"""Most times that clocks are moved. A choice: lines that break causality after that stay as they were."""
 _UNCHECKED = np.iinfo(np.int64).min
 
 

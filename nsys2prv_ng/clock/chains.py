@@ -19,8 +19,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.causality import find_violations
 from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets, make_lines
 from nsys2prv_ng.clock.links import Link, fit_links
-from nsys2prv_ng.clock.matches import Matches
-from nsys2prv_ng.clock.messages import Delays
+from nsys2prv_ng.clock.matches import Delays, Matches
 from nsys2prv_ng.light_dataclass import dataclass
 
 

@@ -18,14 +18,7 @@ from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.causality import Lines, find_violations
 from nsys2prv_ng.clock.matches import Matches
-from nsys2prv_ng.clock.normal import (
-    BLOCKS,
-    NormalProblem,
-    Solution,
-    compute_residuals,
-    drop_blocks,
-    solve,
-)
+from nsys2prv_ng.clock.normal import BLOCKS, NormalProblem, Solution, compute_residuals, drop_blocks, solve
 from nsys2prv_ng.light_dataclass import dataclass
 
 # Conditions for fitting drift, from measurements: its error is 15 to 25 ppm in a window of 0.7 s, 0.1 ppm in 5.4 s.
@@ -35,11 +28,17 @@ DRIFT_BLOCKS = 4
 MOST_DRIFT = 50e-6
 
 BETTER = 0.95
-"""A correction must lower the held-out residual to at most this share of the residual of plain UTC."""
+"""A correction must lower the held-out residual to at most this share of the residual of plain UTC.
+
+A choice, as the next one is, of drift against an offset alone: without it, noise would decide between equal models.
+"""
 _BETTER_WITH_DRIFT = 0.99
 
 MOST_ROWS = 1 << 19
-"""Most rows to fit. From more operations, evenly spread ones are chosen."""
+"""Most rows to fit. From more operations, evenly spread ones are chosen.
+
+A choice, which bounds the time of a fit: errors come from slow variations, which more operations do not average out.
+"""
 
 _STUDENT = (np.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36)
 """97.5 % quantiles of Student's distribution by degrees of freedom."""

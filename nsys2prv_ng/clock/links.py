@@ -19,12 +19,12 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.fit import MOST_DRIFT
-from nsys2prv_ng.clock.messages import Delays
+from nsys2prv_ng.clock.matches import Delays
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.jit import compiled
 
 FEWEST = 8
-"""Fewest messages in each direction of a link."""
+"""Fewest messages in each direction of a link. A choice: the bound on how late the shortest is needs some others."""
 
 _ASYMMETRY = 0.13
 _LEAST_ASYMMETRY_NS = 10e3
@@ -33,7 +33,10 @@ physical clock, it was 0.3 to 7.5 % for links of NCCL over a socket."""
 
 _REACH = 0.3
 _LEAST_REACH_NS = 20e3
-"""Messages of a cluster exceed the shortest by at most this share of the delay, and this time is always allowed."""
+"""Messages of a cluster exceed the shortest by at most this share of the delay, and this time is always allowed.
+
+A choice, as the next two are: with a wider cluster, messages to late receivers count; with a narrower one, fewer do.
+"""
 _FEWEST_IN_CLUSTER = 4
 _USUAL = 4.0
 """Delays of a cluster count up to this multiple of the distance from its shortest (5 %) to its first quartile."""
@@ -70,7 +73,7 @@ class Link:
     """Number of compared messages in the rarer direction."""
     median: float
     percentile_95: float
-    """Of the distance (ns) of compared messages from their mean."""
+    """Quantiles of the distance (ns) of compared messages from their mean."""
 
 
 @dataclass(frozen=True)

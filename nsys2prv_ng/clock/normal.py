@@ -22,10 +22,12 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import take_median
 
 BLOCKS = 8
+"""Parts of the window that are held out or omitted in turn. A choice: errors come from so many samples at most."""
 _HUBER, _TUKEY = 1.345, 4.685
 """Tuning constants for 95 % efficiency with normal noise."""
 _HUBER_STEPS, _STEPS = 4, 25
 _LEAST_SCALE_NS = 50.0
+"""Least scale of residuals. A choice, which keeps weights finite if nearly all residuals are 0."""
 _CONVERGED = 3e-3
 """Change of the corrections, relative to the scale of the residuals, below which the iteration stops."""
 _SOLVED = 1e-7
@@ -167,12 +169,7 @@ def _solve_change(problem: NormalProblem, weight: FloatArray, residual: FloatArr
 
 
 def _apply_normal(
-    first: IntArray,
-    clock: Int32Array,
-    s: FloatArray,
-    weight: FloatArray,
-    values: FloatArray,
-    free: BoolArray,
+    first: IntArray, clock: Int32Array, s: FloatArray, weight: FloatArray, values: FloatArray, free: BoolArray
 ) -> FloatArray:
     """Return the product of the matrix and values (one for each row), for the free unknowns; 0 for the others."""
     result = np.zeros(free.size)
@@ -183,12 +180,7 @@ def _apply_normal(
 
 @compiled
 def _add_products(
-    first: IntArray,
-    clock: Int32Array,
-    s: FloatArray,
-    weight: FloatArray,
-    values: FloatArray,
-    result: FloatArray,
+    first: IntArray, clock: Int32Array, s: FloatArray, weight: FloatArray, values: FloatArray, result: FloatArray
 ) -> None:
     """Add weighted sums by clock of the values minus the mean of their operation to the result, as above."""
     n = result.size // 2

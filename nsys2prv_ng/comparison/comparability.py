@@ -8,15 +8,13 @@ Facts that a summary of an older version lacks are not checked; this is a findin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from nsys2prv_ng import source_names
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.report.diagnostics import REMEDY
-from nsys2prv_ng.summary.numbers.facts import JobFacts
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import find_most_compute
+from nsys2prv_ng.summary.efficiency.windows import find_most_compute
+from nsys2prv_ng.summary.job import JobFacts, JobSummary
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.names import to_one_line
 from nsys2prv_ng.text.tables import cut_middle
@@ -26,34 +24,8 @@ WARNING, NOTE = "warning", "note"
 
 _BY_PLACE = frozenset(("gpus", "ranks"))
 """Tables with a row for each GPU or rank."""
-_ON_KERNELS = frozenset(
-    ("gpus", "activity", "kernels", "nccl", "collectives", "waits", "efficiencies", "critical_path")
-)
 _IN_GRAPHS = frozenset(("activity", "kernels", "nccl", "collectives", "waits"))
 """Tables that lack the kernels of graphs that were traced as a whole."""
-_TRACED: Mapping[str, tuple[str, frozenset[str]]] = {
-    source_names.CUDA_API: ("CUDA API calls", frozenset(("critical_path",))),
-    source_names.KERNELS: ("CUDA kernels", _ON_KERNELS),
-    source_names.MEMORY_OPERATIONS: ("Memory copies and sets", frozenset(("copies",))),
-    source_names.CUDA_MEMORY: ("CUDA memory allocations", frozenset(("memory",))),
-    source_names.UNIFIED_MEMORY: ("Page faults of unified memory", frozenset()),
-    source_names.CUDA_LIBRARIES: ("cuBLAS and cuDNN calls", frozenset()),
-    source_names.GPU_METRICS: ("GPU metrics", frozenset()),
-    source_names.MPI: ("MPI calls", frozenset(("mpi", "critical_path"))),
-    source_names.UCX: ("UCX calls and transfers", frozenset()),
-    source_names.NVTX: ("NVTX ranges and marks", frozenset(("ranges",))),
-    source_names.NCCL: ("Payloads of NCCL's calls and kernels", frozenset(("nccl", "collectives", "waits"))),
-    source_names.OPENMP: ("OpenMP", frozenset()),
-    source_names.OPENACC: ("OpenACC", frozenset()),
-    source_names.OS_RUNTIME: ("OS runtime calls", frozenset()),
-    source_names.SYSTEM_CALLS: ("System calls", frozenset()),
-    source_names.SCHEDULING: ("Threads on cores", frozenset()),
-    source_names.CPU_SAMPLES: ("CPU samples", frozenset()),
-}
-"""Sources that users choose when they trace: their titles, and the tables that need them on all sides.
-
-Sources that are derived from others, and sources of the node, are not listed.
-"""
 _SCALING = frozenset(("scaling",))
 _WHOLE_GRAPHS = (
     "NCCL may be in CUDA graphs of {} that were traced as a whole: efficiencies count them as communication where NCCL "
@@ -216,13 +188,17 @@ def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
 
 
 def _find_other_sources(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
-    """Yield a finding for each source that has events on some sides only."""
-    for name, (title, prevents) in _TRACED.items():
-        having = [side.label for side, facts in known if name in facts.sources]
-        lacking = [side.label for side, facts in known if name not in facts.sources]
-        if having and lacking:
+    """Yield a finding for each source that users choose when they trace, and that has events on some sides only."""
+    if all(facts.sources.keys() == known[0][1].sources.keys() for _, facts in known):
+        return
+    from nsys2prv_ng.sources.registry import SOURCES  # takes a third of a second, which saved summaries rarely need
+
+    for source in SOURCES:
+        having = [side.label for side, facts in known if source.name in facts.sources]
+        lacking = [side.label for side, facts in known if source.name not in facts.sources]
+        if source.needed_by is not None and having and lacking:
             sides = f"in {_list_labels(having)}, not in {_list_labels(lacking)}"
-            yield Finding(WARNING, f"{title}: {sides} (not traced or not used)", prevents)
+            yield Finding(WARNING, f"{source.title}: {sides} (not traced or not used)", frozenset(source.needed_by))
 
 
 def _find_mixed_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:

@@ -1,21 +1,37 @@
-"""Compares runs by their summaries: the steps first, then the parts of their difference, then all tables."""
+"""Compares runs by their summaries: the steps first, then the parts of their difference, then all tables.
+
+A unit of work, such as a micro-batch, is a range that each rank that has it opens equally often in every step. The
+ranges whose counts differ between the sides by one ratio must have most of the time of all ranges at their depth, on
+both sides: then the work of the step differs by this ratio. The range with most time stands for all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
 
-from nsys2prv_ng.comparison.budget import Windows, find_cause, list_captures, list_windows, make_budget
-from nsys2prv_ng.comparison.captures import describe_captures, find_table_capture, has_steps, list_step_times
-from nsys2prv_ng.comparison.changes import find_changes
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.model import Kind, Pair, Samples, Side, SideNumbers, Table, Verdict
+from nsys2prv_ng.comparison.model import Kind, Pair, Samples, Side, SideNumbers, Table, Verdict, WorkUnits
 from nsys2prv_ng.comparison.prediction import find_prediction
 from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.scaling import make_scaling
-from nsys2prv_ng.comparison.statistics import FEWEST, LARGE, LEVEL, NOISE, bound_median, compare_ranks, find_median
+from nsys2prv_ng.comparison.sides import describe_captures, find_table_capture, has_steps, list_step_times
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
-from nsys2prv_ng.comparison.work_units import find_units
-from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.summary.difference.budget import Windows, find_cause, list_captures, list_windows, make_budget
+from nsys2prv_ng.summary.difference.changes import find_changes
+from nsys2prv_ng.summary.difference.statistics import (
+    FEWEST,
+    LARGE,
+    LEVEL,
+    NOISE,
+    bound_median,
+    compare_ranks,
+    find_median,
+)
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.ranges.numbers import RepeatedRange
+from nsys2prv_ng.text.formatting import format_time, shorten_range_name
 
 
 def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparison:
@@ -43,7 +59,7 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     allowed = [table for table in tables if table.key not in prevented]
     explains = by_step and all(per_step)
     cause = find_cause(a.summary, b.summary, rows, by_step=by_step)
-    changes = find_changes(a.summary, b.summary, rows, verdict, prevented) if explains else []
+    changes = find_changes(a.summary, b.summary, rows, verdict.a_ns, prevented) if explains else []
     return Pair(
         verdict=verdict,
         a=_measure(a),
@@ -149,3 +165,61 @@ def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
     if not verdict.is_significant:
         return []
     return ["one capture per run is weak evidence: compare several (A1... + A2... -- B1... + B2...)"]
+
+
+_MOST = 0.5
+"""Least share of the time of all ranges at a depth."""
+_Key = tuple[str, str]
+"""Domain and name of a range."""
+
+
+class _Unit(NamedTuple):
+    """A range: how often it occurs in each step (0: not equally often), its depth, and its time in all steps (ns)."""
+
+    times: int
+    depth: int
+    ns: int
+
+
+def find_units(a: JobSummary, b: JobSummary, verdict: Verdict) -> WorkUnits | None:
+    """Return the unit of work that differs; None if none does, or if most of the work is of no such unit."""
+    before, after = _list_ranges(a), _list_ranges(b)
+    groups: dict[tuple[Fraction, int, int], list[_Key]] = {}
+    for key in sorted(before.keys() & after.keys()):
+        one, other = before[key], after[key]
+        if one.times and other.times:
+            groups.setdefault((Fraction(other.times, one.times), one.depth, other.depth), []).append(key)
+    whole = [
+        keys
+        for (ratio, *depths), keys in groups.items()
+        if ratio != 1
+        and all(_measure_share(side, keys, depth) >= _MOST for side, depth in zip((before, after), depths, strict=True))
+    ]
+    if not whole or not verdict.a_ns:
+        return None
+    key = max((key for keys in whole for key in keys), key=lambda key: before[key].ns + after[key].ns)
+    count_a, count_b = before[key].times, after[key].times
+    a_ns, b_ns = verdict.a_ns / count_a, verdict.b_ns / count_b
+    return WorkUnits(shorten_range_name(*key), count_a, count_b, round(a_ns), round(b_ns), b_ns / a_ns - 1)
+
+
+def _list_ranges(summary: JobSummary) -> dict[_Key, _Unit]:
+    """Return all ranges but those of the steps themselves."""
+    step = None if summary.steps is None else summary.steps.name
+    return {
+        (each.domain, each.name): _Unit(_count_per_step(each), each.depth, each.total_ns)
+        for each in summary.ranges
+        if each.name != step
+    }
+
+
+def _count_per_step(each: RepeatedRange) -> int:
+    """Return how often each rank opens a range in each step; 0 if not equally often."""
+    counts = {task.per_step for task in each.tasks}
+    return counts.pop() if len(counts) == 1 else 0
+
+
+def _measure_share(ranges: Mapping[_Key, _Unit], keys: list[_Key], depth: int) -> float:
+    """Return the share of some ranges in the time of all ranges at their depth."""
+    whole = sum(each.ns for each in ranges.values() if each.depth == depth)
+    return sum(ranges[key].ns for key in keys) / whole if whole else 0.0

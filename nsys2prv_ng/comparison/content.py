@@ -1,20 +1,21 @@
-"""Makes the tables of a comparison; text.py, markdown.py and pages lay them out."""
+"""Makes the tables of a comparison; result.py, markdown.py and pages lay them out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.model import BudgetRow, Pair, Table, TableRow
-from nsys2prv_ng.comparison.number_text import (
+from nsys2prv_ng.comparison.model import Pair, Table, TableRow
+from nsys2prv_ng.comparison.sentences import (
     format_change,
     format_count,
     format_p,
     format_value,
     format_value_difference,
+    is_shown,
     join_values,
 )
-from nsys2prv_ng.comparison.sentences import is_shown
+from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_difference, format_signed
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, make_columns
 from nsys2prv_ng.text.layout import MOST_ROWS, WIDTH

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.content import list_grids
 from nsys2prv_ng.comparison.model import ComparisonNumbers
-from nsys2prv_ng.comparison.scaling_text import tabulate_scaling
+from nsys2prv_ng.comparison.scaling import tabulate_scaling
 from nsys2prv_ng.comparison.sentences import LabelledLine, list_findings, list_lines, state_scaling
 from nsys2prv_ng.text.grid import Grid
 from nsys2prv_ng.text.names import clean_name

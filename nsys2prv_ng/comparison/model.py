@@ -11,8 +11,10 @@ from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.difference.budget import BudgetRow
+from nsys2prv_ng.summary.difference.changes import Change
+from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.names import clean_name
 
 COMPARISON_VERSION = 2
@@ -119,20 +121,6 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class BudgetRow:
-    """A part of the step, or of the capture: its mean over steps and over GPUs."""
-
-    name: str
-    a_ns: int
-    b_ns: int
-    difference_ns: int
-    p: float | None
-    """p of the rank test over the samples; None for less than four a side, and for rows that single samples lack."""
-    differs: bool
-    """Whether the part differs by more than noise."""
-
-
-@dataclass(frozen=True)
 class TableRow:
     """One quantity on both sides, with its count and bytes; None if a side does not have it."""
 
@@ -174,23 +162,6 @@ class WorkUnits:
     b_ns: int
     change: float
     """(b_ns - a_ns) / a_ns."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A range, call, class of kernels, kernel or transfer whose time changed: means over the steps."""
-
-    kind: Literal["range", "call", "kernel", "transfer"]
-    name: str
-    a_ns: int
-    b_ns: int
-    difference_ns: int
-    per: Literal["rank", "GPU"]
-    """What the times are means over."""
-    rank: int | None
-    """The rank with nearly all of the change, of which the times are then; None for the mean."""
-    only: Literal["", "A", "B"]
-    """The only side that has it."""
 
 
 @dataclass(frozen=True)

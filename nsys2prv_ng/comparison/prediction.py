@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.comparison.budget import HOST_BOUND
-from nsys2prv_ng.comparison.model import BudgetRow, Change, Prediction, Side, Table, Verdict
+from nsys2prv_ng.comparison.model import Prediction, Side, Table, Verdict
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.changes import read_changes
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_MPI, PARTS
+from nsys2prv_ng.summary.difference.budget import HOST_BOUND, BudgetRow
+from nsys2prv_ng.summary.difference.changes import Change
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_MPI, PARTS
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.names import USER_CODE
 
 _Target = tuple[str, str | int]
@@ -54,7 +54,7 @@ def find_prediction(
         *_list_of_calls(tables, sign),
         *_list_of_largest(rows, sign, cause),
     }
-    scenarios = [scenario for scenario in numbers.scenarios if related.intersection(_list_targets(scenario.change))]
+    scenarios = [scenario for scenario in numbers.scenarios if related.intersection(_list_targets(scenario.changes))]
     best = replace(numbers, scenarios=scenarios).best
     return None if best is None else Prediction(slower.label, best.change, best.saving_ns)
 
@@ -95,9 +95,9 @@ def _list_of_largest(rows: Sequence[BudgetRow], sign: int, cause: str) -> Iterat
     yield from _BY_PART.get(part, ())
 
 
-def _list_targets(text: str) -> Iterator[_Target]:
-    """Yield the targets of the changes of a scenario; none for a text of a saved summary that is no change."""
-    for change in read_changes(text):
+def _list_targets(changes: Iterable[what.Change]) -> Iterator[_Target]:
+    """Yield the targets of the changes of a scenario."""
+    for change in changes:
         if change.target in what.NAMED:
             yield change.target, change.name
         elif change.target == what.RANK:

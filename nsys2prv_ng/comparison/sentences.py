@@ -1,20 +1,27 @@
-"""Makes the labelled lines of a comparison; text.py, markdown.py and pages lay them out."""
+"""Makes the labelled lines of a comparison, and formats its numbers; result.py, markdown.py and pages lay them out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.comparison.budget import HOST_BOUND
 from nsys2prv_ng.comparison.comparability import WARNING
-from nsys2prv_ng.comparison.model import BudgetRow, Change, Comparability, Pair, Scaling, SideNumbers
-from nsys2prv_ng.comparison.number_text import format_change, format_points, state_p
-from nsys2prv_ng.comparison.scaling_text import describe_scaling
-from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE
+from nsys2prv_ng.comparison.model import Comparability, Pair, Scaling, SideNumbers
+from nsys2prv_ng.comparison.scaling import describe_scaling
 from nsys2prv_ng.comparison.tables import EXPOSED, OVERLAPPED
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import read_changes
-from nsys2prv_ng.text.formatting import count_noun, format_difference, format_percent, format_ranks, format_time
+from nsys2prv_ng.summary.difference.budget import HOST_BOUND, BudgetRow
+from nsys2prv_ng.summary.difference.changes import Change
+from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE
+from nsys2prv_ng.text.formatting import (
+    count_noun,
+    format_bytes,
+    format_difference,
+    format_percent,
+    format_ranks,
+    format_time,
+)
 from nsys2prv_ng.text.tables import cut_middle, cut_names
 
 Quote = Callable[[str], str]
@@ -234,13 +241,14 @@ def state_prediction(pair: Pair, quote: Quote) -> str:
     a, b = _quote_runs(pair, quote)
     slower, faster = (a, b) if pair.prediction.label == pair.a.label else (b, a)
     changes = [_describe_scenario(change, slower, quote) for change in read_changes(pair.prediction.change)]
-    changes = changes or [f"{quote(pair.prediction.change)} in {slower}"]  # of a later version
     saving, difference = (format_time(abs(ns)) for ns in (pair.prediction.saving_ns, pair.verdict.difference_ns))
     return f"{' and '.join(changes)} would save about {saving} per step ({faster} is {difference} faster)"
 
 
 def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
     """Return a change of a run as the subject of a sentence."""
+    if change.target == what.UNKNOWN:  # of a later version
+        return f"{quote(change.name)} in {run}"
     where = "" if change.ranks is None else f" on {format_ranks(change.ranks)}"
     if change.target == what.RANK:
         return f"making{where.removeprefix(' on')} of {run} as fast as the others"
@@ -280,3 +288,62 @@ def _describe_side(side: SideNumbers, name: str) -> str:
     low, high = side.step_median_low_ns, side.step_median_high_ns
     limits = "" if low is None or high is None else f" ({format_time(low)} to {format_time(high)} at 95%)"
     return f"{name}: {', '.join(texts)}{limits}"
+
+
+_FACTOR = 10
+"""Least change at which a factor is easier to read than a percentage."""
+
+
+def format_change(change: float | None) -> str:
+    """Return a relative change as a signed percentage, or as a factor if it is large; a dash for None."""
+    if change is None:
+        return "-"
+    return f"{100 * change:+.1f}%" if change < _FACTOR else f"x {change + 1:,.0f}"
+
+
+def format_points(difference: float) -> str:
+    """Return the difference of two shares (0 to 1) in percentage points."""
+    return f"{100 * difference:+.1f} pp"
+
+
+def format_p(p: float) -> str:
+    """Return a probability as a table shows it."""
+    return f"{p:.3f}" if p >= 0.001 else "<0.001"
+
+
+def state_p(p: float) -> str:
+    """Return p as the rest of a sentence."""
+    text = format_p(p)
+    return f"< {text[1:]}" if text.startswith("<") else f"= {text}"
+
+
+def format_value(value: float | None, unit: str) -> str:
+    """Return a quantity of a table in its unit; a dash for None."""
+    if value is None:
+        return "-"
+    if unit == "ns":
+        return format_time(value)
+    if unit == "bytes":
+        return format_bytes(value)
+    return format_percent(value, 1) if unit == "ratio" else f"{value:,.4g}"
+
+
+def format_value_difference(difference: float, unit: str) -> str:
+    """Return the difference of two quantities of a table, with its sign; of shares and percentages in points."""
+    if unit == "ratio":
+        return format_points(difference)
+    sign = "+" if difference > 0 else "-" if difference < 0 else ""
+    return f"{sign}{format_value(abs(difference), unit)}" + (" pp" if unit == "%" else "")
+
+
+def format_count(count: float | None) -> str:
+    """Return a count, with one decimal if it is not an integer; a dash for None."""
+    return "-" if count is None else f"{count:,.0f}" if abs(count - round(count)) < 0.05 else f"{count:,.1f}"
+
+
+def join_values(a: str, b: str) -> str:
+    """Return the texts of one quantity of both runs in one cell, without repeating a text or a unit."""
+    if a == b:
+        return a
+    (before, _, unit), (_, _, other) = a.partition(" "), b.partition(" ")
+    return f"{before if unit == other else a} -> {b}"

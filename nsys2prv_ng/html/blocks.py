@@ -7,11 +7,9 @@ from dataclasses import field
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.html.charts.axes import Tick
-from nsys2prv_ng.html.charts.maps import MapFigure, Swatch
-from nsys2prv_ng.html.charts.matrix import MatrixFigure
 from nsys2prv_ng.html.charts.plots import Shape
-from nsys2prv_ng.html.tables import Table
-from nsys2prv_ng.html.trees import Tree
+from nsys2prv_ng.html.charts.png import MapFigure, MatrixFigure, Swatch
+from nsys2prv_ng.html.tables import Table, Tree
 from nsys2prv_ng.light_dataclass import dataclass
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.comparability import WARNING
 from nsys2prv_ng.comparison.model import ComparisonNumbers, Finding, Side
-from nsys2prv_ng.comparison.scaling_text import describe_scaling
+from nsys2prv_ng.comparison.scaling import describe_scaling
 from nsys2prv_ng.comparison.sentences import FASTER, RUN, SLOWER, LabelledLine
 from nsys2prv_ng.comparison.sentences import list_lines as list_answers
 from nsys2prv_ng.html.blocks import Line, Section
@@ -20,7 +20,7 @@ from nsys2prv_ng.html.comparison_sections.sides import (
 )
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.summary.numbers.pictures import Pictures
+from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.formatting import count_noun
 
 _DIFFERENCE, _TABLES = "difference", "tables"
@@ -31,7 +31,7 @@ _MOST_LABELS = 4
 def render_comparison(comparison: ComparisonNumbers, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> str:
     """Return the page of a comparison of `sides`.
 
-    `pictures`: what `summary/compute/pictures.py` collected for each side; None for a side that is a saved summary.
+    `pictures`: what `summary/pictures/measure.py` collected for each side; None for a side that is a saved summary.
     """
     return render_page(
         title=_make_title(comparison),

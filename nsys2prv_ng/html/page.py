@@ -40,13 +40,7 @@ def _load_templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "name": clean,
-        "text": clean_text,
-        "short": shorten,
-        "noun": count_noun,
-        "data": _dump,
-    }
+    environment.filters |= {"name": clean, "text": clean_text, "short": shorten, "noun": count_noun, "data": _dump}
     return environment
 
 

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections import (
-    contents,
-    efficiency,
-    links,
-    memory,
-    over_time,
-    pipeline,
-    waits,
-    what_if,
-)
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pictures import Pictures
+from nsys2prv_ng.html.summary_sections import contents, links, over_time, waits
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
 
@@ -42,7 +33,7 @@ _MOST_PROGRAMS = 3
 
 
 def render_summary(summary: JobSummary, pictures: Pictures) -> str:
-    """Return the page of a summary. `pictures`: what `summary/compute/pictures.py` collected for the same job."""
+    """Return the page of a summary. `pictures`: what `summary/pictures/measure.py` collected for the same job."""
     sections = list_sections(summary, pictures)
     return render_page(
         title=_make_title(summary),
@@ -60,18 +51,18 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         over_time.make_pace_section(summary, pictures),
         over_time.make_heat_map_section(pictures),
         over_time.make_step_section(summary, pictures),
-        efficiency.make_path_section(summary, pictures),
-        what_if.make_what_if_section(summary.what_if),
-        efficiency.make_efficiency_section(summary, pictures),
+        contents.make_path_section(summary, pictures),
+        contents.make_what_if_section(summary.what_if),
+        contents.make_efficiency_section(summary, pictures),
         waits.make_wait_section(summary),
-        pipeline.make_pipeline_section(summary),
+        links.make_pipeline_section(summary),
         waits.make_gap_section(summary, pictures),
         contents.make_kernel_section(summary, pictures),
         contents.make_range_section(summary),
         contents.make_operation_section(summary),
         waits.make_bandwidth_section(summary),
         links.make_link_section(summary),
-        memory.make_memory_section(summary, pictures),
+        over_time.make_memory_section(summary, pictures),
         contents.make_quality_section(summary, pictures),
     ]
     return [section for section in sections if section is not None]

@@ -1,21 +1,25 @@
-"""Shows tables of typed cells on a page: draws bars, histograms and shades, and shows other cells as text."""
+"""Shows tables of typed cells on a page, and trees of rows whose branches the reader opens and closes.
+
+Draws bars, histograms and shades, and shows other cells as text.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
 
-from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.charts.plots import Shape, draw_histogram
+from nsys2prv_ng.html.charts.png import Swatch
 from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.text.formatting import count_noun, format_time
 from nsys2prv_ng.text.grid import Bar, Cell, Grid, Histogram, Interval, Score, Term
 
 MOST_ROWS, MOST_RANKS = 12, 24
 """Most rows of a table, and of a table with a row for each rank or GPU."""
-"""The time that the numbers of a section cover."""
 _LEAST = 1e-4
 """Least share of a bar at which a segment is drawn."""
 _LIMITS = ((0.9, 0.0), (0.8, 0.25), (0.7, 0.5), (0.5, 0.75))
@@ -142,3 +146,62 @@ def _list_shades() -> list[Swatch]:
         Swatch(f"color-mix(in srgb, rgb(var(--bad) / 0.55) {100 * bad:.0f}%, transparent)", text)
         for bad, text in zip(grounds, texts, strict=True)
     ]
+
+
+# ---- trees -----------------------------------------------------------------------------------------------------------
+
+OPEN_SHARE = 0.1
+"""Least share of the whole of a branch that is open at first."""
+LEAST_SHARE = 0.01
+"""Branches with less are together in a further branch."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A row of a tree: its name, its cells, and the branches within it."""
+
+    name: str
+    cells: list[str]
+    is_open: bool = False
+    inner: list[Branch] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Branches with the titles of their cells. Only `show_tree` makes trees."""
+
+    titles: list[str]
+    branches: list[Branch]
+    depth: int
+    """Most branches around a branch."""
+
+    kind = "tree"
+
+
+def show_tree(grid: Grid, noun: str, depths: Sequence[int], weights: Sequence[int]) -> Tree:
+    """Return a tree of the rows of a grid, each before those within it: columns of names, of times, and others.
+
+    `noun`: what a row is. `depths`: of each row, 0 for an outermost one. `weights`: the time (ns) of each row.
+    """
+    table = show_grid(grid, len(grid.rows))
+    rows = [list(map(str, row)) for row in table.rows]
+    whole = sum(weight for weight, depth in zip(weights, depths, strict=True) if not depth)
+    found: list[list[tuple[Branch, int]]] = [[] for _ in range(max(depths, default=0) + 2)]
+    """Branches by depth that are not within a branch yet, with their weights: the last row comes first."""
+    for row, depth, weight in zip(reversed(rows), reversed(depths), reversed(weights), strict=True):
+        inner = _gather(found[depth + 1][::-1], whole, noun)
+        found[depth + 1] = []
+        found[depth].append((Branch(row[0].strip(), row[1:], weight >= OPEN_SHARE * whole, inner), weight))
+    branches = _gather(found[0][::-1], whole, noun)
+    return Tree(table.titles, branches, max(depths, default=0) + 1)
+
+
+def _gather(branches: Sequence[tuple[Branch, int]], whole: int, noun: str) -> list[Branch]:
+    """Return branches; if several have less than LEAST_SHARE, these in a further one with their time."""
+    large = [branch for branch, weight in branches if weight >= LEAST_SHARE * whole]
+    small = [branch for branch, weight in branches if weight < LEAST_SHARE * whole]
+    if len(small) < 2:
+        return large + small
+    what = f"{count_noun(len(small), f'more {noun}')} with less than {LEAST_SHARE:.0%} each"
+    ns = sum(weight for _, weight in branches if weight < LEAST_SHARE * whole)
+    return [*large, Branch(what, [format_time(ns)], False, small)]

@@ -92,11 +92,8 @@ def _read_contents(database: Database) -> ReportContents:
     sources = {source.name: 0 for source in COUNTED_SOURCES}
     for source in COUNTED_SOURCES:
         for rows in source.counted_tables:
-            if (
-                rows.count is not None
-                and database.count_rows(rows.table)
-                and not any(map(database.list_missing, source.tables))
-            ):
+            is_complete = database.count_rows(rows.table) and not any(map(database.list_missing, source.tables))
+            if rows.count is not None and is_complete:
                 reader = ReportReader(database, metadata, strings, {source.name: source.tables}, SourceOptions())
                 sources[source.name] += rows.count(reader)
             elif not (rows.otherwise and sources[source.name]):
@@ -108,10 +105,9 @@ def _read_contents(database: Database) -> ReportContents:
     )
     tables = {rows.table for source in COUNTED_SOURCES for rows in source.counted_tables} & database.tables
     not_translated = _find_untranslated(database, metadata, strings)
-    no_payloads = (
-        _lacks_payloads(export_settings) and database.count_rows(SCHEMAS.name) and not database.count_rows(LINKS.name)
-    )
-    if sources[source_names.NCCL] and no_payloads:
+    asked = [export_settings.get(f"EXPORT_PARAM_INCLUDE_{form}") for form in ("BLOBS", "JSON")]
+    without = "false" in asked and "true" not in asked and not database.count_rows(LINKS.name)
+    if sources[source_names.NCCL] and without and database.count_rows(SCHEMAS.name):
         why = f"{NO_PAYLOADS}; {describe_payload_remedy([metadata.schema_version])}"
         not_translated.append(UntranslatedRows("NVTX_EVENTS", sources[source_names.NCCL], why))
     return ReportContents(
@@ -180,13 +176,10 @@ def _register_places(rows: EventRows, pairs: IntArray, places: Places) -> None:
 def _list_traced_graphs(database: Database) -> list[str]:
     """Return how CUDA graphs were traced: as kernels with a node id, as whole graphs, or both."""
     table = Table(KERNEL, (), {_GRAPH_NODE: NULL})
-    has_nodes = _GRAPH_NODE in database.list_columns(KERNEL) and any(database.read_by_block(table, "", _has_nodes))
+    has_nodes = _GRAPH_NODE in database.list_columns(KERNEL) and not all(
+        database.read_by_block(table, "", lambda block: bool(np.isin(block[_GRAPH_NODE], (NULL, 0)).all()))
+    )
     return [kind for kind, is_there in zip(KINDS, (has_nodes, database.count_rows(GRAPH) > 0), strict=True) if is_there]
-
-
-def _has_nodes(block: Columns) -> bool:
-    node = block[_GRAPH_NODE]
-    return bool(((node != NULL) & (node != 0)).any())
 
 
 # ---- rows that no trace shows ----------------------------------------------------------------------------------------
@@ -255,9 +248,3 @@ def _warn_of_partial_export(settings: Mapping[str, str]) -> list[str]:
     """Return a warning if the export contains only a part of the report."""
     chosen = [f"{part} {settings[name]}" for name, part in _PARTIAL_EXPORT.items() if settings.get(name)]
     return [f"the export holds only a part of the report ({', '.join(chosen)})"] if chosen else []
-
-
-def _lacks_payloads(settings: Mapping[str, str]) -> bool:
-    """Return whether an export was made without NVTX payloads in any form, according to its settings."""
-    asked = [settings.get(name) for name in ("EXPORT_PARAM_INCLUDE_BLOBS", "EXPORT_PARAM_INCLUDE_JSON")]
-    return "false" in asked and "true" not in asked

@@ -12,14 +12,13 @@ from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts, find_mi
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.inspection.contents import ReportContents, read_contents
 from nsys2prv_ng.inspection.model import InspectedGpu, InspectedReport, InspectedTask, Inspection
-from nsys2prv_ng.job.accounts import SkippedReport
-from nsys2prv_ng.job.read_reports import make_sort_key, read_each
-from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
-from nsys2prv_ng.objects.tasks import ReportPlaces
+from nsys2prv_ng.objects.tasks import ReportPlaces, find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.paraver.load_cost import warn_of_load
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
+from nsys2prv_ng.reading.accounts import SkippedReport
+from nsys2prv_ng.reading.read_reports import make_sort_key, read_each
 from nsys2prv_ng.report.diagnostics import Message, warn_of_mixed_graphs
 from nsys2prv_ng.report.export_all import export_each
 from nsys2prv_ng.report.files import get_report_size, needs_export

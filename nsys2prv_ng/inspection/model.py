@@ -6,16 +6,17 @@ or of its meaning needs a new INSPECTION_VERSION.
 
 from __future__ import annotations
 
-from dataclasses import asdict, field
+from collections.abc import Mapping
+from dataclasses import asdict, field, replace
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, UntranslatedRows
-from nsys2prv_ng.inspection.load_estimate import estimate_load
-from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.load_cost import LoadCost
+from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.metadata import Gpu
-from nsys2prv_ng.sources.registry import SOURCES
+from nsys2prv_ng.sources.registry import GPU_OPERATIONS, SOURCES
 from nsys2prv_ng.text.formatting import format_utc
 
 INSPECTION_VERSION = 1
@@ -209,3 +210,27 @@ class Inspection:
             "estimate": asdict(self.estimate),
             "warnings": self.warnings,
         }
+
+
+# ---- load of a trace -------------------------------------------------------------------------------------------------
+
+
+def estimate_load(rows: Mapping[str, int]) -> LoadCost:
+    """Estimate the records of a trace of all sources, from the number of rows of each source.
+
+    docs/development/performance.md compares the estimates with the measured costs.
+    """
+    return sum(_estimate_each(rows).values(), LoadCost())
+
+
+def estimate_details(rows: Mapping[str, int]) -> dict[str, LoadCost]:
+    """Estimate the records of each source. Lines from launches count as a source, not with the launched operations."""
+    details = _estimate_each(rows)
+    launched = {name: details[name] for name in GPU_OPERATIONS if name in details}
+    lines = sum(load.communications for load in launched.values())
+    without = {name: replace(load, communications=0) for name, load in launched.items()}
+    return details | without | {source_names.LAUNCH_LINES: LoadCost(communications=lines)}
+
+
+def _estimate_each(rows: Mapping[str, int]) -> dict[str, LoadCost]:
+    return {source.name: source.load * rows[source.name] for source in SOURCES if source.name in rows}

@@ -36,13 +36,10 @@ def format_inspection(inspection: Inspection, width: int) -> str:
     parts = []
     if inspection.reports:
         parts += [_format_reports(inspection, width), _format_sources(inspection, width)]
+    obstacles = "cannot be translated without a new export or another choice of sources:"
     parts += [
         _format_section("cannot be read:", inspection.list_unreadable(), width),
-        _format_section(
-            "cannot be translated without a new export or another choice of sources:",
-            inspection.list_obstacles(),
-            width,
-        ),
+        _format_section(obstacles, inspection.list_obstacles(), width),
         _format_section("missing from a trace:", _list_untranslated(inspection.reports), width),
         _format_messages(inspection.reports, width),
         _format_section("warnings:", _list_warnings(inspection), width),
@@ -155,26 +152,17 @@ def _format_sources(inspection: Inspection, width: int) -> str:
             lines.append((source.name, f"{sum(present):,}", *limits, source.noun))
         else:
             absent.append(source.name)
-    derived = [
-        source.name
-        for source in SOURCES + DERIVED
-        if any(source.name in report.derived for report in inspection.reports)
-    ]
+    found = {name for report in inspection.reports for name in report.derived}
+    derived = [source.name for source in SOURCES + DERIVED if source.name in found]
     if not several:
         lines = [(name, rows, kind) for name, rows, *_, kind in lines]
     text = format_table(lines, text_last=True)
     load = inspection.load
-    text += _wrap(
-        f"a trace of all of it: {format_memory(load.text_bytes)}; Paraver loads it in"
-        f" {format_seconds(load.seconds)}, with {format_memory(load.memory)} of memory",
-        width,
-        "",
-    )
-    if derived:
-        text += _wrap(f"derived in a trace: {', '.join(derived)}", width, "")
-    if absent:
-        text += _wrap(f"not in {'these reports' if several else 'this report'}: {', '.join(absent)}", width, "")
-    return "\n".join(text)
+    paraver = f"{format_seconds(load.seconds)}, with {format_memory(load.memory)} of memory"
+    below = [f"a trace of all of it: {format_memory(load.text_bytes)}; Paraver loads it in {paraver}"]
+    below += [f"derived in a trace: {', '.join(derived)}"] if derived else []
+    below += [f"not in {'these reports' if several else 'this report'}: {', '.join(absent)}"] if absent else []
+    return "\n".join([*text, *(line for each in below for line in _wrap(each, width, ""))])
 
 
 # ---- lists -----------------------------------------------------------------------------------------------------------
@@ -225,9 +213,7 @@ def _list_warnings(inspection: Inspection) -> list[str]:
 
 
 def _format_share(number: int, reports: Sequence[InspectedReport]) -> str:
-    if len(reports) == 1:
-        return ""
-    return f" (in {number:,} of {len(reports):,} reports)"
+    return "" if len(reports) == 1 else f" (in {number:,} of {len(reports):,} reports)"
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
@@ -235,12 +221,8 @@ def _format_share(number: int, reports: Sequence[InspectedReport]) -> str:
 
 def _format_section(title: str, texts: Sequence[str], width: int) -> str:
     """Return a title and a paragraph for each text; "" without texts."""
-    if not texts:
-        return ""
-    lines = [title]
-    for text in texts:
-        lines += _wrap(escape_text(text), width)
-    return "\n".join(lines)
+    lines = [line for text in texts for line in _wrap(escape_text(text), width)]
+    return "\n".join([title, *lines]) if texts else ""
 
 
 def _wrap(text: str, width: int, indent: str = _INDENT) -> list[str]:

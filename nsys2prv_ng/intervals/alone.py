@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.intervals.states import flatten
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import search
 
 _MOST, _LEAST = 9, 1
-"""Least tenths of a time that its group covers, and most tenths that all others together cover."""
+"""Least tenths of a time that its group covers, and most tenths that all others together cover.
+
+No capture set them: with a lower share, more of a metric is of other kernels; with a higher one, fewer times count."""
 
 Groups = tuple[IntArray, IntArray, IntArray]
 """Group, start and end (ns) of n intervals."""
@@ -30,35 +32,29 @@ def find_alone(groups: Groups, low: IntArray, high: IntArray) -> IntArray:
     so a group of groups covers every time that one of its groups covers alone.
     """
     reach = np.maximum.accumulate(high)
-    most, total, own = np.zeros((3, low.size), np.int64)
-    found = np.full(low.size, -1)
-    low, high = np.ascontiguousarray(low), np.ascontiguousarray(high)
-    _find_alone(*groups, low, high, reach, most, total, own, found)
+    found, cover = np.full(low.size, -1), np.zeros((3, low.size), np.int64)
+    _find_alone(groups, np.ascontiguousarray(low), np.ascontiguousarray(high), reach, cover, found)
     return found
 
 
 @compiled
 def _find_alone(
-    group: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    low: IntArray,
-    high: IntArray,
-    reach: IntArray,
-    most: IntArray,
-    total: IntArray,
-    own: IntArray,
-    found: IntArray,
+    groups: Groups, low: IntArray, high: IntArray, reach: IntArray, cover: IntTable, found: IntArray
 ) -> None:
-    """`reach`: the largest `high` until each time. `most`, `total`, `own`: how much (ns) groups cover, 0 at first."""
+    """Set the group of each time. `reach`: the largest `high` until each time.
+
+    `cover` (3 x n): how much of each time (ns) the group that covers most, all groups and this group cover; 0 at first.
+    """
+    group, begin, end = groups
+    most, total, current = cover
     first = last = 0  # times before `first` are done; the group has not reached those from `last` on
     for i in range(group.size + 1):
         is_new = i == group.size or (i > 0 and group[i] != group[i - 1])
         while first < last and (is_new or reach[first] <= begin[i]):
-            total[first] += own[first]
-            if own[first] > most[first]:
-                most[first], found[first] = own[first], group[i - 1]
-            own[first] = 0
+            total[first] += current[first]
+            if current[first] > most[first]:
+                most[first], found[first] = current[first], group[i - 1]
+            current[first] = 0
             first += 1
         if i == group.size:
             break
@@ -66,7 +62,7 @@ def _find_alone(
             first = last = search(reach, 0, low.size, begin[i] + 1)
         time = first
         while time < low.size and low[time] < end[i]:
-            own[time] += max(0, min(end[i], high[time]) - max(begin[i], low[time]))
+            current[time] += max(0, min(end[i], high[time]) - max(begin[i], low[time]))
             time += 1
         last = max(last, time)
     for time in range(low.size):

@@ -1,4 +1,7 @@
-"""Sums over time bins of equal length: how long rows were in each state, and values that hold over time."""
+"""Sums over time bins of equal length: how long rows were in each state, and values that hold over time.
+
+Also makes the states of rows coarse: each of many bins shows the state that covers most of it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Annotated, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -64,3 +67,91 @@ def _add_up(flat: FlatStates, amount: npt.NDArray[Number], edges: IntArray, sums
             sums[row[i], at, column[i]] += amount[i] * (until - low)
             low = until
             at += 1
+
+
+# ---- coarse states ---------------------------------------------------------------------------------------------------
+
+_PIECES = 3
+"""Most pieces that one state can add: the bin before it, its first bin, and the bins that it fills."""
+
+
+def coarsen(flat: FlatStates, origin: int, last: int, length: int) -> FlatStates:
+    """Return states in bins of `length` (ns) from `origin` to `last`: the state that covers most of each bin.
+
+    If states cover equal time, the lowest number is shown. Time without a state counts as state 0, which is shown as a
+    gap. Neighbouring bins with one state become one state, so a row has at most one state for each bin. The states do
+    not overlap, and are ordered by row and start.
+    """
+    begin, end = np.maximum(flat.begin, origin), np.minimum(flat.end, last)
+    inside = begin < end
+    flat = FlatStates(flat.row[inside], begin[inside], end[inside], flat.state[inside])
+    if not flat.row.size:
+        return flat
+    rows = 1 + np.count_nonzero(np.diff(flat.row))
+    most = min(_PIECES * flat.row.size + 1, rows * -(-(last - origin) // length))
+    out = np.empty((4, most), np.int64)
+    sums = np.zeros(int(flat.state.max()) + 1, np.int64)
+    count = _coarsen(flat, origin, last, length, sums, out)
+    return FlatStates(*out[:, :count])
+
+
+@compiled
+def _coarsen(flat: FlatStates, origin: int, last: int, length: int, sums: IntArray, out: IntTable) -> int:
+    """Fill `out` with row, start, end and state of each shown state, and return their number."""
+    row, begin, end, state = flat
+    count = 0
+    current = np.int64(-1)  # the bin whose states are summed; none yet
+    for i in range(row.size + 1):
+        ends = i == row.size or (i > 0 and row[i] != row[i - 1])
+        first = np.int64(-1) if i == row.size else (begin[i] - origin) // length
+        if current >= 0 and (ends or first != current):
+            low, high = origin + current * length, min(origin + (current + 1) * length, last)
+            count = _show(out, count, row[i - 1], low, high, _choose(sums, high - low))
+            _clear(sums)
+        if i == row.size:
+            break
+        current = (end[i] - 1 - origin) // length
+        if current == first:
+            sums[state[i]] += end[i] - begin[i]
+            continue
+        low, high = origin + first * length, origin + (first + 1) * length
+        sums[state[i]] += high - begin[i]
+        count = _show(out, count, row[i], low, high, _choose(sums, high - low))
+        _clear(sums)
+        whole = origin + current * length  # all bins from `high` to here have only this state
+        if whole > high:
+            count = _show(out, count, row[i], high, whole, state[i])
+        sums[state[i]] += end[i] - whole
+    return count
+
+
+@compiled
+def _clear(sums: IntArray) -> None:
+    for state in range(sums.size):
+        sums[state] = 0
+
+
+@compiled
+def _choose(sums: IntArray, length: int) -> int:
+    """Return the state that covers most of a bin of some length (ns); on a tie, the lowest."""
+    for state in range(sums.size):
+        length -= sums[state]
+    sums[0] += length
+    best = 0
+    for state in range(1, sums.size):
+        if sums[state] > sums[best]:
+            best = state
+    return best
+
+
+@compiled
+def _show(out: IntTable, count: int, row: int, begin: int, end: int, state: int) -> int:
+    """Add a shown state, or make the last one longer; return the number of shown states."""
+    if state == 0:
+        return count
+    before = count - 1
+    if count > 0 and out[0, before] == row and out[2, before] == begin and out[3, before] == state:
+        out[2, before] = end
+        return count
+    out[0, count], out[1, count], out[2, count], out[3, count] = row, begin, end, state
+    return count + 1

@@ -57,16 +57,13 @@ def sweep_devices(device: IntArray, begin: IntArray, end: IntArray, kind: IntArr
     ends = np.lexsort((end, device))
     columns = np.zeros((7, 2 * device.size), np.int64)
     running, shown = np.zeros(WHOLE_GRAPH + 1, np.int64), np.zeros(3, np.int64)
-    count = _sweep(device, begin, end, kind, starts, ends, running, shown, columns)
+    count = _sweep((device, begin, end, kind), starts, ends, running, shown, columns)
     return DeviceChanges(*columns[:, :count])
 
 
 @compiled
 def _sweep(
-    device: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    kind: IntArray,
+    operations: tuple[IntArray, IntArray, IntArray, IntArray],
     starts: IntArray,
     ends: IntArray,
     running: IntArray,
@@ -75,9 +72,11 @@ def _sweep(
 ) -> int:
     """Fill `columns` (7 x n) with the changes, and return their number.
 
-    `running`: number of running intervals by kind, `shown`: activity, kernels and kernels in flight, all 0 at first, as
-    they are at the end of each device.
+    `operations`: device, start, end (ns) and kind of each; `starts` and `ends`: their order. `running`: number of
+    running intervals by kind, `shown`: activity, kernels and kernels in flight, all 0 at first, as they are at the end
+    of each device.
     """
+    device, begin, end, kind = operations
     n = device.size
     count = i = j = 0
     while i < n:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import list_indices
+from nsys2prv_ng.arrays.pick import pick
+from nsys2prv_ng.arrays.row_keys import combine_columns, list_indices
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates
 
@@ -23,7 +24,7 @@ class StepFunction(NamedTuple):
 
     def get_values(self, time: IntArray) -> IntArray:
         """Return the value in force at each time (ns); NOTHING before the first step."""
-        return np.append(self.value, NOTHING)[np.searchsorted(self.time, time, "right") - 1]
+        return pick(self.value, np.searchsorted(self.time, time, "right") - 1, NOTHING)
 
 
 class Pieces(NamedTuple):
@@ -108,3 +109,18 @@ def find_peaks(row: IntArray, time: IntArray, level: IntArray) -> dict[int, tupl
         at = low + int(np.argmax(level[low:high]))
         peaks[int(row[low])] = int(level[at]), int(time[at])
     return peaks
+
+
+def find_latest(group: IntArray, time: IntArray, query_group: IntArray, query_time: IntArray) -> IntArray:
+    """Return for each query the index of the last entry (group, time) in its group that is not later; -1 for none."""
+    if not group.size:
+        return np.full(query_group.size, -1)
+    # Unknown times are extreme values. Moved next to the entries, they get the same answer, and rows fit into 64 bits.
+    near = np.clip(query_time, max(int(time.min()) - 1, np.iinfo(np.int64).min), time.max())
+    both = combine_columns(np.concatenate([group, query_group]), np.concatenate([time, near]))
+    entries, queries = both[: group.size], both[group.size :]
+    order, of_queries = (np.argsort(keys, kind="stable") for keys in (entries, queries))
+    at = np.empty(queries.size, np.int64)
+    at[of_queries] = np.searchsorted(entries[order], queries[of_queries], "right") - 1  # in order, it is far faster
+    latest = order[at]
+    return np.where((at >= 0) & (group[latest] == query_group), latest, -1)

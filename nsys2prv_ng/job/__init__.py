@@ -1,1 +1,1 @@
-"""Opens the reports of a job: reads them in parallel, and places them on one clock and on rows."""
+"""Places the reports of a job on one clock and on rows, and cuts them to what the user chose."""

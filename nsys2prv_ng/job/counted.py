@@ -1,24 +1,24 @@
 """Marks the events that numbers count: those that belong to the chosen steps, or without a choice all but the warm-up.
 
-What a host did, and what it launched, belongs to a step by the definitions of job/step_spans.py, whenever it ran. The
+What a host did, and what it launched, belongs to a step by the definitions of steps/spans.py, whenever it ran. The
 events of tasks that have no steps, and operations without a recorded launch, count by time. If records are cut to a
 chosen time, all that are left count.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
-from nsys2prv_ng.job.device_operations import LaunchedOperations, load_launched_operations
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.step_spans import HostSpans
-from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.reading.device_operations import LaunchedOperations, load_launched_operations
+from nsys2prv_ng.steps.spans import HostSpans
+from nsys2prv_ng.steps.steps import Steps
 
 
 def list_counted_steps(job: Job) -> Steps | None:
@@ -34,53 +34,47 @@ def list_counted_steps(job: Job) -> Steps | None:
 
 def list_counted(job: Job, steps: Steps) -> IntArray:
     """Return the indices of the steps of a job that numbers count."""
-    if job.counted is not None:
-        return job.counted
+    if job.scope.counted is not None:
+        return job.scope.counted
     number = np.arange(steps.number.size)
-    if job.windows:  # a range on a limit of the time that records are cut to does not count as whole
-        return number[mark_inside(steps.start - (not steps.on_gpu), steps.stop + 1, job.windows)]
+    if job.scope.windows:  # a range on a limit of the time that records are cut to does not count as whole
+        return number[mark_inside(steps.start - (not steps.on_gpu), steps.stop + 1, job.scope.windows)]
     return number[steps.warmup :]
-
-
-def restrict_to_steps(job: Job, chosen: IntArray) -> Job:
-    """Return the job with numbers of the steps at these ascending indices only. Expects numbers that cover steps."""
-    assert job.steps is not None
-    return replace(job, counted=chosen, measured=job.steps.list_windows(chosen))
 
 
 def _place(job: Job, steps: Steps) -> Steps:
     """Return the steps on tasks and rows of the trace."""
-    return steps._replace(task=job.new_task[steps.task], row=np.append(job.new_row, -1)[steps.row])
+    return steps._replace(task=job.new_task[steps.task], row=pick(job.new_row, steps.row, -1))
 
 
 def mark_counted(job: Job, row: IntArray, time: IntArray) -> BoolArray:
     """Mark the times (n, ns) on hosts that belong to steps that count. `row`: of the trace, or -1."""
     steps = job.steps
-    if steps is None or job.counted is None:
+    if steps is None or job.scope.counted is None:
         return np.ones(row.size, np.bool_)
     marks = find_counted_step(job, row, time) >= 0
     tasks, index = np.unique(job.find_tasks(row), return_inverse=True)  # few, of the many that a job has
     others = ~np.isin(tasks, job.new_task[steps.task])[index]
-    marks[others] = mark_inside(time[others], time[others], job.measured)
+    marks[others] = mark_inside(time[others], time[others], job.scope.measured)
     return np.asarray(marks, np.bool_)
 
 
 def find_counted_step(job: Job, row: IntArray, time: IntArray) -> IntArray:
     """Return the index of the step that counts to which each time (n, ns) on hosts belongs; -1 if it is in none."""
-    if job.steps is None or job.counted is None:
+    if job.steps is None or job.scope.counted is None:
         return np.full(row.size, -1, np.int64)
     task = job.find_tasks(row)
     steps, of_task = job.steps, job.new_task[job.steps.task]
     # Events of one report are those of few tasks: steps of all others need not be sorted for each report.
     here = np.flatnonzero(np.isin(of_task, np.unique(task)))
     spans = HostSpans(of_task[here], steps.host_begin[here], steps.host_end[here])
-    step = np.where(np.isin(steps.step[here], job.counted), steps.step[here], -1)
-    return np.append(step, -1)[spans.find(task, time)]
+    step = np.where(np.isin(steps.step[here], job.scope.counted), steps.step[here], -1)
+    return pick(step, spans.find(task, time), -1)
 
 
 def count_steps(job: Job) -> int:
     """Return the number of steps that numbers count; 0 if they cover other times."""
-    return 0 if job.counted is None else job.counted.size
+    return 0 if job.scope.counted is None else job.scope.counted.size
 
 
 class CountedEvents:
@@ -114,7 +108,7 @@ class CountedEvents:
 
         Operations without a recorded launch count by time. The same columns are marked once: do not change the marks.
         """
-        if self._job.counted is None:
+        if self._job.scope.counted is None:
             return np.ones(place.size, np.bool_)
         key = id(place), id(begin)
         if key not in self._marked:
@@ -125,8 +119,8 @@ class CountedEvents:
         known = self.launched
         at = find_rows([known.place, known.begin], [place, begin])
         is_known = np.append(known.is_known, False)[at]
-        launched = self.mark_host(place, np.append(known.launched, 0)[at])
-        return np.where(is_known, launched, mark_inside(begin, begin, self._job.measured))
+        launched = self.mark_host(place, pick(known.launched, at, 0))
+        return np.where(is_known, launched, mark_inside(begin, begin, self._job.scope.measured))
 
     def find_launches(self, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
         """Return (index of the step that counts, time of the launch) of GPU operations, given by place and start (ns).
@@ -135,6 +129,6 @@ class CountedEvents:
         """
         known = self.launched
         at = find_rows([known.place, known.begin], [place, begin])
-        launched = np.append(known.launched, 0)[at]
+        launched = pick(known.launched, at, 0)
         step = self.find_step(place, launched)
         return np.where(np.append(known.is_known, False)[at], step, -1), launched

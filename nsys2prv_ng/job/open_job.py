@@ -5,48 +5,46 @@ Everything that looks at the reports of a job starts here: its translation, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import find_doubtful_hosts, find_mixed_hosts
-from nsys2prv_ng.job.accounts import SkippedReport
-from nsys2prv_ng.job.idle_ends import cut_idle_ends
-from nsys2prv_ng.job.join import join_sources, store_joined
-from nsys2prv_ng.job.one_job import refuse_several_jobs
-from nsys2prv_ng.job.open_reports import OpenedReports, ReadOptions, choose_evidence, open_reports, refuse_absent
+from nsys2prv_ng.job.dropping import cut_result, drop_repeated_samples, drop_unselected_rows, prune_tree, select_rows
 from nsys2prv_ng.job.placement import (
     AlignedReports,
-    Limits,
     align_reports,
-    choose_windows,
     close_unended,
-    drop_unselected_rows,
+    cut_idle_ends,
     measure_gpu_time,
     measure_limits,
+    refuse_several_jobs,
     rewrite_records,
     show_captures_if_empty,
 )
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
-from nsys2prv_ng.job.selection import Selection, choose_steps, prune_tree, select_rows
-from nsys2prv_ng.job.steps import Steps, find_steps
-from nsys2prv_ng.job.traced_graphs import list_traced_graphs
+from nsys2prv_ng.job.scope import Scope, choose_scope
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.objects.missing import find_missing_ranks
-from nsys2prv_ng.objects.tasks import ReportPlaces
+from nsys2prv_ng.objects.tasks import ReportPlaces, find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.operations.matching import Operations
-from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.reading.accounts import SkippedReport
+from nsys2prv_ng.reading.device_operations import list_traced_graphs
+from nsys2prv_ng.reading.open_reports import OpenedReports, ReadOptions, choose_evidence, open_reports, refuse_absent
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.reading.spill import load_for_change, spill_records
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.store import Store, StoredColumns, load_columns
 from nsys2prv_ng.report.diagnostics import describe_lost_data, warn_of_mixed_graphs
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.shared.source import JoinResult, Source
+from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
+from nsys2prv_ng.steps.steps import Steps, find_steps
 
 
 @dataclass(frozen=True)
@@ -71,22 +69,10 @@ class Job:
     """Row of the chosen tree by row of the whole tree; -1 for rows that the user did not choose."""
     spans: list[tuple[IntArray, IntArray]]
     """First and last time of the events on each place of each report (ns), before the cut to the windows."""
-    selection: Selection
+    scope: Scope
     steps: Steps | None
     """The steps of the program, on rows of the whole tree and not cut to the chosen time; None if there are none or
     they are not needed."""
-    windows: list[tuple[int, int]]
-    """The times on the common clock (ns) that records are cut to; empty if they are not cut."""
-    measured: list[tuple[int, int]]
-    """The times (ns) that numbers cover: `windows`, or else the chosen steps, or without a choice the steps after the
-    warm-up; empty if all time counts."""
-    first: int
-    last: int
-    """Limits of the records on the common clock (ns)."""
-    zero: int
-    """Time from which the option `time` counts (ns, common clock): the first record, before any cut."""
-    counted: IntArray | None
-    """Indices of the steps that numbers cover, ascending; None if they do not cover steps as such."""
     finds_waits: bool
     """Whether the user wants to know which ranks wait for which."""
     operations: Operations
@@ -98,15 +84,6 @@ class Job:
     joined: list[JoinResult]
     """Results that sources made from all reports together, stored on rows of the chosen tree."""
     warnings: tuple[str, ...]
-
-    @property
-    def origin(self) -> int:
-        """Time 0 of the trace on the common clock (ns).
-
-        If several events of a type and row are at time 0, Paraver takes only the last one. Ranges that a window cut
-        would lose the ranges around them, so the trace of a window starts 1 ns before it.
-        """
-        return self.first - 1 if self.windows else self.first
 
     def find_tasks(self, row: IntArray) -> IntArray:
         """Return the task of each row (n) of the trace; -1 for -1."""
@@ -131,12 +108,7 @@ class Job:
     @property
     def start_utc(self) -> int:
         """UTC of time 0 of the trace (ns)."""
-        return self.origin + self.alignment.utc_base
-
-    @property
-    def duration(self) -> int:
-        """Time from 0 to the last record (ns)."""
-        return self.last - self.origin
+        return self.scope.origin + self.alignment.utc_base
 
 
 @contextmanager
@@ -149,7 +121,7 @@ def open_job(
 ) -> Iterator[Job]:
     """Read reports and place their records, which exist while the context is open.
 
-    `reports`: reports, or one folder of shards (job/shards.py). `folder` takes exports that cannot be beside their
+    `reports`: reports, or one folder of shards (reading/shards.py). `folder` takes exports that cannot be beside their
     reports, and the file of records that do not fit into memory, unless the options name another folder for it.
     `meanwhile` may be called while other processes read, for what takes time and is needed later, such as imports.
     Raises TranslationError (including UsageError).
@@ -199,19 +171,16 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         steps = find_steps(reports, whole, store, limits.last - limits.first, engine, selection.step)
     close_unended(reports, limits.last, store)
     spans = [report.spans() for report in reports]
-    zero = limits.first
-    windows = choose_windows(reports, whole, selection, steps, limits)
-    rewrite_records(reports, whole, selection, windows, store, engine)
-    if windows:
-        limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
+    ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
+    gpu_time = measure_gpu_time(reports, whole) if selection.only_gpus else None
+    scope = choose_scope(selection, steps, limits, ranges, gpu_time)
+    rewrite_records(reports, whole, selection, scope.windows, store, engine)
 
-    counted = _choose_counted(selection, steps, windows)
-    measured = windows if counted is None or steps is None else steps.list_windows(counted)
-    joined = join_sources(reports, aligned.to_join, whole, kept, options.sources, windows or [limits], store)
+    joined = join_sources(reports, aligned.to_join, whole, kept, options.sources, scope.shown, store)
     aligned.to_join.clear()
     tree, new_row = prune_tree(whole, kept)
     for join_result in joined:
-        store_joined(join_result, new_row, windows or [limits], store, engine)
+        store_joined(join_result, new_row, scope.shown, store, engine)
 
     return Job(
         reports=reports,
@@ -229,37 +198,22 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         operations=aligned.operations,
         offsets=aligned.offsets,
         lacks_ranks=bool(find_missing_ranks([report.metadata for report in reports], whole.ranks)),
-        selection=selection,
+        scope=scope,
         steps=steps,
-        windows=windows,
-        measured=measured,
-        counted=counted,
-        first=limits.first,
-        zero=zero,
-        last=limits.last,
         joined=joined,
         warnings=_collect_warnings(aligned, whole, checks_ranks=checks_ranks),
     )
 
 
-def _choose_counted(selection: Selection, steps: Steps | None, windows: Sequence[tuple[int, int]]) -> IntArray | None:
-    """Return the indices of the steps that numbers cover; None if they cover a chosen time, or all."""
-    if windows or selection.takes_all or (steps is None and not selection.restricts_steps):
-        return None
-    first, last = choose_steps(selection, steps)
-    return np.arange(first, last + 1)
-
-
 def find_gpu_time(job: Job) -> tuple[int, int] | None:
     """Return when the GPUs work, in ns from time 0 of the trace; None if they do not work."""
     found = measure_gpu_time(job.reports, job.tree)
-    return None if found is None else (found[0] - job.origin, found[1] - job.origin)
+    return None if found is None else (found[0] - job.scope.origin, found[1] - job.scope.origin)
 
 
 def store_derived(joined: JoinResult, job: Job) -> None:
     """Store records that were derived from a job and are on its rows, cut to its time."""
-    windows = job.windows or [(job.first, job.last)]
-    store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
+    store_joined(joined, np.arange(job.tree.model.row_count), job.scope.shown, job.store, job.engine)
 
 
 def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks: bool) -> tuple[str, ...]:
@@ -275,3 +229,74 @@ def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks
         *warn_of_mixed_graphs(map(list_traced_graphs, reports)),
         *describe_lost_data({str(report.path): report.diagnostics for report in reports}),
     )
+
+
+# ---- joins -----------------------------------------------------------------------------------------------------------
+
+
+def join_sources(
+    reports: Sequence[ReportRecords],
+    results: Sequence[Mapping[str, Result]],
+    tree: ObjectTree,
+    kept: BoolArray,
+    sources: Sequence[Source],
+    windows: Sequence[tuple[int, int]],
+    store: Store,
+) -> list[JoinResult]:
+    """Return the results that sources make from all reports together, on rows of `tree`, not yet cut to `windows` (ns).
+
+    `results`: what each report was read into, by source. `kept`: mask of the rows that the user chose.
+    """
+    joined = []
+    for source in sources:
+        if source.join is not None:
+            inputs = [
+                JoinInput(
+                    metadata=report.metadata,
+                    places=report.places,
+                    rows=rows,
+                    clock=report.clock,
+                    data=read[source.name].join_data,
+                    load_columns=partial(_load_columns, read[source.name].stored_join_columns, store),
+                    windows=windows,
+                    kept=kept,
+                )
+                for report, read, rows in zip(reports, results, tree.rows, strict=True)
+            ]
+            joined.append(source.join(inputs, tree))
+    return joined
+
+
+def _load_columns(stored: StoredColumns | None, store: Store) -> list[IntArray]:
+    return [] if stored is None else load_columns(stored, store)
+
+
+def store_joined(
+    joined: JoinResult, new_row: IntArray, windows: Sequence[tuple[int, int]], store: Store, engine: Engine
+) -> None:
+    """Store the records of a join, moved to the rows of the trace by `new_row` and cut to its time.
+
+    `engine`: makes partial results.
+    """
+
+    def store_result(result: Result) -> Result:
+        before = result.written
+        result.records = [rec.move_to_rows(records, new_row) for records in result.records]
+        result.drop(NOT_SELECTED, before - result.written)
+        if len(windows) > 1:
+            cut_result(result, windows)
+        spill_records(result, store, on_common_clock=True)
+        # Joined records exceed the limits only if time was chosen, or if damage hides the calls that they belong to.
+        if any(run.facts.first < windows[0][0] or run.facts.last > windows[-1][1] for run in result.runs):
+            with load_for_change(result, store):
+                cut_result(result, windows)
+        return result
+
+    for result in joined.accounts.values():
+        store_result(result)
+    if joined.partial_results is not None:
+        name, make, items = joined.partial_results
+        joined.partial_results = None
+        whole = joined.accounts[name] = Result()
+        for result in engine.map(lambda item: store_result(make(item)), items):
+            whole.add(result)

@@ -3,39 +3,45 @@
 Each stage takes the results of the stages before it. The records are in a store, and only a few of them fit into
 memory, so most stages change the results of the reports in place. The docstring of each stage states what it expects
 of them and what it leaves. `open_job` calls the stages in order.
+
+A trace ends with the work of a job, not with calls of idle threads that last longer than everything else: such a thread
+waits in an OS runtime call, often for seconds. nsys waits for the end of the call too, so the trace would be mostly
+empty. Reports that are not of one job are refused: their trace would combine unrelated runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, find_offsets, match_reports_on_utc
 from nsys2prv_ng.clock.alignment_table import Alignment
+from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.job.folding import drop_folded, has_folded_events, take_folded
-from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
-from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
-from nsys2prv_ng.job.spill import change_records, spill_records
-from nsys2prv_ng.job.steps import Steps
-from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.job.dropping import cut_result, drop_folded, drop_short, has_folded_events, take_folded
+from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import combine_evidence, leave_graphs_unmatched
 from nsys2prv_ng.paraver.event_types import CAPTURE
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
+from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.reading.read_reports import ReadReport, ReportRecords
+from nsys2prv_ng.reading.spill import change_records, spill_records
 from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.clip import clip_ends
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
-from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, ON_FOLDED_THREAD
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinResult, Source
+from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE, ON_FOLDED_THREAD
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
 
 
 class AlignedReports(NamedTuple):
@@ -108,29 +114,6 @@ def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bo
     return True
 
 
-# ---- rows ------------------------------------------------------------------------------------------------------------
-
-
-def drop_unselected_rows(
-    reports: Sequence[ReportRecords], tree: ObjectTree, kept: BoolArray, store: Store, engine: Engine
-) -> None:
-    """Drop records on rows that the user did not choose (`kept` is false).
-
-    Expects all records of a result on one clock. Leaves the records that set the limits of the trace. Raises UsageError
-    if there are none.
-    """
-
-    changes = [
-        (result, None, unwanted)
-        for report, rows in zip(reports, tree.rows, strict=True)
-        if (unwanted := (rows >= 0) & ~kept[rows]).any()
-        for result in report.results.values()
-    ]
-    change_records(changes, lambda result, unwanted: result.drop_places(unwanted, NOT_SELECTED), store, engine)
-    if not any(report.limits() for report in reports):
-        raise UsageError("no event is left in the trace; choose more ranks or GPUs")
-
-
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 
@@ -161,17 +144,6 @@ def close_unended(reports: Sequence[ReportRecords], last: int, store: Store) -> 
                 result.records.append(rec.make_intervals(place, begin, np.maximum(begin, last), opening, closing))
             spill_records(result, store, on_common_clock=True)
             result.unended = []
-
-
-def choose_windows(
-    reports: Sequence[ReportRecords], tree: ObjectTree, selection: Selection, steps: Steps | None, limits: Limits
-) -> list[tuple[int, int]]:
-    """Return the windows of the chosen time on the common clock (ns); none if all time is chosen."""
-    if not selection.cuts_records:
-        return []
-    ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
-    gpu_time = measure_gpu_time(reports, tree) if selection.only_gpus else None
-    return find_windows(selection, ranges, steps, gpu_time, limits)
 
 
 def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tuple[int, int] | None:
@@ -225,6 +197,102 @@ def rewrite_records(
     if any(ON_FOLDED_THREAD in result.dropped for report in reports for result in report.results.values()):
         return
     if not any(report.limits() for report in reports):
-        remedy = "a longer or another one" if windows else "shorter intervals"
-        where = "in the chosen time" if windows else "left in the trace"
-        raise UsageError(f"no event is {where}; choose {remedy}")
+        raise UsageError(
+            "no events in the chosen time: choose another"
+            if windows
+            else "no event is left in the trace; choose shorter intervals"
+        )
+
+
+# ---- idle ends -------------------------------------------------------------------------------------------------------
+
+
+_WORTH = 0.1
+"""Calls are cut if idle threads outlast the other rows by more than this share of the other rows' time."""
+
+
+def cut_idle_ends(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, engine: Engine) -> None:
+    """Cut the events of idle threads after the last event of all other rows, if that is worth it (see _WORTH).
+
+    Expects only records on chosen rows, all records of a result on one clock. Leaves the changed results on the common
+    clock.
+    """
+    idle = [(rows >= 0) & tree.is_idle[rows] for rows in tree.rows]
+    last = max(
+        (last for report, mask in zip(reports, idle, strict=True) if (last := _find_last(report, ~mask)) is not None),
+        default=None,
+    )
+    first, end = measure_limits(reports)
+    if last is None or end - last <= _WORTH * (last - first):
+        return
+    changes = [
+        (result, report.clock, (report.clock, mask, last))
+        for report, mask in zip(reports, idle, strict=True)
+        for result in report.results.values()
+        if _ends_later(report, result, mask, last)
+    ]
+    change_records(changes, lambda result, known: _cut(result, *known), store, engine)
+
+
+def _find_last(report: ReportRecords, places: BoolArray) -> int | None:
+    """Return the last time of events on some places and samples on any place (ns, common clock); None without any."""
+    first, last = report.spans()
+    used = places & (first <= last)
+    times = [int(last[used].max())] if used.any() else []
+    # A sampled thread is running, even within a call.
+    times += [report.find_limits(run)[1] for run in report.runs((source_names.CPU_SAMPLES,))]
+    return max(times, default=None)
+
+
+def _ends_later(report: ReportRecords, result: Result, places: BoolArray, last: int) -> bool:
+    """Return whether an event of a result ends after `last` (ns, common clock) on some of these places."""
+    spans = map(report.find_spans, result.runs)
+    ended = any((places[place] & (end > last)).any() for place, _, end in spans)
+    return ended or any((places[part.place] & (report.clock(part.begin) > last)).any() for part in result.unended)
+
+
+def _cut(result: Result, clock: ClockMap, places: BoolArray, last: int) -> None:
+    """Cut the intervals on some places that end after `last` (ns), and drop events that start after it."""
+    before = result.written
+    for i, records in enumerate(result.records):
+        result.records[i], shortened = clip_ends(records, places, last)
+        result.cut += shortened
+    result.drop(AFTER_ALL_ELSE, before - result.written)
+    result.drop_unended(lambda part: places[part.place] & (clock(part.begin) > last), AFTER_ALL_ELSE)
+
+
+# ---- one job ---------------------------------------------------------------------------------------------------------
+
+
+_CLOCK_ERROR = 10 * 10**9
+"""Clocks that are set, even if nothing else aligns them, differ by less than this (ns)."""
+
+
+def refuse_several_jobs(reports: Sequence[ReportRecords], tree: ObjectTree) -> None:
+    """Raise UsageError if two processes have the same rank, or if reports share no time.
+
+    Capture ranges of one run share no time either, but they share a process. Expects all records, on the common clock.
+    """
+    if tree.claimed_ranks:
+        rank = min(tree.claimed_ranks)
+        tasks = np.flatnonzero([known == rank for known in tree.ranks])
+        files = [
+            report.path.name
+            for report, rows in zip(reports, tree.rows, strict=True)
+            if np.isin(tree.task_of_row[rows[rows >= 0]], tasks).any()
+        ]
+        where = f" ({', '.join(files[:2])})" if len(files) > 1 else ""
+        _refuse(f"{tree.claimed_ranks[rank]} processes are rank {rank}{where}")
+    spans = []
+    for group in group_reports_by_task([report.places for report in reports], tree):
+        limits = [(limit, reports[i].path.name) for i in group if (limit := reports[i].limits())]
+        if limits:
+            spans.append((min(limits)[0][0], max(limit[1] for limit, _ in limits), min(limits)[1]))
+    spans.sort()
+    for end, (begin, _, name) in zip(accumulate((end for _, end, _ in spans), max), spans[1:], strict=False):
+        if begin - end > _CLOCK_ERROR:
+            _refuse(f"{name} begins {(begin - end) / 1e9:,.0f} s after the end of all reports before it")
+
+
+def _refuse(what: str) -> None:
+    raise UsageError(f"{what}: name the reports of one job only, or allow others", see=("several_jobs",))

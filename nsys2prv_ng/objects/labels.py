@@ -1,4 +1,4 @@
-"""Makes the labels of rows, as users read them in Paraver and in paramedir's tables.
+"""Defines the rows of a task, and makes their labels, as users read them in Paraver and in paramedir's tables.
 
 BSC's BasicAnalysis treats a row as a stream only if its label is exactly `CUDA-D<n>.S<n>`, and as the metrics of a GPU
 only if its label is `Metrics GPU<n>`. So these labels repeat: for further rows of a stream, and for GPUs with the same
@@ -9,14 +9,59 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from nsys2prv_ng.objects.places import Device, NodePart, Stream, Thread
-from nsys2prv_ng.objects.rows import Row, RowKind, is_folded
+from nsys2prv_ng.objects.places import Device, NodePart, Place, Stream, Thread
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.text.formatting import make_unique
 from nsys2prv_ng.text.names import to_one_line
+
+# ---- rows of a task --------------------------------------------------------------------------------------------------
+
+FOLDED = 2
+"""First part of the `order` of the row of folded threads, after False (main thread) and True (other threads).
+
+The second part is the number of folded threads.
+"""
+
+
+class RowKind(IntEnum):
+    """Kinds of rows, in the order in which a task shows them."""
+
+    THREAD = 0
+    STREAM = 1
+    DEVICE = 2
+    NODE = 3
+    NODE_PART = 4
+
+
+class RowKey(NamedTuple):
+    """The identity of a row within its task, across reports. The keys sort the rows of a task."""
+
+    kind: RowKind
+    gpu: int
+    """Number of the GPU of a stream or device; -1 for other rows."""
+    order: tuple[Any, ...]
+    """Distinguishes and sorts the rows of one kind and GPU."""
+
+
+def is_folded(key: RowKey) -> bool:
+    """Return whether a row is the row of the folded threads of its task."""
+    return key.kind == RowKind.THREAD and key.order[0] == FOLDED
+
+
+class Row(NamedTuple):
+    """A row of a task, with the first place for which it was made."""
+
+    key: RowKey
+    metadata: Metadata
+    """Metadata of the report with the place."""
+    place: Place
+
+
+# ---- labels ----------------------------------------------------------------------------------------------------------
 
 _FIXED = (RowKind.STREAM, RowKind.DEVICE)
 """Kinds of rows whose labels BasicAnalysis reads."""
@@ -47,7 +92,8 @@ def label_rows(tasks: Sequence[LabelledTask]) -> list[list[str]]:
     times = folded + Counter(texts)
     for i, row in enumerate(rows):
         if row.key.kind == RowKind.THREAD and times[texts[i]] > 1:
-            texts[i] += f" {_find_id(row)}"
+            assert isinstance(row.place, Thread)
+            texts[i] += f" {(row.place.process if is_folded(row.key) else row.place.global_tid) & PID_MASK}"
     free = [i for i, row in enumerate(rows) if row.key.kind not in _FIXED]
     times = Counter(text for text, _ in set(zip(texts, nodes, strict=True)))
     for i in free:
@@ -59,12 +105,6 @@ def label_rows(tasks: Sequence[LabelledTask]) -> list[list[str]]:
         texts[i] = text
     left = iter(texts)
     return [[next(left) for _ in task.rows] for task in tasks]
-
-
-def _find_id(row: Row) -> int:
-    """Return the id of the thread of a row, or of the process of folded threads."""
-    assert isinstance(row.place, Thread)
-    return (row.place.process if is_folded(row.key) else row.place.global_tid) & PID_MASK
 
 
 # ---- names within a task ---------------------------------------------------------------------------------------------

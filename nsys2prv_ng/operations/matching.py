@@ -19,8 +19,16 @@ from nsys2prv_ng.operations.parts import ANY_SIZE, LOOSE, Collectives
 from nsys2prv_ng.operations.stretches import find_agreeing, find_lags
 from nsys2prv_ng.report.database import NULL
 
+_MOST = np.iinfo(np.int64).max
 _MOST_SOURCES = 16
 """Most tables of collectives of one report."""
+
+
+_KINDS = (
+    *(np.int32, np.int32, np.int64, np.int32, np.int32, np.int32, np.int32),
+    *(np.int64, np.int64, np.int8, np.bool_, np.bool_),
+)
+"""Types of the columns of a PartTable, in their order."""
 
 
 class PartTable(NamedTuple):
@@ -202,12 +210,6 @@ def _number_ranks(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -> 
     return np.array(numbers, np.int64)
 
 
-_KINDS = (
-    *(np.int32, np.int32, np.int64, np.int32, np.int32, np.int32, np.int32),
-    *(np.int64, np.int64, np.int8, np.bool_, np.bool_),
-)
-
-
 def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[dict[int, list[lags.Lag]]]:
     """Return groups of sequences of a communicator that agree, with the lags of each against the first of its group.
 
@@ -229,7 +231,9 @@ def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[di
             if not stretches and lags.overlap_in_time(sequences[reference], sequences[other]):
                 unlike.add(content)
             if stretches:
-                distance = _measure_distance(sequences[reference], sequences[other], stretches[len(stretches) // 2])
+                lag = stretches[len(stretches) // 2]
+                middle = (lag.first + lag.last) // 2  # the time between both ends of the operation there
+                distance = abs(int(sequences[reference].end[middle]) - int(sequences[other].end[middle - lag.lag]))
                 rank = int(ranks[other])
                 if rank not in nearest or distance < nearest[rank][0]:
                     nearest[rank] = distance, other, stretches
@@ -239,12 +243,6 @@ def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[di
         if len(lag_of_rank) > 1:
             groups.append(lag_of_rank)
     return groups
-
-
-def _measure_distance(one: lags.Sequence, other: lags.Sequence, lag: lags.Lag) -> int:
-    """Return the time (ns) between the ends of the operation in the middle of the part that two sequences share."""
-    middle = (lag.first + lag.last) // 2
-    return abs(int(one.end[middle]) - int(other.end[middle - lag.lag]))
 
 
 def _number_ids(ids: IntArray, begin: IntArray) -> IntArray:
@@ -303,6 +301,3 @@ def _differ(table: PartTable, part: IntArray, starts: IntArray) -> BoolArray:
     high = np.maximum.reduceat(np.where(known, size, -_MOST), starts)
     names = table.name[part]
     return np.asarray((low < high) | (np.minimum.reduceat(names, starts) != np.maximum.reduceat(names, starts)))
-
-
-_MOST = np.iinfo(np.int64).max

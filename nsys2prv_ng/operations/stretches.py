@@ -16,14 +16,22 @@ from nsys2prv_ng.operations.lag import FURTHEST_UTC_NS, LEAST_OVERLAP, STEEPEST,
 from nsys2prv_ng.operations.parts import ANY_SIZE
 
 _PIECE = 16
-"""Number of operations that are searched together if some were lost."""
+"""Number of operations that are searched together if some were lost.
+
+A choice: fewer agree by chance, and with more, a loss near the start or end of a sequence does not show.
+"""
 _STEADY_NS = 100_000
 """Largest change (ns) of the median difference of ends from one piece to the next. Real reports have up to 50 us."""
 _PROBES = 9
 """Number of pieces that are searched as far as FURTHEST_UTC_NS; the others only _NEAR_NS around their median."""
 _NEAR_NS = 10**8
+"""A choice: at 50 ppm, clocks drift apart by as much in 2,000 s. A wider search takes longer and finds other steps."""
 _MOSTLY = 0.9
-"""Share of the shorter sequence in the overlap of a lag from which the search stops."""
+"""Share of the shorter sequence in the overlap of a lag from which the search stops.
+
+A choice, for speed: the lags of pieces cannot add much to such an overlap.
+"""
+_FAR = 1 << 62
 _NEVER = 1e15
 """Difference (ns) of the ends of operations that do not agree."""
 
@@ -170,6 +178,3 @@ def _count_unsteady(
     nearest = np.minimum(*(np.abs(one.end[k] - end - middle) for end in beside))
     steady = (deviation <= _STEADY_NS) | (2 * deviation < nearest)
     return int(np.argmax(steady[::-1] if backward else steady)) if steady.any() else steady.size
-
-
-_FAR = 1 << 62

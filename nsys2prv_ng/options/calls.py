@@ -5,33 +5,44 @@ the reference in docs/ is generated from those. Times are ns, sizes are bytes. E
 parameter, for values that make no sense.
 """
 
-from __future__ import annotations
-
-from typing import Literal
+from typing import Annotated, Literal
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.options.kinds import (
+    ALIGNMENTS,
     Amount,
-    Choice,
     Duration,
     File,
     Files,
+    Flag,
+    Integer,
     JobTime,
     MinDurations,
     Names,
     Numbers,
-    Size,
-    SourceNames,
+    Option,
+    OptionalInteger,
+    Page,
+    SavedSummary,
     Steps,
-    Tflops,
+    Text,
     WordOrFile,
+    Words,
+    at_least,
+    complete_min_duration,
+    complete_sources,
+    one_of,
+    parse_flops,
+    parse_size,
+    parse_tflops,
 )
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.text.option import Flag, Integer, Text, Words
+from nsys2prv_ng.source_names import GPU_METRICS, NCCL, NVTX
+from nsys2prv_ng.text.formatting import format_duration
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 
-PARAVER_MEMORY: Size[int] = Size(
+PARAVER_MEMORY: Integer = Option(
     "Warn if Paraver needs more memory than this to load the trace (K, M, G, T), and print what helps. 0 never warns.",
     "1G",
     keyword_help="Warn if Paraver needs more memory than this to load the trace, in bytes. 0 never warns.",
@@ -60,21 +71,23 @@ class CallOptions:
 class ReadingOptions(CallOptions):
     """Options of calls that read reports or a trace: how much of the machine they use."""
 
-    jobs: Integer[int | None] = Integer("Number of cores to use.", metavar="N", short="-j", minimum=1, shown="all")
+    jobs: Annotated[OptionalInteger, at_least(1)] = Option(
+        "Number of cores to use.", metavar="N", short="-j", shown="all"
+    )
 
 
 @dataclass(kw_only=True)
 class JobOptions(ReadingOptions):
     """Options of calls on a job: how its reports are read and aligned in time."""
 
-    align: WordOrFile = WordOrFile(
+    align: WordOrFile = Option(
         "How to align node clocks: by UTC, by the ends of collectives and messages, by a file that --align-report"
         " wrote, or not at all. auto uses the ends of collectives if they are more accurate than UTC.",
         "auto",
-        keyword_help="'auto', 'utc', 'collectives', 'none', or a file that align_report wrote.",
+        keyword_help=f"{ALIGNMENTS}.",
         metavar="auto|utc|collectives|none|FILE",
     )
-    time: JobTime = JobTime(
+    time: JobTime = Option(
         "Only this time, from the start of the trace, in ns, us, ms or s: 1.5s:2s, :800ms or 2s:. gpu is the time"
         " from the first to the last operation of any selected GPU. summary and compare cover the steps after the"
         " warm-up by default, and all time with a colon alone.",
@@ -83,63 +96,68 @@ class JobOptions(ReadingOptions):
         metavar="FROM:TO|gpu",
         shown="all",
     )
-    steps: Steps = Steps(
+    # Without NVTX ranges, other steps may be found.
+    steps: Steps = Option(
         "Only these steps of the program, by number. A step ends when its last GPU operation ends.",
         keyword_help="Only these steps of the program: (first, last), both included; None is no limit.",
         metavar="FIRST:LAST",
         shown="all",
+        source=NVTX,
     )
-    skip_warmup: Flag = Flag("Skip warm-up steps: the first step, and slow steps right after it.")
-    step: Text = Text(
+    skip_warmup: Flag = Option("Skip warm-up steps: the first step, and slow steps right after it.", False, source=NVTX)
+    step: Text = Option(
         "Text of the NVTX ranges that are the steps of the program, without their number.",
+        "",
         metavar="TEXT",
         shown="the numbered ranges that cover most time, or repeating kernels if there are none",
+        source=NVTX,
     )
-    nvtx_range: Text = Text(
-        "Only while an NVTX range with this text is open on any rank (wildcards: * and ?).", metavar="TEXT"
+    nvtx_range: Text = Option(
+        "Only while an NVTX range with this text is open on any rank (wildcards: * and ?).",
+        "",
+        metavar="TEXT",
+        source=NVTX,
     )
-    ranks: Numbers = Numbers("Only these ranks.", metavar="0-3,8", shown="all")
-    memory: Size[int | None] = Size(
+    ranks: Numbers = Option("Only these ranks.", metavar="0-3,8", shown="all")
+    memory: Annotated[OptionalInteger, parse_size] = Option(
         "Memory for events (K, M, G, T). Events beyond it are spilled to a file.",
         keyword_help="Memory for events in bytes. Events beyond it are spilled to a file.",
         metavar="2G",
         shown="a quarter of the memory of the machine or job",
     )
-    tmp: File = File(
+    tmp: File = Option(
         "Folder for spilled events, and for exports if their own folder has no file locks.",
         metavar="FOLDER",
         shown="the folder of the trace, else the current folder, or TMPDIR if that is read-only",
     )
-    strict: Flag = Flag("Stop with an error if a report cannot be read, instead of skipping the report.")
-    several_jobs: Flag = Flag(
-        "Accept reports that look like different jobs: they share no time, or several processes have the same rank."
+    strict: Flag = Option("Stop with an error if a report cannot be read, instead of skipping the report.", False)
+    several_jobs: Flag = Option(
+        "Accept reports that look like different jobs: they share no time, or several processes have the same rank.",
+        False,
     )
-    dask: Text = Text(
+    dask: Text = Option(
         "Work on a Dask cluster: the address of its scheduler, the scheduler file, or slurm for N jobs (--jobs) of"
         " dask-jobqueue. The workers must share the folders of the reports and the trace.",
+        "",
         keyword_help="Work on a Dask cluster: the address of its scheduler, the scheduler file, or 'slurm'.",
         metavar="ADDRESS|FILE.json|slurm",
         shown="processes of this machine",
     )
 
 
-_LEAST_FLOPS = 1e6
-"""Least operations of a step that can be meant."""
-
-
 @dataclass(kw_only=True)
 class SummaryOptions(JobOptions):
     """Options of a summary."""
 
-    html: File = File("Also write a self-contained HTML report with charts.", metavar="FILE.html")
-    save: File = File("Also write the numbers as JSON, for a later compare.", metavar="FILE.json")
-    flops_per_step: Amount = Amount(
+    html: Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
+    save: SavedSummary = Option("Also write the numbers as JSON, for a later compare.", metavar="FILE.json")
+    flops_per_step: Annotated[Amount, parse_flops] = Option(
         "Floating-point operations of a step of the whole job, over all ranks (G, T, P, E), for its MFU.",
         keyword_help="Floating-point operations of a step of the whole job, over all ranks, for its MFU.",
         metavar="6.2T",
         shown="at least what NVTX ranges with shapes show",
     )
-    peak_tflops: Tflops = Tflops(
+    peak_tflops: Annotated[Amount, parse_tflops] = Option(
         "Dense peak of one GPU in TFLOP/s, for the MFU.",
         metavar="989",
         shown="the published peak of the GPU for the number type of its kernels",
@@ -148,89 +166,93 @@ class SummaryOptions(JobOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.flops_per_step is not None and self.ranks is not None:
-            raise UsageError("is of the whole job: choose no ranks", parameter="flops_per_step")
-        if self.flops_per_step is not None and self.flops_per_step < _LEAST_FLOPS:
-            raise UsageError("is less than a million: write the unit, like 6.2T", parameter="flops_per_step")
+            raise UsageError("counts the whole job: do not combine it with ranks", parameter="flops_per_step")
 
 
 @dataclass(kw_only=True)
 class PredictionOptions(JobOptions):
     """Options of the command that predicts what changes save."""
 
-    change: Words = Words(
+    change: Words = Option(
         "What to change, like \"range 'data loading' = 0\" or 'network = ideal'. Repeat it for further predictions."
         " Write 'and' between changes that are made together.",
         metavar="TEXT",
         keyword_help="What to change, one text for each prediction: \"range 'data loading' = 0 and network = ideal\".",
         shown="the changes that are likely to save most",
+        repeats=True,
     )
-    force: Flag = Flag("Replace an existing trace.")
+    force: Flag = Option("Replace an existing trace.", False)
 
 
 @dataclass(kw_only=True)
 class WhatIfOptions(PredictionOptions):
     """Options of a what-if analysis."""
 
-    output: File = File("Also write the predicted trace of the only change.", metavar="OUT.prv")
+    output: File = Option("Also write the predicted trace of the only change.", metavar="OUT.prv")
 
 
 @dataclass(kw_only=True)
 class CompareOptions(JobOptions):
     """Options of a comparison. Each run is summed up over its steps without warm-up, if it has steps."""
 
-    labels: Words = Words(
+    labels: Words = Option(
         "Name of a run. Repeat it for each run, in their order.",
         metavar="NAME",
         flag="--label",
         keyword_help="Names of the runs, in their order.",
         shown="what differs in the names of the report files",
+        repeats=True,
     )
-    scaling: Choice[str | None] = Choice(
+    scaling: Annotated[Option[str | None, str | None], one_of("strong", "weak")] = Option(
         "How the work of runs of different sizes scales: the same work in total (strong), or per GPU (weak).",
         metavar="strong|weak",
         shown="detected from the work in the reports",
     )
-    html: File = File("Also write a self-contained HTML report with charts.", metavar="FILE.html")
+    html: Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
 
 
 @dataclass(kw_only=True)
 class InspectOptions(ReadingOptions):
     """Options of an inspection."""
 
-    paraver_memory: Size[int] = PARAVER_MEMORY
+    paraver_memory: Annotated[Integer, parse_size] = PARAVER_MEMORY
 
 
 @dataclass(kw_only=True)
 class EventOptions:
     """Options of calls that read events: which events to read, and how."""
 
-    sources: SourceNames = SourceNames(
-        "Kinds of event to translate.", metavar="NAME,...", shown="all that the reports contain"
+    sources: Names = Option(
+        "Kinds of event to translate.",
+        metavar="NAME,...",
+        shown="all that the reports contain",
+        complete=complete_sources,
     )
-    derived: Flag = Flag(
+    derived: Flag = Option(
         "Omit derived data: GPU activity, gaps, kernels in flight, waits, the critical path and steps.",
         True,
         flag="--no-derived",
         keyword_help="Add derived data: GPU activity, gaps, kernels in flight, waits, the critical path and steps.",
     )
-    nvtx_domain: Names = Names(
-        "Only these NVTX domains. `default` is the domain without a name.", metavar="NAME,...", shown="all"
+    nvtx_domain: Names = Option(
+        "Only these NVTX domains. `default` is the domain without a name.", metavar="NAME,...", shown="all", source=NVTX
     )
-    kernel_names: Choice[Literal["short", "demangled"]] = Choice(
-        "Kernel names: short, or demangled with template arguments.", "short", metavar="short|demangled"
+    kernel_names: Annotated[
+        Option[Literal["short", "demangled"], Literal["short", "demangled"]], one_of("short", "demangled")
+    ] = Option("Kernel names: short, or demangled with template arguments.", "short", metavar="short|demangled")
+    metrics: Names = Option(
+        "Only GPU metrics with these names.", metavar="'SM*,DRAM*'", shown="all", source=GPU_METRICS
     )
-    metrics: Names = Names("Only GPU metrics with these names.", metavar="'SM*,DRAM*'", shown="all")
-    metrics_changes: Flag = Flag("Write a GPU metric only when its value changes.")
-    nccl_channels: Flag = Flag(
+    metrics_changes: Flag = Option("Write a GPU metric only when its value changes.", False, source=GPU_METRICS)
+    nccl_channels: Flag = Option(
         "Show NCCL's operations on the channels of GPUs and its proxies on rows of their own, if reports have the"
-        " advanced NCCL trace of nsys."
+        " advanced NCCL trace of nsys.",
+        False,
+        source=NCCL,
     )
-    osrt_min: Duration[int] = Duration("Drop OS runtime calls shorter than this. 0 keeps all.", "10us", metavar="TIME")
-    stack_depth: Integer[int] = Integer(
-        "Number of call-stack levels to show: a sample's function and its callers, or a call's callers.",
-        1,
-        metavar="N",
-        minimum=1,
+    osrt_min: Duration = Option("Drop OS runtime calls shorter than this. 0 keeps all.", "10us", metavar="TIME")
+    stack_depth: Annotated[Integer, at_least(1)] = Option(
+        "Number of call-stack levels to show: a sample's function and its callers, or a call's callers.", 1, metavar="N"
     )
 
 
@@ -238,38 +260,43 @@ class EventOptions:
 class TraceOptions:
     """Options of calls that make a trace of reports: what goes into the trace, and what is written besides."""
 
-    wait_lines: Duration[int] = Duration(
+    wait_lines: Duration = Option(
         "Draw a line from a straggler to each rank that waited at least this long for it. 0 draws all.",
-        SHORTEST_LINE_NS,
+        format_duration(SHORTEST_LINE_NS),
         metavar="TIME",
     )
-    align_report: File = File("Write the offset and drift of each node's clock.", metavar="FILE.toml")
-    gpus: Numbers = Numbers("Only the streams of these GPUs, by their number on the node.", metavar="0,2", shown="all")
-    min_duration: MinDurations = MinDurations(
+    align_report: File = Option("Write the offset and drift of each node's clock.", metavar="FILE.toml")
+    gpus: Numbers = Option("Only the streams of these GPUs, by their number on the node.", metavar="0,2", shown="all")
+    min_duration: MinDurations = Option(
         "Drop shorter events of this source. Repeat it for further sources.",
         metavar="SOURCE=10us",
         keyword_help="The shortest interval to keep (ns) by source.",
+        repeats=True,
+        complete=complete_min_duration,
     )
-    fold_threads: Flag = Flag(
+    fold_threads: Flag = Option(
         "Show the idle host threads of a task, which only make OS runtime or system calls, on one row, without"
-        " their events."
+        " their events.",
+        False,
     )
-    overview_trace: Flag = Flag(
+    overview_trace: Flag = Option(
         "Write an overview of less than 100 MB instead: states, steps, the longest waits, GPU activity and metrics,"
-        " in time bins if needed."
+        " in time bins if needed.",
+        False,
     )
-    labels_from: File = File(
+    labels_from: File = Option(
         "Number names as another trace does, so that colours and histograms of both can be compared.",
         metavar="OTHER.pcf",
     )
-    paraver_memory: Size[int] = PARAVER_MEMORY
-    force: Flag = Flag("Replace an existing trace.")
-    stats: File = File(
+    paraver_memory: Annotated[Integer, parse_size] = PARAVER_MEMORY
+    force: Flag = Option("Replace an existing trace.", False)
+    stats: File = Option(
         "Also write the table of events as JSON: what was read and written, and what became of the rest.",
         metavar="FILE.json",
     )
-    summary: Flag = Flag(
+    summary: Flag = Option(
         "Also print what nsys2prv-ng summary prints, for the same events.",
+        False,
         keyword_help="Also sum up the same events, as TranslationResult.summary.",
     )
 
@@ -297,15 +324,20 @@ class ShardOptions(EventOptions, ReadingOptions):
 class MergeOptions(TraceOptions, JobOptions):
     """Options of the call that merges shards: which trace to make, and which step of the work to do."""
 
-    only: Choice[Literal["", "plan", "write", "join"]] = Choice(
+    only: Annotated[
+        Option[Literal["", "plan", "write", "join"], Literal["", "plan", "write", "join"]],
+        one_of("", "plan", "write", "join"),
+    ] = Option(
         "Do one step: plan the trace, write one of its parts, or join the parts. Parts can be written in parallel.",
         "",
         metavar="plan|write|join",
         shown="all of them",
     )
-    parts: Integer[int] = Integer("Number of parts that the plan cuts the trace into.", 8, metavar="N", minimum=1)
-    part: Integer[int | None] = Integer(
-        "The part to write, from 0.", metavar="N", minimum=0, shown="SLURM_ARRAY_TASK_ID of the environment"
+    parts: Annotated[Integer, at_least(1)] = Option(
+        "Number of parts that the plan cuts the trace into.", 8, metavar="N"
+    )
+    part: Annotated[OptionalInteger, at_least(0)] = Option(
+        "The part to write, from 0.", metavar="N", shown="SLURM_ARRAY_TASK_ID of the environment"
     )
 
 
@@ -313,10 +345,11 @@ class MergeOptions(TraceOptions, JobOptions):
 class CheckOptions(CallOptions):
     """Options of a check."""
 
-    cfg: Files = Files(
+    cfg: Files = Option(
         "Also check a Paraver cfg against the trace. Repeat it for further cfgs.",
         metavar="FILE.cfg",
         keyword_help="Paraver cfgs to check against the trace.",
+        repeats=True,
     )
 
 

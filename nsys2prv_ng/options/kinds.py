@@ -1,6 +1,17 @@
-"""The kinds of options of the calls on jobs and traces: each reads, checks, spells and completes its values.
+"""What an option is, and a parse function for each kind of value.
 
-Times are ns and sizes bytes, in Python as integers. A text is what the command line accepts: `10us`, `2G`, `1.5s:2s`.
+A class of options is a dataclass, and each of its fields describes one option:
+
+    ranks: Numbers = Option("Only these ranks.", metavar="0-3,8", shown="all")
+
+The type of a field says what may be given, what is kept, and which function makes the one of the other:
+
+    Numbers = Annotated[Option[str | Iterable[int] | None, tuple[int, ...] | None], parse_numbers]
+
+Such a parse function takes a text as people type it (`10us`, `2G`, `1.5s:2s`) or a Python value, and raises UsageError
+with what to write. Times are ns and sizes bytes, in Python as integers. The command line, the keywords of the Python
+calls, and the references in docs/ are made from these fields. A module with such a class does not import annotations
+from __future__: its annotations must be types, not texts.
 """
 
 from __future__ import annotations
@@ -8,26 +19,406 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from io import IOBase
+from itertools import islice
 from numbers import Real
+from operator import index
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.text.formatting import format_duration, format_number_ranges
-from nsys2prv_ng.text.option import (
-    DIGITS,
-    Integer,
-    ListOption,
-    Number,
-    Option,
-    Words,
-    list_elements,
-    parse_number_ranges,
-    to_integer,
-)
+from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.text.formatting import DIGITS, LONGEST_SHOWN, MOST_ELEMENTS, parse_number_ranges
+
+Given = TypeVar("Given")
+Kept = TypeVar("Kept")
+
+
+@dataclass(eq=False, repr=False)
+class Option(Generic[Given, Kept]):
+    """An option, in Python and on the command line: a descriptor, which reads what is assigned to its field.
+
+    `default`: as people type it or as it is kept; None that is given keeps a default of None. `metavar` stands for the
+    value in the help, and `shown` describes the default there, if its value does not. `flag` replaces the flag that is
+    made from the name of the field; `short` is a flag of one letter in addition. `keyword_help` describes the keyword
+    in Python, if `help` does not fit it. `repeats`: whether people type the option once for each element. `source`: the
+    kind of event that the option needs. `complete` returns the values that start with a text; without it, these are the
+    lower-case words of a metavar like auto|FILE.
+    """
+
+    help: str
+    default: Any = None
+    metavar: str = ""
+    shown: str = ""
+    flag: str = ""
+    short: str = ""
+    keyword_help: str = ""
+    repeats: bool = False
+    source: str = ""
+    complete: Callable[[str], list[str]] | None = None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        *_, self.parse = owner.__annotations__[name].__metadata__
+        typed = self.default
+        self.default = None if typed is None else self.parse(typed)
+        if self.default != typed:
+            self.shown = self.shown or typed
+        self.name = name
+        self.flag = self.flag or f"--{name.replace('_', '-')}"
+
+    def __get__(self, instance: object, owner: type | None = None) -> Kept:
+        """Return the value of an instance, or the default for a class, as dataclasses expect."""
+        return self.default if instance is None else instance.__dict__[self.name]
+
+    def __set__(self, instance: object, value: Given) -> None:
+        """Read and keep a value. Raises UsageError with the parameter, and AttributeError if a value is set already."""
+        if self.name in instance.__dict__:
+            raise AttributeError(f"{self.name} cannot be changed; make other options with dataclasses.replace")
+        is_unset = value is None and self.default is None
+        instance.__dict__[self.name] = None if is_unset else read(self.parse, value, self.name)
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether the option has no value on the command line, but inverts the default."""
+        return isinstance(self.default, bool)
+
+    def list_completions(self, start: str) -> list[str]:
+        """Return the values that start with a text. Shells complete file names themselves."""
+        if self.complete is not None:
+            return self.complete(start)
+        words = self.metavar.split("|") if "|" in self.metavar else []
+        return [word for word in words if re.fullmatch("[a-z]+", word) and word.startswith(start)]
+
+
+def list_options(options: type[object]) -> dict[str, Option[Any, Any]]:
+    """Return the options that a class and its bases declare, by name."""
+    return {
+        name: option
+        for base in reversed(options.__mro__)
+        for name, option in vars(base).items()
+        if isinstance(option, Option)
+    }
+
+
+def read(parse: Callable[[Any], Kept], value: Any, parameter: str) -> Kept:
+    """Return what a parse function makes of a value.
+
+    Raises UsageError that names the parameter, and shows the value unless it is long.
+    """
+    if isinstance(value, Iterator) and not isinstance(value, IOBase):  # read once, so that an error can show it
+        value = list(islice(value, MOST_ELEMENTS + 1))
+    try:
+        return parse(value)
+    except UsageError as error:
+        shown = value if error.value is None else error.value
+        shown = shown if len(repr(shown)) <= LONGEST_SHOWN else None
+        raise UsageError(error.message, parameter=parameter, value=shown) from None
+
+
+def asks_for(wanted: str) -> Callable[[Callable[[Any], Kept]], Callable[[Any], Kept]]:
+    """Return a decorator of parse functions: their TypeError for a value becomes a UsageError with what is wanted."""
+
+    def decorate(parse: Callable[[Any], Kept]) -> Callable[[Any], Kept]:
+        @wraps(parse)
+        def parse_or_ask(value: Any) -> Kept:
+            try:
+                return parse(value)
+            except TypeError:
+                raise UsageError(f"give {wanted}") from None
+
+        return parse_or_ask
+
+    return decorate
+
+
+# ---- flags, texts and numbers ----------------------------------------------------------------------------------------
+
+Integer = Option[int | str, int]
+OptionalInteger = Option[int | str | None, int | None]
+Amount = Option[float | int | str | None, float | None]
+
+_MOST = 2**62
+"""Largest absolute value of an integer: times are computed from 1970 with 64 bits."""
+_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_AMOUNT = re.compile(rf"({DIGITS}(?:\.[0-9]{{0,18}})?(?:e[+-]?[0-9]{{1,3}})?)([KMGTPE]?)", re.IGNORECASE)
+_LEAST_FLOPS = 1e6
+"""Least operations of a step that can be meant: a GPU of 1 TFLOP/s does them in 1 us."""
+_MOST_TFLOPS = 1e6
+"""A larger number is in another unit: no GPU is near this rate."""
+
+
+@asks_for("True or False")
+def parse_flag(value: Any) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+Flag = Annotated[Option[bool, bool], parse_flag]
+
+
+def _to_text(value: Any) -> str:
+    """Return a text. Raises TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+parse_text = asks_for("a text; '' is no choice")(_to_text)
+Text = Annotated[Option[str, str], parse_text]
+
+
+def one_of(*words: str) -> Callable[[Any], Any]:
+    """Return a parse function for one of some words. An empty one is no choice, and no error lists it."""
+    *others, last = filter(None, words)
+
+    def parse(value: Any) -> Any:
+        if value not in words:
+            raise UsageError(f"must be {', '.join(others)} or {last}")
+        return value
+
+    return parse
+
+
+def at_least(minimum: int) -> Callable[[Any], int]:
+    """Return a parse function for integers."""
+
+    @asks_for("an integer")
+    def parse(value: Any) -> int:
+        if isinstance(value, str) and not re.fullmatch(rf"\s*-?{DIGITS}\s*", value):
+            raise UsageError("write a whole number")
+        return _refuse_less(int(value) if isinstance(value, str) else _to_integer(value), minimum)
+
+    return parse
+
+
+def _to_integer(value: Any) -> int:
+    """Return an integer of Python or numpy as a Python integer. Raises TypeError for other types, and for bool."""
+    if isinstance(value, bool):
+        raise TypeError
+    number = index(value)
+    if abs(number) > _MOST:
+        raise UsageError("too large a number")
+    return number
+
+
+def _refuse_less(number: int, minimum: int) -> int:
+    """Return a number. Raises UsageError if it is too small."""
+    if number < minimum:
+        raise UsageError(f"must be at least {minimum}")
+    return number
+
+
+@asks_for("a number, or a text like '6.2T'")
+def parse_flops(value: Any) -> float:
+    """Return a number of operations, typed with or without a unit in powers of 1000: 6.2e12 or 6.2T."""
+    number = _parse_amount(value, _UNITS, "write a number like 6.2e12 or 6.2T (units K, M, G, T, P, E)")
+    if number < _LEAST_FLOPS:
+        raise UsageError("is less than a million: write the unit, like 6.2T")
+    return number
+
+
+@asks_for("a number in TFLOP/s")
+def parse_tflops(value: Any) -> float:
+    """Return a rate in TFLOP/s, typed with or without a unit: 989, 989T or 1.5P."""
+    number = _parse_amount(value, {"": 1.0, "T": 1.0, "P": 1e3}, "write a number of TFLOP/s, like 989")
+    if number > _MOST_TFLOPS:
+        raise UsageError("is in TFLOP/s: write a number like 989")
+    return number
+
+
+def _parse_amount(value: Any, units: Mapping[str, float], rule: str) -> float:
+    """Return a number above 0. Raises UsageError with the rule for a text that breaks it."""
+    if isinstance(value, str):
+        match = _AMOUNT.fullmatch(value.strip())
+        if not match or match[2].upper() not in units:
+            raise UsageError(rule)
+        value = float(match[1]) * units[match[2].upper()]
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not 0 < number < math.inf:
+        raise UsageError("must be a finite number above 0")
+    return number
+
+
+# ---- lists -----------------------------------------------------------------------------------------------------------
+
+_Texts = Option[str | Iterable[str] | None, tuple[str, ...] | None]
+
+
+@asks_for("a list of texts")
+def parse_words(value: Any) -> tuple[str, ...]:
+    """Return texts; a single text is a list of one."""
+    return (value,) if isinstance(value, str) else tuple(map(_to_text, _list_elements(value)))
+
+
+Words = Annotated[_Texts, parse_words]
+
+
+@asks_for("a list of texts, or one text with commas")
+def parse_names(value: Any) -> tuple[str, ...]:
+    """Return names, typed with commas between them."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(map(_to_text, _list_elements(value)))
+
+
+Names = Annotated[_Texts, parse_names]
+
+
+@asks_for("a list of integers, or a text like '0-3,8'")
+def parse_numbers(value: Any) -> tuple[int, ...]:
+    """Return integers, typed with ranges: 0-3,8."""
+    return tuple(map(_to_integer, parse_number_ranges(value) if isinstance(value, str) else _list_elements(value)))
+
+
+Numbers = Annotated[Option[str | Iterable[int] | None, tuple[int, ...] | None], parse_numbers]
+
+
+@asks_for("a dict of lengths in ns by source, {'cuda_api': 10000}, or a text like 'cuda_api=10us'")
+def parse_min_durations(value: Any) -> dict[str, int]:
+    """Return the shortest intervals to keep (ns) by source, typed one by one: cuda_api=10us."""
+    if not isinstance(value, Mapping):
+        value = dict(map(_split_length, [value] if isinstance(value, str) else _list_elements(value)))
+    lengths = {}
+    for source, length in value.items():
+        lengths[source] = parse_time(length) if isinstance(length, str) else _to_integer(length)
+        if not isinstance(source, str) or lengths[source] < 0:
+            raise TypeError
+    return lengths
+
+
+MinDurations = Annotated[
+    Option[str | Iterable[str] | Mapping[str, int | str] | None, dict[str, int] | None], parse_min_durations
+]
+
+
+def _split_length(text: Any) -> tuple[str, str]:
+    """Return the source and the length of a text like cuda_api=10us. Raises TypeError for anything else."""
+    if not isinstance(text, str):
+        raise TypeError
+    source, _, length = text.partition("=")
+    if not source or not length:
+        raise UsageError("write SOURCE=TIME, like cuda_api=10us")
+    return source, length
+
+
+def _list_elements(value: Any) -> list[Any]:
+    """Return the elements of a list. Raises TypeError for anything else."""
+    if isinstance(value, str | bytes):
+        raise TypeError
+    elements = list(islice(value, MOST_ELEMENTS + 1))
+    if len(elements) > MOST_ELEMENTS:
+        raise UsageError("is longer than any job")
+    return elements
+
+
+def complete_sources(start: str) -> list[str]:
+    """Return lists of names of sources, with one more name than is typed."""
+    before, comma, last = start.rpartition(",")
+    chosen = before.split(",")
+    return [before + comma + name for name in _find_sources(last) if name not in chosen]
+
+
+def complete_min_duration(start: str) -> list[str]:
+    """Return the names of sources that start with a text, before the length."""
+    return [f"{name}=" for name in _find_sources(start)]
+
+
+def _find_sources(start: str) -> list[str]:
+    """Return the names of the sources that start with a text."""
+    from nsys2prv_ng.sources.registry import SOURCES  # takes half a second: only to complete a name
+
+    return [source.name for source in SOURCES if source.name.startswith(start)]
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
 
 AnyPath = str | os.PathLike[str]
+
+ALIGNMENTS = "'auto', 'utc', 'collectives', 'none', or a file that align_report wrote"
+
+
+def _to_path(value: Any) -> Path:
+    """Return a path. Raises TypeError for anything else.
+
+    Raises UsageError for a path that no file can have, and for an empty one, which would be the current folder.
+    """
+    text = os.fspath(value)
+    if not isinstance(text, str):
+        raise TypeError
+    try:
+        is_valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_valid = False
+    if not is_valid:
+        raise UsageError("is not a valid file name", value=text)
+    if not text:
+        raise UsageError("must not be empty", value=text)
+    return Path(text)
+
+
+parse_path = asks_for("a path")(_to_path)
+_OptionalPath = Option[AnyPath | None, Path | None]
+File = Annotated[_OptionalPath, parse_path]
+
+
+def new_file(what: str, *suffixes: str) -> Callable[[Any], Path]:
+    """Return a parse function for the path of a file that can be written, so that nothing is read for one that cannot.
+
+    `what`: its contents. `suffixes`: the ends that its name may have, the usual one first.
+    """
+
+    def parse(value: Any) -> Path:
+        file = parse_path(value)
+        if file.suffix.lower() not in suffixes:
+            raise UsageError(f"{what} must be named *{suffixes[0]}")
+        if not file.parent.is_dir():
+            raise UsageError("its folder does not exist; make it first")
+        if file.is_dir():
+            raise UsageError("is a folder; choose another name")
+        try:
+            with tempfile.TemporaryFile(dir=file.parent):
+                return file
+        except OSError as error:
+            raise UsageError(f"its folder takes no file: {error.strerror}") from None
+
+    return parse
+
+
+Page = Annotated[_OptionalPath, new_file("the page", ".html", ".htm")]
+SavedSummary = Annotated[_OptionalPath, new_file("the file", ".json")]
+
+
+@asks_for("a path or a list of paths")
+def parse_paths(value: Any) -> tuple[Path, ...]:
+    """Return paths; a single path is one of them."""
+    return tuple(map(_to_path, [value] if isinstance(value, str | os.PathLike) else _list_elements(value)))
+
+
+Files = Annotated[Option[AnyPath | Iterable[AnyPath] | None, tuple[Path, ...] | None], parse_paths]
+
+
+@asks_for(ALIGNMENTS)
+def parse_align(value: Any) -> str:
+    """Return a way to align clocks: a word, or the path of a file."""
+    _to_path(value)
+    return os.fspath(value)
+
+
+WordOrFile = Annotated[Option[AnyPath, str], parse_align]
+
+
+# ---- times and sizes -------------------------------------------------------------------------------------------------
+
 Limits = tuple[int | None, int | None]
 """Two limits; None stands for no limit."""
 GPU_TIME: Literal["gpu"] = "gpu"
@@ -38,247 +429,19 @@ _TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _TIME = re.compile(rf"({DIGITS}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}}(?=[.0-9]* ))(?:\.([0-9]{{0,18}}))? ?(ns|us|ms|s)")
 _SIZES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(rf"({DIGITS}(?:\.{DIGITS})?)([KMGT])i?B?", re.IGNORECASE)
-_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_AMOUNT = re.compile(rf"({DIGITS}(?:\.[0-9]{{0,18}})?(?:e[+-]?[0-9]{{1,3}})?)([KMGTPE]?)", re.IGNORECASE)
 _LEAST_NS = 1000
 """A window that ends earlier (ns after the start) shows nothing of a job: (0, 2) means seconds."""
 _LEAST_WHOLE_NS = 1e6
 """Whole floats of this size or more are ns, not seconds: 2e9."""
 
 
-# ---- words and lists -------------------------------------------------------------------------------------------------
+@asks_for("an integer in ns, or a text like '10us'")
+def parse_duration(value: Any) -> int:
+    """Return a length of time (ns), typed with a unit."""
+    return parse_time(value) if isinstance(value, str) else _refuse_less(_to_integer(value), 0)
 
-Word = TypeVar("Word", bound=str | None)
 
-
-class Choice(Option[Word, Word]):
-    """One of the words of the metavar, or the default."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        super().__set_name__(owner, name)
-        self.words = self.metavar.split("|")
-        self.given = Literal[tuple(self.words)]
-
-    def check(self, value: Any) -> Word:
-        if value != self.default and value not in self.words:
-            *others, last = self.words
-            raise UsageError(f"must be {', '.join(others)} or {last}")
-        return value
-
-
-class Names(Words):
-    """A list of names, typed with commas between them."""
-
-    repeats = False
-    wanted = "a list of texts, or one text with commas"
-
-    def parse(self, text: str) -> tuple[str, ...]:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-
-    def spell(self, value: Any) -> list[str]:
-        return [",".join(value)]
-
-
-class SourceNames(Names):
-    """A list of names of sources."""
-
-    def complete(self, start: str) -> list[str]:
-        """Return lists of sources with one more name."""
-        before, comma, last = start.rpartition(",")
-        chosen = before.split(",")
-        return [before + comma + name for name in _list_sources(last) if name not in chosen]
-
-
-class Numbers(ListOption[str | Iterable[int] | None, tuple[int, ...] | None]):
-    """A list of integers, typed with ranges: 0-3,8."""
-
-    given = str | Iterable[int]
-    wanted = "a list of integers, or a text like '0-3,8'"
-
-    def parse(self, text: str) -> list[int]:
-        return parse_number_ranges(text)
-
-    def check(self, value: Any) -> tuple[int, ...]:
-        return tuple(map(to_integer, list_elements(value)))
-
-    def spell(self, value: Any) -> list[str]:
-        return [format_number_ranges(sorted(value))]
-
-
-class MinDurations(ListOption[str | Iterable[str] | Mapping[str, int | str] | None, dict[str, int] | None]):
-    """The shortest intervals to keep (ns) by source, typed one by one: cuda_api=10us."""
-
-    given = str | Iterable[str] | Mapping[str, int | str]
-    repeats = True
-    wanted = "a dict of lengths in ns by source, {'cuda_api': 10000}, or a text like 'cuda_api=10us'"
-
-    def check(self, value: Any) -> dict[str, int]:
-        given = value if isinstance(value, Mapping) else dict(map(_split_length, list_elements(value)))
-        lengths = {}
-        for source, length in given.items():
-            lengths[source] = parse_time(length) if isinstance(length, str) else to_integer(length)
-            if not isinstance(source, str) or lengths[source] < 0:
-                raise TypeError
-        return lengths
-
-    def spell(self, value: Any) -> list[str]:
-        return [f"{source}={format_duration(length)}" for source, length in value.items()]
-
-    def complete(self, start: str) -> list[str]:
-        return [f"{name}=" for name in _list_sources(start)]
-
-
-def _split_length(text: str) -> tuple[str, str]:
-    """Return the source and the length of a text like cuda_api=10us. Raises TypeError for anything else."""
-    if not isinstance(text, str):
-        raise TypeError
-    source, _, length = text.partition("=")
-    if not source or not length:
-        raise UsageError("write SOURCE=TIME, like cuda_api=10us")
-    return source, length
-
-
-def _list_sources(start: str) -> list[str]:
-    """Return the names of the sources that start with a text."""
-    from nsys2prv_ng.sources.registry import SOURCES  # takes half a second: only to complete a name
-
-    return [source.name for source in SOURCES if source.name.startswith(start)]
-
-
-# ---- files -----------------------------------------------------------------------------------------------------------
-
-
-class File(Option[AnyPath | None, Path | None]):
-    """The path of a file or folder. An empty path is refused, because it would be the current folder."""
-
-    given = AnyPath
-    wanted = "a path"
-
-    def check(self, value: Any) -> Path:
-        return to_path(value)
-
-
-class Files(ListOption[AnyPath | Iterable[AnyPath] | None, tuple[Path, ...] | None]):
-    """A list of paths, typed one by one."""
-
-    given = AnyPath | Iterable[AnyPath]
-    repeats = True
-    wanted = "a path or a list of paths"
-
-    def check(self, value: Any) -> tuple[Path, ...]:
-        paths = [value] if isinstance(value, os.PathLike) else list_elements(value)
-        return tuple(map(to_path, paths))
-
-
-class WordOrFile(Option[AnyPath, str]):
-    """One of some words, or the path of a file. `keyword_help` lists the words."""
-
-    given = AnyPath
-
-    def check(self, value: Any) -> str:
-        try:
-            to_path(value)
-        except TypeError:
-            raise UsageError(f"give {self.keyword_help.rstrip('.')}") from None
-        return os.fspath(value)
-
-
-def to_path(value: Any) -> Path:
-    """Return a path. Raises TypeError for anything but a path, and UsageError for a path that no file can have."""
-    text = os.fspath(value)
-    if not isinstance(text, str):
-        raise TypeError
-    try:
-        is_name = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        is_name = False
-    if not is_name:
-        raise UsageError("is no name of a file", value=text)
-    if not text:
-        raise UsageError("must not be empty", value=text)
-    return Path(text)
-
-
-# ---- lengths of time and sizes ---------------------------------------------------------------------------------------
-
-
-class Duration(Integer[Number]):
-    """A length of time (ns), typed with a unit. The help shows the default as people type it."""
-
-    wanted = "an integer in ns, or a text like '10us'"
-
-    def __init__(self, help: str, default: int | str | None = None, *, shown: str = "", **described: Any):
-        typed = self.spell(default)[0] if isinstance(default, int) else default or ""
-        kept: Any = self.parse(typed) if typed else None
-        super().__init__(help, kept, minimum=0, shown=shown or typed, **described)
-
-    def parse(self, text: str) -> int:
-        return parse_time(text)
-
-    def spell(self, value: Any) -> list[str]:
-        return [format_duration(value)]
-
-
-class Size(Duration[Number]):
-    """A size (bytes), typed with a unit in powers of 1024."""
-
-    wanted = "an integer in bytes, or a text like '2G'"
-
-    def parse(self, text: str) -> int:
-        match = _SIZE.fullmatch(text.strip())
-        if text.strip() == "0":
-            return 0
-        if not match:
-            raise UsageError("write a size with a unit (K, M, G, T), like 2G")
-        return int(float(match[1]) * _SIZES[match[2].upper()])
-
-    def spell(self, value: Any) -> list[str]:
-        return [f"{value / 2**10:.10f}".rstrip("0").rstrip(".") + "K" if value else "0"]
-
-
-class Amount(Option[float | int | str | None, float | None]):
-    """A number above 0, typed with or without a unit in powers of 1000: 6.2e12 or 6.2T."""
-
-    given = float | int | str
-    wanted = "a number, or a text like '6.2T'"
-    units: ClassVar = _UNITS
-    rule = "write a number like 6.2e12 or 6.2T (units K, M, G, T, P, E)"
-
-    def parse(self, text: str) -> float:
-        match = _AMOUNT.fullmatch(text.strip())
-        if not match or match[2].upper() not in self.units:
-            raise UsageError(self.rule)
-        return float(match[1]) * self.units[match[2].upper()]
-
-    def check(self, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not 0 < number < math.inf:
-            raise UsageError("must be a finite number above 0")
-        return number
-
-    def spell(self, value: Any) -> list[str]:
-        return [repr(value)]
-
-
-class Tflops(Amount):
-    """A rate in TFLOP/s, typed with or without a unit: 989, 989T or 1.5P."""
-
-    wanted = "a number in TFLOP/s"
-    units: ClassVar = {"": 1.0, "T": 1.0, "P": 1e3}
-    rule = "write a number of TFLOP/s, like 989"
-    _MOST = 1e6
-    """No GPU is near: such a number is in another unit."""
-
-    def check(self, value: Any) -> float:
-        number = super().check(value)
-        if number > self._MOST:
-            raise UsageError("is in TFLOP/s: write a number like 989")
-        return number
+Duration = Annotated[Integer, parse_duration]
 
 
 def parse_time(text: str) -> int:
@@ -293,76 +456,41 @@ def parse_time(text: str) -> int:
     return int(match[1].replace(",", "")) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
 
 
-# ---- windows ---------------------------------------------------------------------------------------------------------
-
-Window = TypeVar("Window")
-
-
-class TimeWindow(Option[str | Limits | list[int | None] | None, Window]):
-    """A time (ns) with a start and an end, typed FROM:TO."""
-
-    given = str | Limits
-    wanted = "(from, to) in ns, or a text like '1.5s:2s'; None is no limit"
-
-    def parse(self, text: str) -> Any:
-        return parse_window(text)
-
-    def check(self, value: Any) -> Any:
-        if isinstance(value, tuple | list) and any(map(_is_in_seconds, value)):
-            raise _refuse_seconds(value)
-        low, high = _read_limits(value)
-        if (low or 0) < 0 or (high or 0) < 0:
-            raise UsageError("FROM and TO must not be negative")
-        if high is not None and high <= (low or 0):
-            raise UsageError("FROM is after TO" if high < (low or 0) else "FROM and TO are the same")
-        if 0 < (high or low or 0) < _LEAST_NS:
-            raise _refuse_seconds(value)
-        return low, high
-
-    def spell(self, value: Any) -> list[str]:
-        return [":".join("" if limit is None else format_duration(limit) for limit in value)]
+@asks_for("an integer in bytes, or a text like '2G'")
+def parse_size(value: Any) -> int:
+    """Return a size (bytes), typed with a unit in powers of 1024."""
+    if not isinstance(value, str):
+        return _refuse_less(_to_integer(value), 0)
+    match = _SIZE.fullmatch(value.strip())
+    if value.strip() == "0":
+        return 0
+    if not match:
+        raise UsageError("write a size with a unit (K, M, G, T), like 2G")
+    return int(float(match[1]) * _SIZES[match[2].upper()])
 
 
-class JobTime(TimeWindow[Limits | Literal["gpu"] | None]):
-    """A window of a job: two limits, or `gpu` for the time from the first to the last operation of the GPUs."""
-
-    wanted = "(from, to) in ns, 'gpu', or a text like '1.5s:2s'; None is no limit"
-
-    def parse(self, text: str) -> Any:
-        if text.strip().lower() == GPU_TIME:
+@asks_for("(from, to) in ns, 'gpu', or a text like '1.5s:2s'; None is no limit")
+def parse_job_time(value: Any) -> Limits | Literal["gpu"]:
+    """Return the limits (ns) of a time, typed FROM:TO, or `gpu`."""
+    if isinstance(value, str):
+        if value.strip().lower() == GPU_TIME:
             return GPU_TIME
-        if ":" not in text:
+        if ":" not in value:
             raise UsageError("write FROM:TO with units, like 1.5s:2s, :800ms or 2s:, or gpu")
-        return parse_window(text)
+        value = parse_window(value)
+    if isinstance(value, tuple | list) and any(map(_is_in_seconds, value)):
+        raise _refuse_seconds(value)
+    low, high = _read_limits(value)
+    if (low or 0) < 0 or (high or 0) < 0:
+        raise UsageError("FROM and TO must not be negative")
+    if high is not None and high <= (low or 0):
+        raise UsageError("FROM is after TO" if high < (low or 0) else "FROM and TO are the same")
+    if 0 < (high or low or 0) < _LEAST_NS:
+        raise _refuse_seconds(value)
+    return low, high
 
-    def check(self, value: Any) -> Any:
-        return value if isinstance(value, str) else super().check(value)
 
-    def spell(self, value: Any) -> list[str]:
-        return [value] if isinstance(value, str) else super().spell(value)
-
-
-class Steps(Option[str | Limits | list[int | None] | None, Limits | None]):
-    """The first and the last step, typed FIRST:LAST or as one number."""
-
-    given = str | Limits
-    wanted = "(first, last), or a text like '3:8'; None is no limit"
-
-    def parse(self, text: str) -> Limits:
-        match = re.fullmatch(rf"\s*({DIGITS})?(?:(:)\s*({DIGITS})?)?\s*", text)
-        if not match or not (match[1] or match[3]):
-            raise UsageError("write FIRST:LAST with the numbers of steps, like 3:8, 3:, :8 or 3")
-        first, last = (int(limit) if limit else None for limit in (match[1], match[3]))
-        return first, last if match[2] else first
-
-    def check(self, value: Any) -> Limits:
-        first, last = _read_limits(value)
-        if first is not None and last is not None and first > last:
-            raise UsageError("FIRST is after LAST")
-        return first, last
-
-    def spell(self, value: Any) -> list[str]:
-        return [":".join("" if limit is None else str(limit) for limit in value)]
+JobTime = Annotated[Option[str | Limits | list[int | None] | None, Limits | Literal["gpu"] | None], parse_job_time]
 
 
 def parse_window(text: str) -> Limits:
@@ -374,11 +502,29 @@ def parse_window(text: str) -> Limits:
     return low, high
 
 
+@asks_for("(first, last), or a text like '3:8'; None is no limit")
+def parse_steps(value: Any) -> Limits:
+    """Return the first and the last step, typed FIRST:LAST or as one number."""
+    if isinstance(value, str):
+        match = re.fullmatch(rf"\s*({DIGITS})?(?:(:)\s*({DIGITS})?)?\s*", value)
+        if not match or not (match[1] or match[3]):
+            raise UsageError("write FIRST:LAST with the numbers of steps, like 3:8, 3:, :8 or 3")
+        first, last = (int(limit) if limit else None for limit in (match[1], match[3]))
+        value = first, last if match[2] else first
+    first, last = _read_limits(value)
+    if first is not None and last is not None and first > last:
+        raise UsageError("FIRST is after LAST")
+    return first, last
+
+
+Steps = Annotated[Option[str | Limits | list[int | None] | None, Limits | None], parse_steps]
+
+
 def _read_limits(value: Any) -> Limits:
     """Return two limits. Raises TypeError for anything else."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise TypeError
-    low, high = (None if limit is None else to_integer(limit) for limit in value)
+    low, high = (None if limit is None else _to_integer(limit) for limit in value)
     return low, high
 
 
@@ -390,7 +536,7 @@ def _is_in_seconds(value: object) -> bool:
 
 
 def _refuse_seconds(value: Iterable[Any]) -> UsageError:
-    """Return the error for a window in seconds. It spells the window in ns."""
+    """Return the error for a window in seconds, with the window in ns."""
     try:
         meant = f", {tuple(None if limit is None else round(float(limit) * 1e9) for limit in value)}"
     except (TypeError, ValueError, OverflowError):

@@ -8,40 +8,28 @@ without a fixed number are in `families`.
 from __future__ import annotations
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.paraver import value_tables as tables
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.paraver.mpi_values import CLASSES, list_labels
-from nsys2prv_ng.paraver.value_tables import (
-    ACCESSES,
-    BARRIERS,
-    GPU_ACTIVITIES,
-    KERNEL_CLASSES,
-    MEMORY_KINDS,
-    MEMORY_OPERATIONS,
-    MIGRATION_CAUSES,
-    OPENACC_KINDS,
-    PTHREAD_CALLS,
-    VIDEO_CODECS,
-    VIDEO_ENGINES,
-    WORKSHARING,
-)
 
 # ---- CUDA API --------------------------------------------------------------------------------------------------------
 CUDA_API = EventType(63000000, "CUDA API call", source_names.CUDA_API, interval=True, names="cuda_api")
 
 # ---- device operations -----------------------------------------------------------------------------------------------
 MEMORY_OPERATION = EventType(
-    63000001, "Memory operation", source_names.MEMORY_OPERATIONS, interval=True, values=MEMORY_OPERATIONS
+    63000001, "Memory operation", source_names.MEMORY_OPERATIONS, interval=True, values=tables.MEMORY_OPERATIONS
 )
 MEMORY_BYTES = EventType(63000002, "Memory operation size", source_names.MEMORY_OPERATIONS, unit="bytes")
-MEMORY_SOURCE_KIND = EventType(63000210, "Copy source memory kind", source_names.MEMORY_OPERATIONS, values=MEMORY_KINDS)
-MEMORY_DESTINATION_KIND = EventType(
-    63000211, "Copy destination memory kind", source_names.MEMORY_OPERATIONS, values=MEMORY_KINDS
+MEMORY_SOURCE_KIND = EventType(
+    63000210, "Copy source memory kind", source_names.MEMORY_OPERATIONS, values=tables.MEMORY_KINDS
 )
-MIGRATION_CAUSE = EventType(63000212, "Migration cause", source_names.MEMORY_OPERATIONS, values=MIGRATION_CAUSES)
+MEMORY_DESTINATION_KIND = EventType(
+    63000211, "Copy destination memory kind", source_names.MEMORY_OPERATIONS, values=tables.MEMORY_KINDS
+)
+MIGRATION_CAUSE = EventType(63000212, "Migration cause", source_names.MEMORY_OPERATIONS, values=tables.MIGRATION_CAUSES)
 
 KERNEL = EventType(63000006, "CUDA kernel", source_names.KERNELS, interval=True, names="kernels")
 NCCL_KERNEL = EventType(63000007, "NCCL kernel", source_names.KERNELS, interval=True, names="nccl_kernels")
-KERNEL_CLASS = EventType(63000200, "Kernel class", source_names.KERNELS, interval=True, values=KERNEL_CLASSES)
+KERNEL_CLASS = EventType(63000200, "Kernel class", source_names.KERNELS, interval=True, values=tables.KERNEL_CLASSES)
 GRID = tuple(EventType(9101 + i, f"Grid {axis}", source_names.KERNELS, unit="blocks") for i, axis in enumerate("XYZ"))
 BLOCK = tuple(
     EventType(9104 + i, f"Block {axis}", source_names.KERNELS, unit="threads") for i, axis in enumerate("XYZ")
@@ -53,7 +41,7 @@ REGISTERS = EventType(9110, "Registers", source_names.KERNELS, unit="per thread"
 CORRELATION = EventType(9200, "Correlation id", source_names.KERNELS)
 
 # ---- a GPU as a whole: all streams of all processes together ---------------------------------------------------------
-GPU_ACTIVITY = EventType(63000400, "GPU activity", source_names.DEVICE_ACTIVITY, values=GPU_ACTIVITIES)
+GPU_ACTIVITY = EventType(63000400, "GPU activity", source_names.DEVICE_ACTIVITY, values=tables.GPU_ACTIVITIES)
 KERNELS_RUNNING = EventType(63000401, "Kernels running", source_names.DEVICE_ACTIVITY)
 KERNELS_IN_FLIGHT = EventType(63000402, "Kernels in flight", source_names.DEVICE_ACTIVITY)
 GPU_IDLE_STRETCH = EventType(63000403, "GPU idle gap", source_names.DEVICE_ACTIVITY, unit="ns")
@@ -76,54 +64,25 @@ LATE_REASONS = {
     LATE_UNKNOWN: "unknown",
 }
 WAIT_REASON = EventType(63000412, "Root cause of the arrival delay", "waits", interval=True, values=LATE_REASONS)
-GPU_WAITS = {
-    0: "Nothing recorded",
-    1: "Compute only",
-    2: "Overlapped transfer",
-    3: "Exposed transfer",
-    4: "Exposed wait",
-    5: "Overlapped wait",
-    6: "Memory operation",
-    7: "Idle",
-    8: "Exposed unclassified communication",
-    9: "Overlapped unclassified communication",
-    10: "Opaque CUDA graph",
-}
+GPU_WAITS = dict(enumerate((
+    tables.NOTHING_RECORDED, "Compute only", "Overlapped transfer", "Exposed transfer", "Exposed wait",
+    "Overlapped wait", "Memory operation", "Idle", "Exposed unclassified communication",
+    "Overlapped unclassified communication", "Opaque CUDA graph",
+)))  # fmt: skip
 GPU_ACTIVITY_WITH_WAITS = EventType(63000413, "GPU activity with waits", "waits", values=GPU_WAITS)
 LATENESS = EventType(63000414, "Arrival delay", "waits", unit="ns")
 """On the straggler's kernel or call: how much later it started than the last of the others."""
 
 # ---- the critical path: derived over all ranks -----------------------------------------------------------------------
 (
-    PATH_COMPUTE,
-    PATH_MOVING,
-    PATH_NOT_SPLIT,
-    PATH_MEMORY,
-    PATH_LAUNCH,
-    PATH_GAP,
-    PATH_CUDA_CALL,
-    PATH_SYSTEM_CALL,
-    PATH_HOST,
-    PATH_MPI,
-    PATH_OUTSIDE,
-    PATH_UNKNOWN,
-    PATH_GRAPH,
-) = range(1, 14)
-PATH_KINDS = {
-    PATH_COMPUTE: "Compute",
-    PATH_MOVING: "Data transfer",
-    PATH_NOT_SPLIT: "Unclassified communication",
-    PATH_MEMORY: "Memory operation",
-    PATH_LAUNCH: "Launch latency",
-    PATH_GAP: "GPU gap",
-    PATH_CUDA_CALL: "CUDA API call",
-    PATH_SYSTEM_CALL: "OS call",
-    PATH_HOST: "CPU code",
-    PATH_MPI: "MPI call",
-    PATH_OUTSIDE: "Wait for an unselected rank",
-    PATH_UNKNOWN: "Unknown",
-    PATH_GRAPH: "Opaque CUDA graph",
-}
+    PATH_COMPUTE, PATH_MOVING, PATH_NOT_SPLIT, PATH_MEMORY, PATH_LAUNCH, PATH_GAP, PATH_CUDA_CALL, PATH_SYSTEM_CALL,
+    PATH_HOST, PATH_MPI, PATH_OUTSIDE, PATH_UNKNOWN, PATH_GRAPH,
+) = range(1, 14)  # fmt: skip
+PATH_KINDS = dict(enumerate((
+    "Compute", "Data transfer", "Unclassified communication", "Memory operation", "Launch latency", "GPU gap",
+    "CUDA API call", "OS call", "CPU code", "MPI call", "Wait for an unselected rank", "Unknown", "Opaque CUDA graph",
+), 1))  # fmt: skip
+"""Labels in the order of the values above."""
 CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=True, values=PATH_KINDS)
 
 # ---- steps: derived over all ranks -----------------------------------------------------------------------------------
@@ -161,13 +120,9 @@ GRAPH_ORIGINAL_ID = EventType(63000104, "Original CUDA graph or node id", source
 
 # ---- CUDA events and synchronisation ---------------------------------------------------------------------------------
 # CUPTI's numbers; its 0 (unknown) is 5 here.
-SYNCHRONIZATIONS = {
-    1: "Event synchronization",
-    2: "Stream waits for event",
-    3: "Stream synchronization",
-    4: "Context synchronization",
-    5: "Unknown",
-}
+SYNCHRONIZATIONS = dict(enumerate((
+    "Event synchronization", "Stream waits for event", "Stream synchronization", "Context synchronization", "Unknown",
+), 1))  # fmt: skip
 CUDA_SYNCHRONIZATION = EventType(
     63000220, "CUDA synchronization", source_names.CUDA_SYNC, interval=True, values=SYNCHRONIZATIONS
 )
@@ -181,19 +136,17 @@ CUDA_CONTEXT_ID = EventType(9304, "CUDA event or synchronization context", sourc
 # ---- memory of CUDA --------------------------------------------------------------------------------------------------
 ALLOCATED_BYTES = EventType(66500001, "CUDA memory allocated", source_names.CUDA_MEMORY, unit="bytes")
 FREED_BYTES = EventType(66500002, "CUDA memory freed", source_names.CUDA_MEMORY, unit="bytes")
-ALLOCATION_KIND = EventType(66500003, "CUDA memory kind", source_names.CUDA_MEMORY, values=MEMORY_KINDS)
+ALLOCATION_KIND = EventType(66500003, "CUDA memory kind", source_names.CUDA_MEMORY, values=tables.MEMORY_KINDS)
 ALLOCATION_LIFETIME = EventType(66500004, "CUDA memory lifetime", source_names.CUDA_MEMORY, unit="ns")
 ALLOCATION_GPU = EventType(66500005, "CUDA memory GPU", source_names.CUDA_MEMORY)
 MEMORY_LEVELS = tuple(
-    EventType(
-        66500010 + kind, f"CUDA memory in use: {MEMORY_KINDS[kind + 1].lower()}", source_names.CUDA_MEMORY, unit="bytes"
-    )
-    for kind in range(8)
+    EventType(66500010 + i, f"CUDA memory in use: {kind.lower()}", source_names.CUDA_MEMORY, unit="bytes")
+    for i, kind in enumerate(tables.MEMORY_KINDS.values())
 )
 """The level of each of CUPTI's memory kinds."""
 
 # ---- unified memory, and the contexts of a GPU -----------------------------------------------------------------------
-GPU_PAGE_FAULT = EventType(63000240, "GPU page faults", source_names.UNIFIED_MEMORY, values=ACCESSES)
+GPU_PAGE_FAULT = EventType(63000240, "GPU page faults", source_names.UNIFIED_MEMORY, values=tables.ACCESSES)
 GPU_PAGE_FAULTS = EventType(63000241, "GPU page fault count", source_names.UNIFIED_MEMORY)
 GPU_PAGE_FAULT_TIME = EventType(63000242, "GPU page fault duration", source_names.UNIFIED_MEMORY, unit="ns")
 GPU_PAGE_FAULT_ADDRESS = EventType(63000243, "GPU page fault address", source_names.UNIFIED_MEMORY)
@@ -212,9 +165,13 @@ VIDEO_ENGINE = EventType(63000263, "Video engine", source_names.VIDEO)
 VIDEO_LANES = 8
 VIDEO_WORK = {
     (i, lane): EventType(
-        63000510 + 10 * i + lane, f"{name}, lane {lane + 1}", source_names.VIDEO, interval=True, values=VIDEO_CODECS
+        63000510 + 10 * i + lane,
+        f"{name}, lane {lane + 1}",
+        source_names.VIDEO,
+        interval=True,
+        values=tables.VIDEO_CODECS,
     )
-    for i, name in VIDEO_ENGINES.items()
+    for i, name in tables.VIDEO_ENGINES.items()
     for lane in range(VIDEO_LANES)
 }
 """Types by nsys's number of the kind of engine, and by lane."""
@@ -222,7 +179,7 @@ VIDEO_WORK = {
 # ---- OpenACC: nsys2prv's numbers, of CUPTI's activities other, data and launch; values are CUPTI's kinds of event ----
 _OPENACC = ("other", "data", "launch")
 OPENACC = tuple(
-    EventType(66000000 + i, f"OpenACC {what}", source_names.OPENACC, interval=True, values=OPENACC_KINDS)
+    EventType(66000000 + i, f"OpenACC {what}", source_names.OPENACC, interval=True, values=tables.OPENACC_KINDS)
     for i, what in enumerate(_OPENACC)
 )
 OPENACC_SOURCE = tuple(
@@ -245,7 +202,6 @@ OPENACC_SIZES = {
 
 # ---- OpenMP: Extrae's numbers and values, continued where OMPT reports more ------------------------------------------
 _LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
-_UNKNOWN_SYNCHRONIZATION = "Unknown synchronization"
 
 
 def _make_openmp(number: int, label: str, values: dict[int, str]) -> EventType:
@@ -253,8 +209,8 @@ def _make_openmp(number: int, label: str, values: dict[int, str]) -> EventType:
 
 
 OMP_PARALLEL = _make_openmp(60000001, "parallel", {3: "Parallel region"})
-OMP_WORKSHARING = _make_openmp(60000002, "worksharing", WORKSHARING)
-OMP_BARRIER = _make_openmp(60000005, "barrier", BARRIERS)
+OMP_WORKSHARING = _make_openmp(60000002, "worksharing", tables.WORKSHARING)
+OMP_BARRIER = _make_openmp(60000005, "barrier", tables.BARRIERS)
 OMP_CRITICAL = _make_openmp(60000006, "critical section", _LOCKING)
 OMP_ATOMIC = _make_openmp(60000008, "atomic", _LOCKING)
 OMP_LOCK = _make_openmp(60000009, "lock", _LOCKING)
@@ -268,29 +224,13 @@ OMP_TASKLOOP = _make_openmp(60000029, "taskloop", {1: "Taskloop"})
 OMP_ORDERED = _make_openmp(60000033, "ordered section", _LOCKING)
 OMP_THREAD = _make_openmp(60000040, "thread", {1: "OpenMP thread"})
 OMP_REDUCTION = _make_openmp(60000041, "reduction", {1: "Reduction"})
-OMP_WAIT = _make_openmp(
-    60000042,
-    "wait in synchronization",
-    BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: _UNKNOWN_SYNCHRONIZATION},
-)
-OMP_OTHER_SYNCHRONIZATION = _make_openmp(60000043, "other synchronization", {1: _UNKNOWN_SYNCHRONIZATION})
-OMP_POINT = EventType(
-    60000044,
-    "OpenMP event",
-    source_names.OPENMP,
-    values={
-        1: "Task scheduled",
-        2: "Cancellation",
-        3: "Lock initialised",
-        4: "Lock destroyed",
-        5: "Work dispatched",
-        6: "Flush",
-    },
-)
+OMP_WAIT = _make_openmp(60000042, "wait in synchronization", tables.WAITS)
+OMP_OTHER_SYNCHRONIZATION = _make_openmp(60000043, "other synchronization", {1: tables.UNKNOWN_SYNCHRONIZATION})
+OMP_POINT = EventType(60000044, "OpenMP event", source_names.OPENMP, values=tables.OPENMP_POINTS)
 
 # ---- calls of the operating system: Extrae's values for pthreads up to 13 --------------------------------------------
 OS_RUNTIME = EventType(66400000, "OS runtime call", source_names.OS_RUNTIME, interval=True, names="os_runtime")
-PTHREAD = EventType(61000000, "pthread call", source_names.OS_RUNTIME, interval=True, values=PTHREAD_CALLS)
+PTHREAD = EventType(61000000, "pthread call", source_names.OS_RUNTIME, interval=True, values=tables.PTHREAD_CALLS)
 
 SYSTEM_CALL = EventType(66410000, "System call", source_names.SYSTEM_CALLS, interval=True, names="system_calls")
 
@@ -352,10 +292,10 @@ MPI_CALLS = {
         label,
         source_names.MPI,
         interval=True,
-        values=list_labels(call_class),
+        values=tables.list_labels(call_class),
         names=f"mpi {call_class} calls",
     )
-    for i, (call_class, label) in enumerate(zip(CLASSES, _MPI_LABELS, strict=True))
+    for i, (call_class, label) in enumerate(zip(tables.CLASSES, _MPI_LABELS, strict=True))
 }
 """The type of each class of calls."""
 MPI_SENT_BYTES = EventType(50100001, "MPI collective sent", source_names.MPI, unit="bytes")
@@ -405,39 +345,22 @@ TAG_RELEASE = 55005
 TAG_PATH = 55006
 
 # ---- states: Extrae's numbers and colours ----------------------------------------------------------------------------
-IDLE = 0
-RUNNING = 1
-WAITING_MESSAGE = 3
-BLOCKING_SEND = 4
-SYNCHRONIZATION = 5
-TEST_PROBE = 6
-WAITING = 8
-BLOCKED = 9
-IMMEDIATE_SEND = 10
-IMMEDIATE_RECEIVE = 11
-INPUT_OUTPUT = 12
-GROUP_COMMUNICATION = 13
-OTHERS = 15
-SEND_RECEIVE = 16
-MEMORY_TRANSFER = 17
-PROFILING = 18
-ONE_SIDED = 25
 STATES: dict[int, tuple[str, tuple[int, int, int]]] = {
-    IDLE: ("Idle", (117, 195, 255)),
-    RUNNING: ("Running", (0, 0, 255)),
-    WAITING_MESSAGE: ("Waiting a message", (255, 0, 0)),
-    BLOCKING_SEND: ("Blocking Send", (255, 0, 174)),
-    SYNCHRONIZATION: ("Synchronization", (179, 0, 0)),
-    TEST_PROBE: ("Test/Probe", (0, 255, 0)),
-    WAITING: ("Wait/WaitAll", (235, 0, 0)),
-    BLOCKED: ("Blocked", (0, 162, 0)),
-    IMMEDIATE_SEND: ("Immediate Send", (255, 0, 255)),
-    IMMEDIATE_RECEIVE: ("Immediate Receive", (100, 100, 177)),
-    INPUT_OUTPUT: ("I/O", (172, 174, 41)),
-    GROUP_COMMUNICATION: ("Group Communication", (255, 144, 26)),
-    OTHERS: ("Others", (192, 224, 0)),
-    SEND_RECEIVE: ("Send Receive", (66, 66, 66)),
-    MEMORY_TRANSFER: ("Memory transfer", (255, 0, 96)),
-    PROFILING: ("Profiling", (169, 169, 169)),
-    ONE_SIDED: ("One-sided op", (116, 116, 116)),
+    (IDLE := 0): ("Idle", (117, 195, 255)),
+    (RUNNING := 1): ("Running", (0, 0, 255)),
+    (WAITING_MESSAGE := 3): ("Waiting a message", (255, 0, 0)),
+    (BLOCKING_SEND := 4): ("Blocking Send", (255, 0, 174)),
+    (SYNCHRONIZATION := 5): ("Synchronization", (179, 0, 0)),
+    (TEST_PROBE := 6): ("Test/Probe", (0, 255, 0)),
+    (WAITING := 8): ("Wait/WaitAll", (235, 0, 0)),
+    (BLOCKED := 9): ("Blocked", (0, 162, 0)),
+    (IMMEDIATE_SEND := 10): ("Immediate Send", (255, 0, 255)),
+    (IMMEDIATE_RECEIVE := 11): ("Immediate Receive", (100, 100, 177)),
+    (INPUT_OUTPUT := 12): ("I/O", (172, 174, 41)),
+    (GROUP_COMMUNICATION := 13): ("Group Communication", (255, 144, 26)),
+    (OTHERS := 15): ("Others", (192, 224, 0)),
+    (SEND_RECEIVE := 16): ("Send Receive", (66, 66, 66)),
+    (MEMORY_TRANSFER := 17): ("Memory transfer", (255, 0, 96)),
+    (PROFILING := 18): ("Profiling", (169, 169, 169)),
+    (ONE_SIDED := 25): ("One-sided op", (116, 116, 116)),
 }

@@ -92,6 +92,17 @@ def _find_free_number(offset: int, numbers: range, taken: Collection[int]) -> in
     raise TranslationError(f"more than {len(numbers):,} metrics have no number of their own: choose fewer sources")
 
 
+# Patterns of labels, of GPUs from Turing on, that say how busy a unit is. A quantity with several is the sum of these.
+SMS_ACTIVE = ("SM* Active [*%]",)
+SM_ISSUE = ("SM Issue* [*%]",)
+TENSOR_ACTIVE = ("Tensor Active* [*%]",)
+DRAM_READS = ("*RAM Read Bandwidth [*%]",)
+DRAM_WRITES = ("*RAM Write Bandwidth [*%]",)
+NVLINK_RECEIVED = ("NVLink RX Requests User Data [*%]", "NVLink RX Responses User Data [*%]")
+NVLINK_TRANSMITTED = ("NVLink TX Requests User Data [*%]", "NVLink TX Responses User Data [*%]")
+PCIE_RECEIVED = ("PCIe RX Throughput [*%]",)
+PCIE_TRANSMITTED = ("PCIe TX Throughput [*%]",)
+
 # ---- node metrics: raw CPU counters have nsys2prv's numbers, others depend on their identity alone -------------------
 NODE_METRICS = "node_metrics"
 """Name of the family."""

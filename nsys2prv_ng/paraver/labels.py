@@ -2,7 +2,8 @@
 
 A report is read before the names of the other reports are known. So its records carry handles (dense ids of event
 types) and local ids of names. `Numbering` gives the final numbers once every report has been read. Names get ids from 1
-in sorted order over all reports, independent of the order of reports and events.
+in sorted order over all reports, independent of the order of reports and events. A new trace can keep the numbers of
+another one, so that one histogram can compare both.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import count, pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,8 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import FAMILIES
+from nsys2prv_ng.paraver.read.label_files import read_pcf
+from nsys2prv_ng.paraver.read.problems import Findings
 from nsys2prv_ng.text.names import to_one_line
 
 MAX_TYPE = 2**31 - 1
@@ -157,3 +161,20 @@ def _dense_values(names: Sequence[str], kept: Mapping[str, int]) -> dict[str, Va
     taken = set(kept.values())
     free = (number for number in count(1) if number not in taken)
     return {name: values.get(name) or Value(next(free), name) for name in names}
+
+
+def read_kept_labels(path: Path) -> KeptLabels:
+    """Return types and values of a .pcf by their labels. Raises TranslationError if the file is not a .pcf."""
+    try:
+        config = read_pcf(path, Findings(path))
+    except OSError as error:
+        raise TranslationError(f"{path}: cannot be read ({error.strerror}); name the .pcf of another trace") from None
+    if not config.types:
+        raise TranslationError(f"{path}: declares no event types; name the .pcf of another trace")
+    types = {declared.label: number for number, declared in config.types.items()}
+    values = {
+        number: {label: value for value, label in declared.values.items() if 0 < value <= MAX_TYPE}
+        for number, declared in config.types.items()
+        if declared.values
+    }
+    return KeptLabels(types, values)

@@ -1,4 +1,4 @@
-"""Estimates the memory and the time that Paraver needs to load a trace, from the number of its records.
+"""Estimates the memory and the time that Paraver needs to load a trace, and finds what makes it small enough.
 
 Paraver keeps every record of a trace in memory: one for each type:value pair of an event line, two for a state, eight
 for a communication. The constants are fitted to loads by paramedir, which has the same reader as wxParaver
@@ -9,12 +9,14 @@ its order of magnitude is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from operator import add
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.text.formatting import format_time, format_window
 
 if TYPE_CHECKING:  # it imports libraries that an estimate does not need
     from nsys2prv_ng.records.runs import Run
@@ -26,6 +28,27 @@ _EVENT_TEXT, _PAIR_TEXT, _STATE_TEXT, _COMMUNICATION_TEXT = 23, 8, 41, 90
 
 WXPARAVER_LIMIT = 500_000_000
 """Size (bytes) of a .prv above which wxParaver asks whether to cut it, unless the user has set another size."""
+WXPARAVER_ASKS = (
+    f"wxParaver asks whether to cut a trace above {WXPARAVER_LIMIT // 10**6} MB: answer No to load all of it, or change"
+    " Preferences > Maximum loadable trace size"
+)
+
+DETAILS = (
+    source_names.LAUNCH_LINES,
+    source_names.GPU_METRICS,
+    source_names.CUDA_SYNC,
+    source_names.OS_RUNTIME,
+    source_names.SCHEDULING,
+    source_names.CPU_SAMPLES,
+)
+"""Sources that can be omitted: without them, a trace still shows what the GPUs do and which ranks wait."""
+OVERVIEW_BYTES = 100_000_000
+"""Size of the largest overview."""
+_USEFUL = 0.2
+"""Least share of the memory of all records that a remedy must save; a choice: with less, weak ones are listed too."""
+_MARGIN = 0.8
+"""Share of the limit that a window may need: records are not spread evenly over time. A choice: with more of the limit,
+more windows exceed it."""
 
 
 @dataclass(frozen=True)
@@ -106,3 +129,46 @@ def format_memory(size: float) -> str:
         return f"about {size / 1e9:,.{1 if size < 9.95e9 else 0}f} GB"
     megabytes = max(1, round(size / 1e6))
     return f"about {megabytes if megabytes < 100 else round(megabytes, -1)} MB"
+
+
+# ---- what makes a trace small enough --------------------------------------------------------------------------------
+
+
+class Remedy(NamedTuple):
+    """What makes a trace smaller, in words, and the option of a translation that does it, with its value as typed."""
+
+    words: str
+    option: str
+    value: str
+
+
+def find_remedies(
+    load: LoadCost, details: Mapping[str, LoadCost], limit: int, duration: int, begin: int | None = 0
+) -> list[Remedy]:
+    """Return the useful remedies for a trace that needs more than `limit` bytes of memory, the strongest first.
+
+    `details`: the records of each source that can be selected. `duration`: length of the trace (ns). `begin`: where it
+    begins, as the option `time` counts (ns); None if that is not known, and no time chooses a part of it. A limit of 0
+    means none.
+    """
+    if not 0 < limit < load.memory:
+        return []
+    remedies = []
+    if load.text_bytes * (1 - _USEFUL) > OVERVIEW_BYTES:
+        words = f"an overview of all of it, without single events: a file below {OVERVIEW_BYTES // 10**6} MB"
+        remedies.append(Remedy(words, "overview_trace", ""))
+    room = _MARGIN * limit + load.record_memory - load.memory
+    length = int(duration * room / load.record_memory)
+    if length > 0 and begin is not None:
+        begin += (duration - length) // 2
+        needs = format_memory(load.memory - load.record_memory + load.record_memory * length / duration)
+        words = f"a window of {format_time(length)} of {format_time(duration)}, here in the middle: {needs}"
+        remedies.append(Remedy(words, "time", format_window(begin, begin + length)))
+    savings = sorted(((details[name].record_memory, name) for name in DETAILS if name in details), reverse=True)
+    for saved, name in savings:
+        if saved >= _USEFUL * load.record_memory:
+            each = ", each of which needs as much as nine pairs of events" if name == source_names.LAUNCH_LINES else ""
+            words = f"without {name}{each}: {format_memory(load.memory - saved)} instead of"
+            words += f" {format_memory(load.memory).removeprefix('about ')}"
+            remedies.append(Remedy(words, "sources", ",".join(source for source in details if source != name)))
+    return remedies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 import numpy as np
@@ -110,11 +110,6 @@ def format_row(model: TraceModel, application: str) -> str:
         "NODE": list(map(_format_object_name, model.nodes)),
         "CPU": [f"{n}.{cpu} {thread}" for n, on in enumerate(threads_of_node, 1) for cpu, thread in enumerate(on, 1)],
     }
-    return format_levels(levels)
-
-
-def format_levels(levels: Mapping[str, Sequence[str]]) -> str:
-    """Return a .row: for each level a section with the lines of its objects."""
     return "\n".join(
         f"LEVEL {level} SIZE {len(names)}\n" + "".join(f"{name}\n" for name in names) for level, names in levels.items()
     )

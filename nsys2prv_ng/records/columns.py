@@ -237,12 +237,7 @@ def make_states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray
 
 
 def make_communications(
-    sender: IntArray,
-    send: IntArray,
-    receiver: IntArray,
-    receive: IntArray,
-    size: IntArray | int,
-    tag: IntArray | int,
+    sender: IntArray, send: IntArray, receiver: IntArray, receive: IntArray, size: IntArray | int, tag: IntArray | int
 ) -> Records:
     """Make communications of n, from row `sender` at `send` to row `receiver` at `receive` (ns), `size` in bytes.
 

@@ -23,14 +23,7 @@ from nsys2prv_ng.arrays.types import (
     ReadOnlyInts32,
 )
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.records.columns import (
-    MOST_TYPES,
-    Records,
-    are_sound,
-    make_damage_error,
-    resolve_maps,
-    shift_words,
-)
+from nsys2prv_ng.records.columns import MOST_TYPES, Records, are_sound, make_damage_error, resolve_maps, shift_words
 from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes, has_sound_layout
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled

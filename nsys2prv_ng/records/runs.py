@@ -17,7 +17,7 @@ from nsys2prv_ng.records.store import Array, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
 
 SAMPLED = 256
-"""The time of every so many-th record is known without reading the store."""
+"""Each SAMPLED-th record also keeps its time in memory."""
 
 Count = TypeVar("Count", int, IntArray)
 
@@ -107,16 +107,13 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
         return []
     facts = _collect_facts(records)
     order = sort_by_time(records.time, records.tie)
-    words = records.value.size
-    width = 4 if words < _NARROW.max and _are_narrow(records.value) else 8
+    words, value = records.value.size, records.value
+    # Durations, sizes, ids and samples mostly fit into 4 bytes, times do not.
+    fits = value.min(initial=0) >= _NARROW.min and value.max(initial=0) <= _NARROW.max
+    width = 4 if words < _NARROW.max and fits else 8
     pieces = _cut_into_pieces(records, width) if changes_nothing(order) else _gather_pieces(records, order, width)
     slot = store.put_pieces(pieces, count_bytes(len(records), words, width))
     return [Run(slot, len(records), words, width, records.time[order[::SAMPLED]], facts, on_common_clock)]
-
-
-def _are_narrow(values: IntArray) -> bool:
-    """Return whether 4 bytes are enough for each value. Durations, sizes, ids and samples mostly are, times are not."""
-    return bool(values.min(initial=0) >= _NARROW.min and values.max(initial=0) <= _NARROW.max)
 
 
 def load_records(run: Run, store: Store) -> Records:
@@ -190,8 +187,7 @@ def _collect_facts(records: Records) -> RunFacts:
     kinds = np.zeros(max(rec.KINDS) + 1, np.int64)
     time = records.time.view()
     time.flags.writeable = False  # times of points may be those of a file, and numba compiles for either kind
-    columns = time, *records.columns[1:]
-    events, pairs, beyond, first, last = _gather_facts(*columns, place_first, place_last, used, kinds)
+    events, pairs, beyond, first, last = _gather_facts(time, records.columns[1:], place_first, place_last, used, kinds)
     by_kind = {kind: int(kinds[kind]) for kind in rec.KINDS}
     handles = np.flatnonzero(used) if not beyond else _find_handles(records)
     return RunFacts(first, last, place_first, place_last, handles, by_kind, events, pairs)
@@ -206,17 +202,17 @@ def _find_handles(records: Records) -> IntArray:
 @compiled
 def _gather_facts(
     time: ReadOnlyInts,
-    tie: IntArray,
-    place: Int32Array,
-    kind: Int8Array,
-    first: IntArray,
-    handle: Int32Array,
-    value: IntArray,
+    columns: tuple[IntArray, Int32Array, Int8Array, IntArray, Int32Array, IntArray],
     place_first: IntArray,
     place_last: IntArray,
     used: BoolArray,
     kinds: IntArray,
 ) -> tuple[int, int, int, int, int]:
+    """Return the numbers of events, of pairs, and of handles beyond `used`, and the first and last time (ns).
+
+    `columns`: of the records, after the times. Mark the handles in `used`, count `kinds`, and set the times of places.
+    """
+    tie, place, kind, first, handle, value = columns
     events = pairs = beyond = 0
     low = high = time[0]
     for i in range(time.size):

@@ -164,7 +164,8 @@ class LocalStore(Store):
         assert os.getpid() == self._owner, "a forked process has no shelf of its own"
         with _report_errors(self.folder):
             with self._lock:
-                on_disk = not self._memory or self._count_used() + size > self.memory
+                used = sum(os.fstat(file.fileno()).st_size for file in self._memory)  # by all processes
+                on_disk = not self._memory or used + size > self.memory
                 at = _align(self._ends[on_disk])
                 self._ends[on_disk] = at + size
                 slot = Slot(self.shelf, on_disk, at)
@@ -206,10 +207,6 @@ class LocalStore(Store):
             self.read_from.release(slot, looked_at)
         else:
             super().release(slot, looked_at)
-
-    def _count_used(self) -> int:
-        """Return the bytes of memory in use by all processes."""
-        return sum(os.fstat(file.fileno()).st_size for file in self._memory)
 
     def _get_descriptor(self, slot: Slot) -> int:
         assert isinstance(slot.shelf, int)

@@ -38,7 +38,7 @@ from nsys2prv_ng.replay.columns import (
 from nsys2prv_ng.replay.equalise import equalise
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.text.option import quote_shortened
+from nsys2prv_ng.text.formatting import quote_shortened
 
 _WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR, STAGE)
 """Edges that a call which is not made lacks."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.columns import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.outcome import Outcome
-from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
 
 _MOST = {what.RANGE: 8, what.CALL: 5, what.CLASS: 5}
 """Most changes of ranges, calls and classes of kernels: those with most time."""

@@ -6,12 +6,13 @@ import re
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.text.formatting import format_number_ranges
-from nsys2prv_ng.text.option import parse_number_ranges
+from nsys2prv_ng.text.formatting import format_number_ranges, parse_number_ranges
 
 RANGE, CALL, KERNEL, CLASS = NAMED = ("range", "call", "kernel", "class")
 """Targets that have a name, in which * and ? are wildcards."""
 NETWORK, HOST, COPIES, WAITS, RANK = ("network", "host", "copies", "waits", "rank")
+UNKNOWN = ""
+"""Target of a saved text that no change of this version has; the name is the text."""
 WITHIN, BETWEEN = "within nodes", "between nodes"
 SYNTAX = (
     "range|call|kernel|class 'NAME' = 0 or * FACTOR, rank N = median, network [within nodes|between nodes] = ideal or"
@@ -32,7 +33,14 @@ class Change:
     factor: float = 0.0
     ranks: tuple[int, ...] | None = None
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether nobody can make this change as such: it bounds what others may save."""
+        return self.target in (WAITS, RANK) or (self.target == HOST and not self.factor)
+
     def __str__(self) -> str:
+        if self.target == UNKNOWN:
+            return self.name
         where = (
             "" if self.ranks is None else f" on rank{'s' * (len(self.ranks) > 1)} {format_number_ranges(self.ranks)}"
         )
@@ -85,11 +93,11 @@ def parse_changes(text: str) -> tuple[Change, ...]:
 
 
 def read_changes(text: str) -> tuple[Change, ...]:
-    """Return the changes of a text from a saved summary; () if it is none."""
+    """Return the changes of a text from a saved summary; one that is UNKNOWN if it is none."""
     try:
         return parse_changes(text)
     except UsageError:
-        return ()
+        return (Change(UNKNOWN, text),)
 
 
 def _make_change(match: re.Match[str]) -> Change:

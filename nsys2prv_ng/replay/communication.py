@@ -13,9 +13,8 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.path.lanes import Lanes
-from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_parts
-from nsys2prv_ng.analysis.waits.rendezvous import mark_waiting_sends
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty, mark_mpi, place_parts
+from nsys2prv_ng.analysis.waits.rules import mark_waiting_sends
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray

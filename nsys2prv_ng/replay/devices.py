@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.path.causes import find_cause
 from nsys2prv_ng.analysis.path.columns import (
     BEGIN,
     END,
@@ -29,10 +28,11 @@ from nsys2prv_ng.analysis.path.columns import (
 from nsys2prv_ng.analysis.path.columns import GAP as AFTER_OPERATION
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
-from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS
+from nsys2prv_ng.analysis.path.walk import find_cause
+from nsys2prv_ng.analysis.waits.late_origins import PROMPT_NS
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray, IntTable
-from nsys2prv_ng.intervals.as_of import find_latest
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.replay.columns import ALWAYS, FREE, GAP, LAUNCH, NONE, STAGE, WAKE, Edges, Numbers, make_edges
 from nsys2prv_ng.runtime.jit import compiled
 

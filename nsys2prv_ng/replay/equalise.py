@@ -42,7 +42,7 @@ def equalise_keys(model: Model, edges: BoolArray, key: Int32Array, ranks: BoolAr
     `edges` marks those that are compared, `key` (from NONE) says what they do.
     """
     graph, rank = model.graph, model.edge_rank
-    windows = np.array(model.job.measured or [(np.iinfo(np.int64).min, np.iinfo(np.int64).max)], np.int64)
+    windows = np.array(model.job.scope.measured or [(np.iinfo(np.int64).min, np.iinfo(np.int64).max)], np.int64)
     sums = np.zeros((int(rank.max(initial=NONE)) + 1, int(key.max(initial=NONE)) + 2), np.int64)
     found = np.zeros((2, sums.shape[0]), np.bool_)
     end, lows, highs = graph.time, windows[:, 0].copy(), windows[:, 1].copy()

@@ -13,15 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.path.critical_path import PATH_SOURCES, count_lane_events
-from nsys2prv_ng.analysis.path.span import Span
+from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import list_counted
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.runs import load_times
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.replay.numbers import Replayed
+from nsys2prv_ng.steps.steps import Steps
 
 MOST = 8_000_000
 """Most operations and calls to replay: each takes about 450 bytes, with two changes that are played at once."""
@@ -68,7 +68,11 @@ def choose_excerpt(job: Job) -> Excerpt | None:
         numbers = int(steps.number[first]), int(steps.number[last])
         replayed = Replayed(steps=numbers, of_steps=counted.size, of_operations=count_lane_events(job))
     return Excerpt(
-        job=replace(job, steps=steps.take(np.arange(base, last + 1)), counted=np.arange(first, last + 1) - base),
+        job=replace(
+            job,
+            steps=steps.take(np.arange(base, last + 1)),
+            scope=replace(job.scope, counted=np.arange(first, last + 1) - base),
+        ),
         span=(int(lows[opens]), int(highs[last])),
         lengths=lengths,
         replayed=replayed,

@@ -9,13 +9,13 @@ import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.analysis.path.lanes import Lanes
-from nsys2prv_ng.analysis.path.span import Span
+from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.arrays.row_keys import list_rows, take_groups
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
-from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.replay.columns import NONE
 from nsys2prv_ng.text.formatting import shorten_range_name
 

@@ -68,13 +68,13 @@ def _measure(experiment: Experiment, moves: BoolArray) -> tuple[int | None, int 
     in_steps = save((observed.begin, observed.end), (played.begin, played.end)) if experiment.has_steps else None
     if np.unique(model.lanes.thread_row).size < model.lanes.thread_row.size:
         # Steps of GPUs do not contain what lies between two captures. What that depends on is not known.
-        tiles = in_steps is not None and job.counted is not None and job.steps is not None and job.steps.on_gpu
+        tiles = in_steps is not None and job.scope.counted is not None and job.steps is not None and job.steps.on_gpu
         by_step = int((observed.lengths - played.lengths).sum()) if tiles else None
         return by_step, by_step, None
     whole, in_work = None, None
-    if job.counted is not None:
+    if job.scope.counted is not None:
         whole = in_steps
-    elif not job.selection.restricts_time:
+    elif not job.scope.selection.restricts_time:
         numbers = model.numbers
         is_shown = np.tile(job.new_row[model.lanes.operation_row] >= 0, 2)
         whole, in_work = (

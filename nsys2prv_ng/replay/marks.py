@@ -8,7 +8,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.as_of import find_latest
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.replay.columns import CODE, NONE, Edges, Numbers, make_edges
 

@@ -9,15 +9,15 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
-from nsys2prv_ng.analysis.path.span import Span
+from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.replay import columns
 from nsys2prv_ng.replay.columns import ALWAYS, NONE, Numbers, join_edges, make_edges
 from nsys2prv_ng.replay.communication import list_communication, make_items, merge_own

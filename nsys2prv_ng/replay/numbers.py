@@ -6,10 +6,9 @@ from dataclasses import asdict, field
 from typing import Any
 
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.replay.changes import Change, read_changes
 
 WHAT_IF_VERSION = 1
-_BOUNDS = ("host =", "waits =", "rank ")
-"""Changes that nobody can make as such: they are bounds of what others may save."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +35,9 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A change, and what it would do to the steps. Times are ns a step, on average over the steps that count."""
+    """Changes, and what they would do together. Times are ns a step, on average over the steps that count."""
 
-    change: str
+    changes: tuple[Change, ...] = field(metadata={"key": "change", "read": read_changes})
     predicted_step_ns: int
     saving_ns: int
     share: float
@@ -50,6 +49,22 @@ class Scenario:
     measurable: bool
     """Whether the saving is larger than the variation of the steps (`noise_ns`)."""
     ranks: list[RankSaving] = field(default_factory=list)
+
+    @property
+    def change(self) -> str:
+        """The changes as text."""
+        return " and ".join(map(str, self.changes))
+
+    @property
+    def only(self) -> Change | None:
+        """The change, if it is only one."""
+        return self.changes[0] if len(self.changes) == 1 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        fields = asdict(self)
+        del fields["changes"]
+        return {"change": self.change, **fields}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +119,13 @@ class WhatIfNumbers:
     def best(self) -> Scenario | None:
         """The change that saves most; one that somebody can make, if any of these saves something measurable."""
         useful = [scenario for scenario in self.scenarios if scenario.measurable and scenario.saving_ns > 0]
-        specific = [scenario for scenario in useful if not scenario.change.startswith(_BOUNDS)]
+        specific = [scenario for scenario in useful if not scenario.changes[0].is_bound]
         return max(specific or useful, key=lambda scenario: scenario.saving_ns, default=None)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the numbers as JSON has them within a summary."""
+        return {**asdict(self), "scenarios": [scenario.to_dict() for scenario in self.scenarios]}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as JSON has them."""
-        return {"version": WHAT_IF_VERSION, **asdict(self)}
+        return {"version": WHAT_IF_VERSION, **self.to_fields()}

@@ -9,9 +9,9 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.job.counted import list_counted
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.replay.columns import NONE
 from nsys2prv_ng.replay.model import Model
+from nsys2prv_ng.steps.steps import Steps
 
 
 class Outcome(NamedTuple):
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 class StepClock:
-    """Finds when the steps of a model start and end, from when its nodes happen (job/step_spans.py, job/steps.py)."""
+    """Finds when the steps of a model start and end, from when its nodes happen (steps/spans.py, steps/steps.py)."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

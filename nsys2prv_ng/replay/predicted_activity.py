@@ -10,14 +10,14 @@ import numpy as np
 from nsys2prv_ng.analysis.gpus.activity import load_activity
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import IN_FLIGHT, MEMORY, sweep_devices
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.replay.columns import NONE
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.row_clock import RowClock
 from nsys2prv_ng.sources.cuda.device_activity import make_change_records
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 
 
 def predict_activity(observed: Result, model: Model, time: IntArray, clock: RowClock) -> Result:

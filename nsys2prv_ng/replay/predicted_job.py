@@ -8,17 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.waits.placed_parts import place_parts
+from nsys2prv_ng.analysis.waits.clocks import place_parts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_limits
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.spill import load_on_clock, load_states, spill_states
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import MessagePairs
-from nsys2prv_ng.records.retime import retime_rows
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.reading.spill import load_on_clock, load_states, spill_states
+from nsys2prv_ng.records.clip import retime_rows
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.replay.model import Model
@@ -26,8 +25,8 @@ from nsys2prv_ng.replay.outcome import StepClock
 from nsys2prv_ng.replay.predicted_activity import predict_activity
 from nsys2prv_ng.replay.row_clock import RowClock, make_row_clock
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-from nsys2prv_ng.sources.shared.source import JoinResult
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
+from nsys2prv_ng.steps.steps import Steps
 
 
 def predict_job(model: Model, time: IntArray) -> Job:
@@ -51,6 +50,9 @@ def predict_job(model: Model, time: IntArray) -> Job:
     spans = [_move_spans(span, rows, clock) for span, rows in zip(job.spans, job.whole.rows, strict=True)]
     steps = None if job.steps is None else _move_steps(model, job.steps, time, clock)
     limits = measure_limits(reports, joined)  # records of joins on GPUs may be before those of hosts
+    scope = replace(job.scope, first=limits.first, last=limits.last, zero=limits.first)
+    if steps is not None and scope.counted is not None:
+        scope = scope.cover_steps(steps, scope.counted)
     return replace(
         job,
         reports=reports,
@@ -59,10 +61,7 @@ def predict_job(model: Model, time: IntArray) -> Job:
         steps=steps,
         operations=_move_operations(job, clock),
         offsets=[0] * len(reports),
-        measured=job.measured if job.counted is None or steps is None else steps.list_windows(job.counted),
-        first=limits.first,
-        last=limits.last,
-        zero=limits.first,
+        scope=scope,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.analysis.path.causes import find_active, find_call
 from nsys2prv_ng.analysis.path.columns import (
     BEGIN,
     END,
@@ -22,7 +21,7 @@ from nsys2prv_ng.analysis.path.columns import (
     PathTables,
 )
 from nsys2prv_ng.analysis.path.lanes import Lanes
-from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS
+from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS, find_active, find_call
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
 from nsys2prv_ng.replay.columns import (
     ALWAYS,

@@ -55,7 +55,7 @@ class Experiment:
         saving = self.observed.mean_ns - outcome.mean_ns
         measurable = abs(saving) > self.noise_ns
         return Scenario(
-            change=" and ".join(map(str, changes)),
+            changes=tuple(changes),
             predicted_step_ns=round(outcome.mean_ns),
             saving_ns=round(saving),
             share=saving / self.observed.mean_ns if self.observed.mean_ns else 0.0,

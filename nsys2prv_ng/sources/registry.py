@@ -7,7 +7,6 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.sources.cuda import (
     cuda_api,
     cuda_graphs,
-    cuda_libraries,
     cuda_memory,
     cuda_sync,
     device_activity,
@@ -18,15 +17,7 @@ from nsys2prv_ng.sources.cuda import (
     unified_memory,
     video,
 )
-from nsys2prv_ng.sources.host import (
-    cpu_samples,
-    openacc,
-    openmp,
-    os_runtime,
-    profiler_overhead,
-    scheduling,
-    system_calls,
-)
+from nsys2prv_ng.sources.host import cpu_samples, openacc, openmp, os_runtime, profiler_overhead, scheduling
 from nsys2prv_ng.sources.mpi import mpi, ucx
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import cpu_counters, diagnostics, gpu_metrics, network_metrics, plugin_metrics
@@ -42,7 +33,7 @@ SOURCES: tuple[Source, ...] = (
     cuda_sync.SOURCE,
     cuda_memory.SOURCE,
     unified_memory.SOURCE,
-    cuda_libraries.SOURCE,
+    cuda_api.LIBRARIES,
     video.SOURCE,
     gpu_contexts.SOURCE,
     gpu_metrics.SOURCE,
@@ -54,7 +45,7 @@ SOURCES: tuple[Source, ...] = (
     openmp.SOURCE,
     openacc.SOURCE,
     os_runtime.SOURCE,
-    system_calls.SOURCE,
+    os_runtime.SYSTEM_CALLS,
     scheduling.SOURCE,
     cpu_samples.SOURCE,
     profiler_overhead.SOURCE,

@@ -4,38 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.path import PathNumbers
-from nsys2prv_ng.summary.tables import calls
-from nsys2prv_ng.summary.tables.efficiency import (
+from nsys2prv_ng.summary.efficiency.numbers import (
+    EfficiencyNumbers,
+    Losses,
+    StepNumbers,
+)
+from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
+from nsys2prv_ng.summary.efficiency.windows import (
     PARTS,
     choose_window,
     find_main_range,
     list_parts,
-    name_time,
-    tabulate_efficiency,
+    list_windows,
 )
-from nsys2prv_ng.summary.tables.flops import tabulate_flops
-from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
-from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
-from nsys2prv_ng.summary.tables.link_metrics import tabulate_link_metrics
-from nsys2prv_ng.summary.tables.links import list_link_tables
-from nsys2prv_ng.summary.tables.memory import list_memory_tables
-from nsys2prv_ng.summary.tables.path import tabulate_path
-from nsys2prv_ng.summary.tables.pipeline import tabulate_pipeline
-from nsys2prv_ng.summary.tables.range_tree import tabulate_range_tree
-from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
-from nsys2prv_ng.summary.tables.slow_steps import list_slow_tables
-from nsys2prv_ng.summary.tables.waits import (
-    tabulate_bandwidth,
-    tabulate_communicators,
-    tabulate_excess,
-    tabulate_mpi_waits,
-    tabulate_nccl_waits,
-    tabulate_reasons,
+from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
+from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metrics
+from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
+from nsys2prv_ng.summary.path.numbers import PathNumbers
+from nsys2prv_ng.summary.path.table import tabulate_path
+from nsys2prv_ng.summary.pipeline.table import tabulate_pipeline
+from nsys2prv_ng.summary.ranges.table import (
+    tabulate_kernel_activity,
+    tabulate_range_activity,
+    tabulate_range_tree,
+    tabulate_ranges,
 )
-from nsys2prv_ng.summary.tables.what_if import tabulate_scenarios
+from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
@@ -43,11 +39,30 @@ from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
+from nsys2prv_ng.summary.waits.table import (
+    tabulate_bandwidth,
+    tabulate_communicators,
+    tabulate_excess,
+    tabulate_mpi,
+    tabulate_mpi_waits,
+    tabulate_nccl,
+    tabulate_nccl_waits,
+    tabulate_reasons,
+)
+from nsys2prv_ng.summary.what_if import tabulate_scenarios
 from nsys2prv_ng.text.formatting import format_percent
-from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
-from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
+from nsys2prv_ng.text.layout import (
+    FILES,
+    LABEL_WIDTH,
+    PLAIN,
+    TABLES,
+    Style,
+    choose_width,
+    format_grid,
+    format_labelled,
+    wrap,
+)
 from nsys2prv_ng.text.names import describe_place, quote_name
-from nsys2prv_ng.text.style import PLAIN, Style
 
 _LEAST_SHARE = 0.02
 """Least share of GPU time of a part with a line of its own."""
@@ -151,17 +166,17 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
         *_format_slow_steps(summary, width),
-        format_grid(calls.tabulate_ranges(summary), width),
+        format_grid(tabulate_ranges(summary.ranges), width),
         format_grid(tabulate_range_tree(summary.range_tree), width, None),
-        format_grid(calls.tabulate_kernels(summary), width),
+        format_grid(tabulate_kernels(summary.kernels, summary.gpus), width),
         format_grid(tabulate_kernel_activity(summary.activity), width),
         format_grid(tabulate_range_activity(summary.range_tree), width, None),
         [] if summary.flops is None else format_grid(tabulate_flops(summary.flops), width),
         [] if summary.slow_modes is None else format_grid(tabulate_slow_modes(summary.slow_modes), width),
         *_format_memory(summary, width),
-        format_grid(calls.tabulate_memory_operations(summary), width, None),
-        format_grid(calls.tabulate_nccl(summary), width, None),
-        format_grid(calls.tabulate_mpi(summary), width),
+        format_grid(tabulate_memory_operations(summary.memory_operations), width, None),
+        format_grid(tabulate_nccl(summary.nccl), width, None),
+        format_grid(tabulate_mpi(summary.mpi), width),
         format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
@@ -195,7 +210,7 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         tabulate_nccl_waits(waits),
         tabulate_mpi_waits(waits),
         tabulate_reasons(waits),
-        tabulate_excess(summary),
+        tabulate_excess(waits, summary.measured_ns, summary.step_count),
         tabulate_communicators(waits),
         tabulate_bandwidth(waits.bandwidth),
         *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
@@ -221,3 +236,13 @@ def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers |
     if table:
         table += wrap(describe_parts(efficiency, steps), width)
     return [table, [] if steps is None else wrap(describe_steps(steps), width)]
+
+
+def name_time(summary: JobSummary) -> str:
+    """Return what all numbers cover, in a sentence: a time, and what else the user chose."""
+    others = [name for name in summary.chosen if name != "time"]
+    whole = "these reports"
+    if summary.efficiency is not None:
+        window = list_windows(summary.efficiency, summary.steps)[0]
+        whole = window.name if window.title != "capture" else whole
+    return " and ".join([whole, *([f"the chosen {' and '.join(others)}"] if others else [])])

@@ -1,10 +1,20 @@
-"""Formats numbers, times, sizes and names for people."""
+"""Formats numbers, times, sizes and names for people, and reads the numbers that they type."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import count
+
+from nsys2prv_ng.errors import UsageError
+
+DIGITS = "[0-9]{1,18}"
+"""Longer numbers do not fit into 64 bits, and Python does not read a number of more than 4,300 digits."""
+MOST_ELEMENTS = 10**6
+"""Most elements of a list: no job has as many ranks."""
+LONGEST_SHOWN = 200
+"""Characters of the longest value that an error shows."""
 
 _ROUNDS_UP = 0.9995
 """Least part of a unit that three digits show as one whole unit."""
@@ -36,6 +46,25 @@ def format_number_ranges(numbers: Sequence[int]) -> str:
         else:
             ranges.append([number, number])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def parse_number_ranges(text: str) -> list[int]:
+    """Return the integers of a text like 0-3,8, in ascending order. Raises UsageError."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(rf"\s*({DIGITS})(?:-({DIGITS}))?\s*", part)
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise UsageError(f"{quote_shortened(part)} is not a number or range such as 0-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= MOST_ELEMENTS:
+            raise UsageError(f"{quote_shortened(part)} is longer than any job")
+        numbers.update(range(first, last + 1))
+    return sorted(numbers)
+
+
+def quote_shortened(text: str) -> str:
+    """Return a text in quotes, its end missing if an error cannot show it all."""
+    return repr(text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "...")
 
 
 def format_ranks(ranks: Sequence[int]) -> str:

@@ -1,17 +1,58 @@
-"""Lays out text for terminals and job logs: paragraphs, and tables of typed cells."""
+"""Lays out text for terminals and job logs: paragraphs, labelled lines, and tables of typed cells.
+
+People read labelled lines and `grep` finds them: the label is at the start, the text in a fixed column. Labels are bold
+and bars drawn on a terminal, not in a file or a pipe.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.grid import Cell, Grid, Ns, Portion
 from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.text.tables import format_table
+
+# ---- style -----------------------------------------------------------------------------------------------------------
+
+
+class Style(NamedTuple):
+    """`bar`: the character that bars are drawn with; empty for no bars. `is_bold`: whether labels are bold."""
+
+    bar: str = ""
+    is_bold: bool = False
+
+    def bold(self, text: str) -> str:
+        """Return a text in bold if the style has that."""
+        return f"\x1b[1m{text}\x1b[0m" if self.is_bold and text.strip() else text
+
+    def draw_bar(self, share: float, room: int) -> str:
+        """Return a bar of a share (0 to 1) of `room` columns; "" if the style has no bars, or the share rounds to 0."""
+        return self.bar * round(min(max(share, 0.0), 1.0) * max(room, 0))
+
+
+PLAIN = Style()
+
+
+def choose_style() -> Style:
+    """Return the style for standard output."""
+    if not sys.stdout.isatty():
+        return PLAIN
+    is_dumb = os.environ.get("TERM", "") in ("", "dumb")
+    try:
+        _BLOCK.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeError, LookupError):
+        return Style(_HASH, not is_dumb and "NO_COLOR" not in os.environ)
+    return Style(_HASH if is_dumb else _BLOCK, not is_dumb and "NO_COLOR" not in os.environ)
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
 
 MOST_ROWS = 10
 NARROWEST, WIDTH, WIDEST = 60, 100, 120
@@ -38,6 +79,31 @@ def wrap(text: str, width: int, indent: tuple[int, int] = (0, 0)) -> list[str]:
     joined = _TOGETHER.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
     lines = textwrap.wrap(joined, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
+
+
+# ---- labelled lines --------------------------------------------------------------------------------------------------
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+"""Characters that could forge a line or command a terminal: lines may come from a file of others."""
+TABLES, FILES = "Tables: --details", "Report: --html FILE   Data: --json"
+"""The options that lead on: with tables shown, only FILES."""
+LABEL_WIDTH = 12
+"""Columns of a label and the blanks after it."""
+
+
+def format_labelled(
+    lines: Sequence[tuple[str, str]], width: int, style: Style = PLAIN, column: int = LABEL_WIDTH
+) -> list[str]:
+    """Return the lines of (label, text), wrapped to `width` columns; texts start at `column`."""
+    formatted = []
+    for label, text in ((_CONTROL.sub(" ", label), _CONTROL.sub(" ", text)) for label, text in lines):
+        wrapped = wrap(text, width, indent=(column, column))
+        formatted += [f"{style.bold(label.ljust(column))}{line[column:]}" for line in wrapped[:1]]
+        formatted += wrapped[1:]
+    return formatted
+
+
+_BLOCK, _HASH = "\N{FULL BLOCK}", "#"
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

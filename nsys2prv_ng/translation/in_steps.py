@@ -13,23 +13,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.job.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.output import TraceOutput
+from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.records.store import SHELVES_OF_TRACES, FolderStore
 from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import count_noun, join_first
-from nsys2prv_ng.translation.output_guards import check_files
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.translate import account_for
-from nsys2prv_ng.translation.write_slices import PARTS, copy_part, make_run, name_part, split_slices, write_part
-from nsys2prv_ng.translation.write_trace import write_texts
+from nsys2prv_ng.translation.translate import account_for, check_files
+from nsys2prv_ng.translation.write_trace import (
+    PARTS,
+    copy_part,
+    make_run,
+    name_part,
+    split_slices,
+    write_part,
+    write_texts,
+)
 
 _PLAN = "trace.plan"
 _OPEN_TYPES = OpenTypes(names={"JobSummary": JobSummary})

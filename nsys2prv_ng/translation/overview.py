@@ -29,14 +29,12 @@ from nsys2prv_ng.sources.shared.reasons import (
     Reason,
     name_no_long_wait,
 )
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-from nsys2prv_ng.sources.shared.source import JoinResult
-from nsys2prv_ng.translation import overview_budget as budget
-from nsys2prv_ng.translation.overview_budget import LineSizes
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
+from nsys2prv_ng.translation import overview_states as budget
 from nsys2prv_ng.translation.overview_counters import make_metrics, make_shares
-from nsys2prv_ng.translation.overview_states import make_coarse_states
+from nsys2prv_ng.translation.overview_states import LineSizes, make_coarse_states
+from nsys2prv_ng.translation.path_and_steps import STEPS, list_steps, store_steps
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
-from nsys2prv_ng.translation.step_records import STEPS, list_steps, store_steps
 from nsys2prv_ng.translation.wait_records import GPUS, WAITS, make_waiting, select_shown
 
 NAME = "overview"

@@ -26,7 +26,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.records.columns import Pair, Records, concatenate, make_events
 from nsys2prv_ng.records.runs import Run, load_records, store_records
-from nsys2prv_ng.translation.overview_budget import MOST_BINS, CoarseRows, LineSizes, measure_bytes, round_step
+from nsys2prv_ng.translation.overview_states import MOST_BINS, CoarseRows, LineSizes, measure_bytes, round_step
 from nsys2prv_ng.translation.wait_records import GPUS
 
 SHARES = (
@@ -41,6 +41,7 @@ SHARES = (
 )
 """Event types of GPU activity, in the order of the columns of values."""
 _DIGITS = 5
+"""Digits of a value that the bytes are planned for: a share of 100 % is 10,000."""
 _ACTIVITIES = 2 * WHOLE_GRAPH
 
 
@@ -86,11 +87,11 @@ def _fit(job: Job, make: Callable[[IntArray], Iterator[Records]], bins: int, bud
     """
     if not rows:
         return CoarseRows([], 0, 0)
-    step = round_step(job.duration, min(max(1, bins), MOST_BINS))
+    step = round_step(job.scope.duration, min(max(1, bins), MOST_BINS))
     while True:
-        edges = np.append(np.arange(job.origin, job.last, step, dtype=np.int64), job.last)
+        edges = np.append(np.arange(job.scope.origin, job.scope.last, step, dtype=np.int64), job.scope.last)
         runs = [run for records in make(edges) for run in store_records(records, job.store, on_common_clock=True)]
-        if step >= job.duration or measure_bytes(job, runs) <= budget:
+        if step >= job.scope.duration or measure_bytes(job, runs) <= budget:
             return CoarseRows(runs, step, rows)
         step *= 2
 

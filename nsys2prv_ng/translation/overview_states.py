@@ -1,5 +1,8 @@
 """Makes the states and GPU activity of an overview: exact on rows with few states, in steps of time on the others.
 
+How many bytes the parts of an overview may take, and the steps of time that result, follow from the numbers of rows,
+records and digits alone, so they are the same on every machine.
+
 A coarse row shows in each step the state that covers most of it. The bytes decide on the length of the steps. At first
 they are long enough to fit even if every step differs from the step before. Then they are halved for as long as the
 lines fit. Finally as many rows as fit become exact, rows with few states first.
@@ -7,23 +10,99 @@ lines fit. Finally as many rows as fit become exact, rows with few states first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import get_values, list_activity_runs, list_runs
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.coarse import coarsen
+from nsys2prv_ng.intervals.bins import coarsen
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import measure_durations
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.encode import encode
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, Records, make_events, make_states
 from nsys2prv_ng.records.runs import Run, load_records, store_records
-from nsys2prv_ng.translation.overview_budget import CoarseRows, LineSizes, find_most_bins, round_step
 from nsys2prv_ng.translation.wait_records import GPUS
+
+MOST_BYTES = 100_000_000
+"""Maximum size of the .prv of an overview (bytes)."""
+STEPS_PERCENT, WAITS_PERCENT, SHARES_PERCENT, METRICS_PERCENT = 10, 10, 25, 15
+"""Percentage of the bytes for steps, waits, GPU activity and GPU metrics. States get the rest."""
+MOST_BINS = 4000
+"""Maximum number of bins of a counter: more than a screen can show."""
+_TYPE_DIGITS = 8
+"""Number of digits of an event type."""
+
+
+@dataclass(frozen=True)
+class LineSizes:
+    """Upper limits of the line lengths of a trace (bytes), from the digits of its objects and times."""
+
+    place: int
+    """Kind and object, with the colons around them."""
+    time: int
+
+    @property
+    def state(self) -> int:
+        return self.place + 2 * self.time + len(":25\n") + 1
+
+    def count_event(self, *value_digits: int) -> int:
+        """Return the bytes of an event line with one pair for each given number of value digits."""
+        return self.place + self.time + sum(2 + _TYPE_DIGITS + digits for digits in value_digits) + 1
+
+
+class CoarseRows(NamedTuple):
+    """Stored records in which some rows are coarse: they are shown in steps of time."""
+
+    runs: list[Run]
+    step: int
+    """Length of a step (ns); 0 if no row is coarse."""
+    rows: int
+    """Number of rows that are coarse."""
+
+
+def measure_line_sizes(job: Job) -> LineSizes:
+    """Return upper limits of the line lengths of a job's trace."""
+    _, size = job.tree.model.number_rows().texts
+    return LineSizes(1 + int(size.max(initial=0)), len(str(job.scope.duration)))
+
+
+def measure_bytes(job: Job, runs: Iterable[Run]) -> int:
+    """Return the bytes of the lines of runs that have the rows, type numbers and times of the trace."""
+    rows = job.tree.model.number_rows()
+    return sum(encode(load_records(run, job.store), np.arange(len(run)), rows, job.scope.origin).size for run in runs)
+
+
+def round_step(duration: int, bins: int) -> int:
+    """Return the bin length (ns) for at most `bins` bins of a duration, rounded up to two digits: 1,300,000."""
+    length = max(1, -(-duration // max(1, bins)))
+    digit = 10 ** max(0, len(str(length)) - 2)
+    return -(-length // digit) * digit
+
+
+def find_most_bins(lines: Sequence[IntArray], most: int) -> int | None:
+    """Return the largest number of bins with which all rows have at most `most` lines; None if all fit without bins.
+
+    `lines`: the number of lines of each row without bins, in any number of arrays. A row in bins has at most one line
+    more than bins, because an event ends its last bin.
+    """
+    every = np.concatenate([np.zeros(0, np.int64), *lines])
+    if int(every.sum()) <= most:
+        return None
+    low, high = 1, max(2, int(every.max()))
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = int(np.where(every > middle, middle + 1, every).sum()) <= most
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+# ---- states ----------------------------------------------------------------------------------------------------------
 
 
 class _Part(NamedTuple):
@@ -66,7 +145,7 @@ def _choose_resolution(job: Job, parts: Sequence[_Part], lines: Sequence[IntArra
     if bins is None:
         return _Resolution(0, 0)
     exact = np.concatenate(lines)
-    step = round_step(job.duration, bins)
+    step = round_step(job.scope.duration, bins)
     coarse = _count_coarse(job, parts, step)
     while step > 1:
         half = round_step(step, 2)
@@ -89,7 +168,7 @@ def _count_coarse(job: Job, parts: Sequence[_Part], step: int) -> IntArray:
     def count(part: _Part) -> IntArray:
         flat = _load(job, part)
         rows, _ = _count_lines(flat, part)
-        found, lines = _count_lines(coarsen(flat, job.origin, job.last, step), part)
+        found, lines = _count_lines(coarsen(flat, job.scope.origin, job.scope.last, step), part)
         every = np.zeros(rows.size, np.int64)
         every[np.searchsorted(rows, found)] = lines
         return every
@@ -117,7 +196,9 @@ def _make_coarse(job: Job, flat: FlatStates, part: _Part, resolution: _Resolutio
     rows, lines = _count_lines(flat, part)
     coarse = rows[lines > resolution.exact]
     is_coarse = np.isin(flat.row, coarse)
-    made = coarsen(FlatStates(*(column[is_coarse] for column in flat)), job.origin, job.last, resolution.step)
+    made = coarsen(
+        FlatStates(*(column[is_coarse] for column in flat)), job.scope.origin, job.scope.last, resolution.step
+    )
     both = [np.concatenate(pair) for pair in zip(made, (column[~is_coarse] for column in flat), strict=True)]
     order = np.argsort(both[0], kind="stable")
     return FlatStates(*(column[order] for column in both)), coarse

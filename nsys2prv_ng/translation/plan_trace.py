@@ -11,31 +11,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path, load_path_lanes
-from nsys2prv_ng.analysis.waits.clock_check import check_clocks
+from nsys2prv_ng.analysis.waits.clocks import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.paraver.kept_labels import read_kept_labels
-from nsys2prv_ng.paraver.labels import Labels, Numbering
+from nsys2prv_ng.paraver.labels import Labels, Numbering, read_kept_labels
 from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.pcf_writer import format_pcf
+from nsys2prv_ng.reading.open_reports import ReadOptions
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.gather import PlacedRun
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinResult, Source
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 from nsys2prv_ng.translation.overview import make_overview
 from nsys2prv_ng.translation.overview_counters import SHARES
-from nsys2prv_ng.translation.path_records import derive_path
+from nsys2prv_ng.translation.path_and_steps import derive_path, derive_steps
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TraceFacts
 from nsys2prv_ng.translation.slices import Slices, cut_into_slices
 from nsys2prv_ng.translation.states import make_state_records
-from nsys2prv_ng.translation.step_records import derive_steps
 from nsys2prv_ng.translation.wait_records import derive_waits
 
 
@@ -94,7 +91,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
     numbering = Numbering([*(report.labels for report in job.reports), labels], assigned, kept_labels)
     model = job.tree.model
-    header = format_prv_header(model, job.start_utc, job.duration, _list_communicators(job))
+    header = format_prv_header(model, job.start_utc, job.scope.duration, _list_communicators(job))
     states = make_state_records(job, waiting)
     accounts = _add_up_accounts(job.reports, job.sources, job.joined)
     overview = None
@@ -104,15 +101,12 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
         runs = list(map(PlacedRun, overview.runs))
     else:
         runs = [*_list_runs(job, numbering), *map(PlacedRun, states)]
-    slices = cut_into_slices(runs, model.number_rows(), job.origin, compressed=output.name.endswith(".gz"))
+    slices = cut_into_slices(runs, model.number_rows(), job.scope.origin, compressed=output.name.endswith(".gz"))
     summary = None
     if plan.summary:
-        from nsys2prv_ng.comparison.slow_steps import add_slow_steps  # takes a tenth of a second to import
-        from nsys2prv_ng.summary.compute.job import compute_summary
-        from nsys2prv_ng.summary.verdicts.answer import add_verdict
+        from nsys2prv_ng.summary.summarize import Known, Wanted, summarize  # takes a tenth of a second to import
 
-        summary = compute_summary(job, waits, late, lanes, path)
-        summary = add_verdict(add_slow_steps(summary, job, waits, late))
+        summary, _ = summarize(job, waits, Known(late, lanes, path), Wanted())
     load = measure_load(placed.run for placed in runs)
     warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if needs_path else ())]
     warnings += warn_of_load(load, plan.paraver_memory)
@@ -123,7 +117,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
         reports=[report.account() for report in job.reports],
         skipped=job.skipped,
         start_utc_ns=job.start_utc,
-        duration_ns=job.duration,
+        duration_ns=job.scope.duration,
         nodes=len(model.nodes),
         tasks=len(model.tasks),
         rows=model.row_count,

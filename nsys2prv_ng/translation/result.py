@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.errors import escape_unprintable
-from nsys2prv_ng.job.accounts import ReportAccount, SkippedReport
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.load_cost import LoadCost, format_memory, format_seconds
+from nsys2prv_ng.reading.accounts import ReportAccount, SkippedReport
 from nsys2prv_ng.sources.shared.reasons import KIND_WORDS, Kind, find_kind
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_utc, format_window
 from nsys2prv_ng.text.tables import format_table
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.job import JobSummary
 
 RESULT_VERSION = 1
 

@@ -13,7 +13,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
-from nsys2prv_ng.paraver.gzip_blocks import compress
+from nsys2prv_ng.paraver.output import compress
 from nsys2prv_ng.records.gather import PlacedRun, RunGroup, gather_records, group_runs
 from nsys2prv_ng.records.runs import SAMPLED
 from nsys2prv_ng.records.sorting import sort_by_time

@@ -8,17 +8,17 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten, overlay, unite
+from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.selection import cut_states
-from nsys2prv_ng.job.spill import load_states
 from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver.event_types import PROFILING, RUNNING
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.reading.spill import load_states
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.runs import Run, store_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources.shared.result import StateIntervals
+from nsys2prv_ng.sources.shared.source import StateIntervals
 
 Windows = Sequence[tuple[int, int]]
 Span = tuple[IntArray, IntArray]
@@ -35,7 +35,7 @@ def make_state_records(job: Job, waits: StateIntervals) -> list[Run]:
     """
     # `store_group` does not use the job itself: an engine may send everything that it uses to other machines.
     reports, tree, spans, store = job.reports, job.tree, job.spans, job.store
-    first, last, windows = job.first, job.last, job.windows
+    first, last, windows = job.scope.first, job.scope.last, job.scope.windows
     size = tree.model.row_count + 1 + max((int(folded.max(initial=-1)) for folded in tree.folded), default=-1)
     if windows:
         waits = cut_states(waits, windows)
@@ -121,3 +121,9 @@ def _select(flat: FlatStates, lanes: BoolArray) -> FlatStates:
         return flat
     is_selected = lanes[flat.row]
     return FlatStates(*(column[is_selected] for column in flat))
+
+
+def cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> StateIntervals:
+    """Return the pieces of states within windows (ns), which are sorted and apart."""
+    index, _, begin, end = cut_to_windows(states.begin, states.end, windows)
+    return StateIntervals(states.place[index], begin, end, states.state[index])

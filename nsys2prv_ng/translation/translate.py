@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.paraver.output import TraceOutput
-from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.paraver.files import list_trace_files
+from nsys2prv_ng.paraver.output import TraceOutput, refuse_in_the_way
+from nsys2prv_ng.runtime.files import resolve_links, write_atomically
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.translation.output_guards import check_files
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.write_trace import write_planned
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.replay.changes import Change
+    from nsys2prv_ng.replay.what_if import Experiment
 
 
 def translate(
@@ -54,3 +61,44 @@ def account_for(
     if plan.stats is not None:
         write_atomically(plan.stats, json.dumps(result.to_dict(), indent=2) + "\n")
     return result
+
+
+def check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -> None:
+    """Refuse files that could not or must not be written, before anything is read.
+
+    Not even `force` replaces an input, a file of the trace or anything in a report that is a folder. Raises UsageError
+    and TranslationError.
+    """
+    trace = list_trace_files(output)
+    read = set(map(resolve_links, reports))
+    for file in trace:
+        if resolve_links(file) in read:
+            raise UsageError(f"{file}: is a report, which the trace would replace; choose another name for the trace")
+    inputs = [path for path in (plan.labels_from, plan.align) if isinstance(path, Path)]
+    used = read | set(map(resolve_links, [*inputs, *trace]))
+    folders = {path for path in used if path.is_dir()}
+    for file in [path for path in (plan.stats, plan.align_report) if path is not None]:
+        real = resolve_links(file)
+        if real in used or real.parent in folders:
+            raise UsageError(f"{file}: is a report or a file of the trace itself; choose another name")
+        used.add(real)
+        if not file.parent.is_dir():
+            raise UsageError(f"{file.parent}: no such folder; create it or choose another place for {file.name}")
+        if not os.access(file.parent, os.W_OK | os.X_OK):
+            raise TranslationError(
+                f"{file}: cannot be written: no permission to write to the folder; choose another place"
+            )
+        refuse_in_the_way(file, force=plan.force)
+
+
+def write_prediction(
+    experiment: Experiment, changes: Sequence[Change], output: Path, plan: TranslationPlan, progress: Progress
+) -> None:
+    """Write the predicted trace, whose application is named so. `plan`: as for the trace of the job itself."""
+    from nsys2prv_ng.replay.predicted_job import predict_job  # a translation needs no replay
+
+    outcome, _ = experiment.play(changes)
+    with TraceOutput(output, force=plan.force) as trace:
+        job = predict_job(experiment.model, outcome.time)
+        note = f": prediction with {' and '.join(map(str, changes))}"
+        write_planned(trace, plan_trace(job, output, plan, note), job, plan, progress)

@@ -11,16 +11,16 @@ from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.rules import REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job, store_derived
-from nsys2prv_ng.job.spill import spill_records
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.reading.spill import spill_records
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
 from nsys2prv_ng.sources.shared.reasons import NO_LINE, NOT_SELECTED, OTHER_OPERATION, OUTSIDE_CHOSEN_TIME
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-from nsys2prv_ng.sources.shared.source import JoinResult
+from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 
 WAITS, LINES, GPUS = "waits", "wait_lines", "gpu_waits"
 """Account names of the records that are derived from waits."""
@@ -60,14 +60,14 @@ def select_shown(job: Job, waits: Waits, account: Result) -> IntArray:
     is_shown = np.zeros(waits.row.size, np.bool_)
     for is_mpi, source in _SHOWN_BY.items():
         if source in job.reports[0].results:
-            shortest = job.selection.shortest.get(source, 0)
+            shortest = job.scope.selection.shortest.get(source, 0)
             is_shown |= (waits.is_mpi == is_mpi) & (waits.end - waits.begin >= shortest)
     reasons = {OTHER_OPERATION: ~is_shown, NOT_SELECTED: is_shown & (job.new_row[waits.row] < 0)}
     rest = is_shown & ~reasons[NOT_SELECTED]
-    if job.windows:
-        lows, highs = np.array(job.windows, np.int64).T
+    if job.scope.windows:
+        lows, highs = np.array(job.scope.windows, np.int64).T
         window = np.searchsorted(highs, waits.begin, "right")
-        inside = (window < lows.size) & (waits.end > np.append(lows, np.iinfo(np.int64).max)[window])
+        inside = (window < lows.size) & (waits.end > pick(lows, window, np.iinfo(np.int64).max))
         reasons[OUTSIDE_CHOSEN_TIME] = rest & ~inside
         rest &= inside
     for reason, mask in reasons.items():

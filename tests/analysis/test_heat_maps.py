@@ -23,16 +23,17 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.summary.compute.job import compute_summary
-from nsys2prv_ng.summary.compute.metric_maps import METRICS
-from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, SETS, opened
+from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.summary.pictures.metric_maps import METRICS
+from nsys2prv_ng.summary.summarize import compute_summary
+from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, opened
 from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth, unite
 from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels
 from tests.analysis.waits.waits_truth import Kernel, find_truth
 from tests.conftest import SAMPLES, unpack
 from tests.report_truth import Report
 from tests.spans import list_report_sets
+from tests.tiers import cases
 
 KINDS = {
     "busy": (1, 2, 3, 4, 5, 6, 8, 9),
@@ -48,7 +49,7 @@ BINS = 211
 
 def select(*names: str) -> list[object]:
     """Return sets of reports for pytest."""
-    return list(list_report_sets({name: SETS[name] for name in names}))
+    return list_report_sets(names)
 
 
 def sum_shares(job: Job, waits: Waits, edges: IntArray) -> Shares:
@@ -131,8 +132,7 @@ def check_shares(job: Job, truth: Truth) -> None:
     assert np.nanmin(percent) >= 0 and np.nanmax(percent) <= 100
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("reports", select("exercises/ex1a-slow", "exercises/ex3a-pp1"))
+@pytest.mark.parametrize("reports", cases(select("exercises/ex1a-slow", "exercises/ex3a-pp1"), push=1))
 def test_exposed_waiting_is_that_of_single_kernels(reports: Sequence[Path]) -> None:
     truth = find_truth(reports)
     gpus = Truth(reports).gpus
@@ -163,7 +163,7 @@ def test_only_the_chosen_time_counts(ddp: Job) -> None:
     with opened(DDP, selection=Selection(window=((begin + 5 * end) // 6, end - 10**6))) as job:
         waits = find_waits(job)
         span = states.find_span(job, find_waits(job), gpus=True)
-        [(low, high)] = job.windows
+        [(low, high)] = job.scope.windows
         assert low <= span[0] < span[1] <= high
         shares = sum_shares(job, waits, make_edges(*span, BINS))
         whole = compute_efficiency(job, waits).whole.devices
@@ -361,7 +361,7 @@ def test_one_bin_has_the_means_of_the_summary(ddp: Job) -> None:
 
 def test_jobs_without_metrics() -> None:
     with opened([SAMPLES / "mpi-4.rank0.sqlite"], selection=ALL_TIME) as job:
-        assert average_metrics(job, METRICS, make_edges(job.first, job.last, 5)) == {}
+        assert average_metrics(job, METRICS, make_edges(job.scope.first, job.scope.last, 5)) == {}
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.arrays.groups import encode_key, find_medians, group_rows, make_objects, make_rows, sum_table
+from nsys2prv_ng.arrays.groups import (
+    encode_key,
+    find_medians,
+    group_rows,
+    make_objects,
+    make_rows,
+    map_unambiguous,
+    sum_table,
+)
 
 _LARGE = 2**62
 _ROWS = st.lists(
@@ -66,3 +74,7 @@ def test_rows_and_medians_of_groups(pairs: list[tuple[int, int]]) -> None:
     assert list(zip(distinct.tolist(), medians.tolist(), strict=True)) == [
         (key, statistics.median(groups[key])) for key in sorted(groups)
     ]
+
+
+def test_only_keys_with_one_distinct_value_are_mapped() -> None:
+    assert map_unambiguous([("a", 1), ("b", 2), ("a", 1), ("b", 3), ("c", 4)]) == {"a": 1, "c": 4}

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from tests.report.fake_nsys import Fake
@@ -247,12 +246,6 @@ class Cluster:
         return sorted(
             (call for call in lines if (call["program"] == ["true"]) == trials), key=lambda call: int(call["rank"])
         )
-
-    def wait_for_tasks(self, count: int) -> None:
-        deadline = time.monotonic() + 60
-        while not (self.folder / "nsys.jsonl").exists() or len(self.profiled()) < count:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
 
     def end_step(self) -> None:
         """End the processes that a killed job has left running."""

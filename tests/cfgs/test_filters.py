@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -16,11 +15,11 @@ import pytest
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.translation.translate import translate
+from tests.cfgs.recorded import PARAMEDIR
 from tests.cfgs.test_generated import CFGS, list_declared_labels
 from tests.conftest import SAMPLES
 
-PARAMEDIR = shutil.which("paramedir")
-has_paramedir = pytest.mark.skipif(PARAMEDIR is None, reason="paramedir is not installed")
+has_paramedir = pytest.mark.skipif(PARAMEDIR is None, reason="the variable PARAMEDIR does not name paramedir")
 REPORTS = sorted(SAMPLES.glob("ddp-2x2.rank0.sqlite"))
 MOST_TYPES, MOST_COUNTED = 20, 15
 
@@ -81,7 +80,7 @@ def test_files_keep_the_rules_of_paravers_parser(path: Path) -> None:
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if PARAMEDIR is None:
-        pytest.skip("paramedir is not installed")
+        pytest.skip("the variable PARAMEDIR does not name paramedir")
     output = tmp_path_factory.mktemp("filters") / "x.prv"
     translate(REPORTS, output)
     return output

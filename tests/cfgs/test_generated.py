@@ -16,22 +16,6 @@ from nsys2prv_ng.paraver.event_type import EventType
 
 CFGS = Path(__file__).parents[2] / "cfgs"
 
-WANTED = {
-    "basics": "states cuda_api kernels memory_operations nvtx nccl mpi os_runtime graphs launch_lines unified_memory "
-    "gpu_contexts openacc ucx system_calls video sampled_functions sampled_python diagnostics",
-    "views": "cuda_activities nvtx_on_gpu per_gpu_activity per_gpu_waits on_critical_path overview memory_level "
-    "node_view",
-    "analysis": "gpu-gaps gpu_active gpu_useful gpu_useful_sumtime_2dh in_useful_kernel kernel-timepercent "
-    "kernels-inflight kernels_running evolution_of_nb_threads_per_kernel nccl_calls_2dh nccl_kernel_concurrency "
-    "overlap-communication-compute-2dh-timeline concurrency_of_computation_during_nccl gap_histogram queue_delay "
-    "memcpy_sizes iteration_time kernel_classes sampled_while_gpu_idle nccl_waiting waited_for lateness "
-    "exposed_communication pipeline_bubble critical_path critical_path_profile gpu_time_by_range slow_steps "
-    "slow_kernels",
-    "model": "gpu_efficiency gpu_efficiency_by_step host_efficiency host_efficiency_by_step",
-    "hwcounters": "sm_active sm_issue tensor_active dram_bandwidth nvlink pcie network_cards network_plugin "
-    "activity_by_kernel_class active_in_kernels links_in_transfers",
-}
-
 # The patterns of presets, each with NVIDIA's names of the metrics that it must match, on several kinds of GPU.
 METRICS = {
     "SM* Active [*%]": ["SMs Active [Throughput %]", "SM Active [Throughput %]"],
@@ -93,18 +77,6 @@ def test_committed_files_match_the_declarations() -> None:
     assert present == set(wanted)
     differ = [path for path, text in wanted.items() if (CFGS / path).read_bytes().decode() != text]
     assert not differ, "run python -m cfgs.generate"
-
-
-def test_all_presets_that_users_know_by_name_are_there() -> None:
-    named: dict[str, set[str]] = {}
-    for preset in PRESETS:
-        named.setdefault(preset.folder, set()).add(preset.name)
-    assert named == {folder: set(names.split()) for folder, names in WANTED.items()}
-
-
-def test_the_readme_gives_the_right_number_of_presets() -> None:
-    stated = re.findall(r"([0-9]+) presets", (CFGS.parent / "README.md").read_text())
-    assert set(stated) <= {str(len(PRESETS))}
 
 
 def test_summaries_differ_and_are_one_line() -> None:

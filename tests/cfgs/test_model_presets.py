@@ -1,4 +1,4 @@
-"""Presets of efficiencies: totals below their histograms, by the evaluator and by Paraver's own paramedir.
+"""Presets of efficiencies: totals below their histograms.
 
 They are compared with the summary of the same reports, and with sums over each nanosecond of a made trace.
 """
@@ -7,28 +7,20 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from cfgs.generate.cfg_text import format_cfg
-from cfgs.generate.files import PRESETS
 from nsys2prv_ng import summarize, translate
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, WindowEfficiency
-from tests.cfgs.evaluator.evaluate import Histogram, evaluate
-from tests.conftest import REPOSITORY
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, WindowEfficiency
+from tests.cfgs.recorded import show
 from tests.spans import list_report_sets
 from tests.trace_reader import Trace, read_trace
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
-PARAMEDIR = shutil.which("paramedir")
 SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
     "samples/mpi-4": [f"samples/mpi-4.rank{rank}.sqlite" for rank in range(4)],
@@ -58,52 +50,17 @@ class Totals(NamedTuple):
 
 Columns = dict[str, Totals]
 """Totals by the label of a column."""
-Tool = Callable[[Trace, str], dict[str, Columns]]
-"""Returns the totals of each histogram of a preset, by its title."""
 
 
-def total_by_evaluator(trace: Trace, preset: str) -> dict[str, Columns]:
-    evaluated = evaluate(REPOSITORY / f"cfgs/model/{preset}.cfg", trace)
-    assert not evaluated.dropped
-    return {histogram.spec.name: _total_columns(trace, histogram) for histogram in evaluated.histograms}
-
-
-def _total_columns(trace: Trace, histogram: Histogram) -> Columns:
-    """Add up as Paraver does: over the rows with a burst in the column, even if the statistic is 0."""
-    labels = trace.values[STEP] if "step" in histogram.spec.name else {1: "1"}
+def total_columns(trace: Trace, preset: str) -> dict[str, Columns]:
+    """Return the totals of each histogram of a preset, by its title."""
     return {
-        labels[int(value)]: Totals(cells[own].sum(), cells[own].mean(), cells[own].max())
-        for value, cells, own in zip(histogram.frame.columns, histogram.cells.T, histogram.is_any.T, strict=True)
-        if own.any()
+        histogram.name: {
+            label: Totals(totals["Total"], totals["Average"], totals["Maximum"])
+            for label, totals in histogram.totals.items()
+        }
+        for histogram in show(f"model/{preset}", trace).histograms
     }
-
-
-def total_by_paramedir(trace: Trace, preset: str) -> dict[str, Columns]:
-    """Evaluate each histogram alone: paramedir prints the last one of a file."""
-    (declared,) = (own for own in PRESETS if own.path == f"model/{preset}.cfg")
-    folder = trace.path.parent
-    printed = {}
-    for histogram in declared.histograms:
-        cfg, table = folder / "one.cfg", folder / "one.csv"
-        cfg.write_text(format_cfg(replace(declared, shown=(histogram,))))
-        table.unlink(missing_ok=True)
-        assert PARAMEDIR is not None
-        command = [PARAMEDIR, "-npr", str(trace.path), str(cfg), str(table)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=True)
-        assert "Error" not in done.stderr
-        lines = [line.rstrip("\t").split("\t") for line in table.read_text().splitlines()]
-        rows = {line[0]: map(float, line[1:]) for line in lines if line[0] in ("Total", "Average", "Maximum")}
-        columns = zip(lines[0][1:], rows["Total"], rows["Average"], rows["Maximum"], strict=True)
-        printed[histogram.name] = {label: Totals(*totals) for label, *totals in columns}
-    return printed
-
-
-has_paramedir = pytest.mark.skipif(PARAMEDIR is None, reason="paramedir is not installed")
-
-
-@pytest.fixture(params=[total_by_evaluator, pytest.param(total_by_paramedir, marks=has_paramedir)])
-def tool(request: pytest.FixtureRequest) -> Tool:
-    return request.param
 
 
 # ---- the summary of the same reports ---------------------------------------------------------------------------------
@@ -115,13 +72,14 @@ class Job(NamedTuple):
     is_whole: bool
 
 
-def list_jobs() -> Iterator[object]:
-    """Yield reports and what is chosen of them; every push takes each set and each choice once."""
-    for of_set in list_report_sets(SETS):
-        for choice in CHOICES:
-            is_further = (of_set.id, choice) in (("samples/ddp-2x2", "whole"), ("samples/mpi-4", "steps"))
-            marks = [*of_set.marks, *[pytest.mark.all_sets] * is_further]
-            yield pytest.param((*of_set.values, choice), id=f"{choice}-{of_set.id}", marks=marks)
+def list_jobs() -> list[object]:
+    """Return reports and what is chosen of them; every push takes each set and each choice once."""
+    pushed = {"whole": ["samples/mpi-4"], "steps": ["samples/ddp-2x2"]}
+    return [
+        pytest.param((*of_set.values, choice), id=f"{choice}-{of_set.id}", marks=of_set.marks)
+        for choice in CHOICES
+        for of_set in list_report_sets(SETS, push=pushed[choice])
+    ]
 
 
 @pytest.fixture(scope="module", params=list_jobs())
@@ -184,15 +142,16 @@ def check_device(useful: Totals, kernels: Totals, active: Totals, window: float,
         assert list_device(own, active, window) == pytest.approx(get_device(numbers, convention), rel=1e-12)
 
 
-@pytest.mark.push_cases(1)
-def test_efficiencies_of_gpus(job: Job, tool: Tool) -> None:
+def test_efficiencies_of_gpus(job: Job) -> None:
     percent = job.trace.duration / 100
-    totals = {title: count_ns(columns["1"], percent) for title, columns in tool(job.trace, "gpu_efficiency").items()}
+    totals = {
+        title: count_ns(columns["1"], percent) for title, columns in total_columns(job.trace, "gpu_efficiency").items()
+    }
     check_device(totals[USEFUL], totals[KERNELS], totals[ACTIVE], job.efficiency.window_ns, job.efficiency)
 
 
-def test_efficiencies_of_gpus_in_each_step(job: Job, tool: Tool) -> None:
-    totals = tool(job.trace, "gpu_efficiency_by_step")
+def test_efficiencies_of_gpus_in_each_step(job: Job) -> None:
+    totals = total_columns(job.trace, "gpu_efficiency_by_step")
     assert len(job.efficiency.steps) > 3
     for step in job.efficiency.steps:
         own = find_step(totals, step.number)
@@ -209,9 +168,9 @@ def find_step(totals: dict[str, Columns], number: int) -> dict[str, Totals]:
     return found
 
 
-def test_efficiencies_of_main_threads(job: Job, tool: Tool) -> None:
+def test_efficiencies_of_main_threads(job: Job) -> None:
     """The time that the trace has beyond the window, or lacks of it, is without calls."""
-    totals = tool(job.trace, "host_efficiency")
+    totals = total_columns(job.trace, "host_efficiency")
     beyond = job.trace.duration - job.efficiency.window_ns
     assert beyond == 2 or job.is_whole  # a trace of steps has a nanosecond more at either end
     in_ns = {title: count_ns(totals[title]["1"], job.trace.duration / 100) for title in (OUTSIDE_MPI, OUTSIDE)}
@@ -222,8 +181,8 @@ def test_efficiencies_of_main_threads(job: Job, tool: Tool) -> None:
     assert shown == pytest.approx(get_host(job.efficiency), rel=1e-12)
 
 
-def test_efficiencies_of_main_threads_in_each_step(job: Job, tool: Tool) -> None:
-    totals = tool(job.trace, "host_efficiency_by_step")
+def test_efficiencies_of_main_threads_in_each_step(job: Job) -> None:
+    totals = total_columns(job.trace, "host_efficiency_by_step")
     for step in job.efficiency.steps:
         own = find_step(totals, step.number)
         assert own[LENGTH].maximum == step.window_ns
@@ -307,18 +266,18 @@ def check_totals(shown: Totals, expected: list[float]) -> None:
     assert shown == pytest.approx((sum(expected), sum(expected) / len(expected), max(expected)), abs=1e-9)
 
 
-def test_gpus_that_never_compute_count(made: tuple[Trace, Values], tool: Tool) -> None:
+def test_gpus_that_never_compute_count(made: tuple[Trace, Values]) -> None:
     trace, values = made
     assert not np.isin(values[ACTIVITY][COPIES_ONLY], USEFUL_VALUES).any()
-    totals = tool(trace, "gpu_efficiency")
+    totals = total_columns(trace, "gpu_efficiency")
     for title, doing in OF_GPUS.items():
         assert list(totals[title]) == ["1"]
         check_totals(totals[title]["1"], [100 * np.isin(values[ACTIVITY][row], doing).mean() for row in GPUS])
 
 
-def test_gpus_in_steps(made: tuple[Trace, Values], tool: Tool) -> None:
+def test_gpus_in_steps(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    totals = tool(trace, "gpu_efficiency_by_step")
+    totals = total_columns(trace, "gpu_efficiency_by_step")
     for step in STEPS:
         in_step = values[STEP] == step + 1
         for title, doing in OF_GPUS_BY_STEP.items():
@@ -327,22 +286,22 @@ def test_gpus_in_steps(made: tuple[Trace, Values], tool: Tool) -> None:
         check_totals(totals[LENGTH][f"step {step}"], [in_step[row].sum() / 1e6 for row in (*GPUS, *MAIN)])
 
 
-def test_main_threads_of_ranks_count(made: tuple[Trace, Values], tool: Tool) -> None:
+def test_main_threads_of_ranks_count(made: tuple[Trace, Values]) -> None:
     trace, values = made
     outside_mpi = values[MPI] == 0
     outside = outside_mpi & (values[CUDA] == 0)
     assert ((values[MPI] > 0) & (values[CUDA] > 0)).any()
-    totals = tool(trace, "host_efficiency")
+    totals = total_columns(trace, "host_efficiency")
     check_totals(totals[OUTSIDE_MPI]["1"], [100 * outside_mpi[row].mean() for row in MAIN])
     check_totals(totals[OUTSIDE]["1"], [100 * outside[row].mean() for row in MAIN])
     check_totals(totals[OFFLOAD]["1"], [100 * outside[row].sum() / outside_mpi[row].sum() for row in MAIN])
 
 
-def test_main_threads_in_steps(made: tuple[Trace, Values], tool: Tool) -> None:
+def test_main_threads_in_steps(made: tuple[Trace, Values]) -> None:
     trace, values = made
     outside_mpi = values[MPI] == 0
     outside = outside_mpi & (values[CUDA] == 0)
-    totals = tool(trace, "host_efficiency_by_step")
+    totals = total_columns(trace, "host_efficiency_by_step")
     for step in STEPS:
         in_step = values[STEP] == step + 1
         for title, doing in ((OUTSIDE_MPI_BY_STEP, outside_mpi), (OUTSIDE_BY_STEP, outside)):

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cfgs.evaluator.evaluate import evaluate
-from tests.conftest import REPOSITORY
+from tests.cfgs.recorded import show
 from tests.sources.node.node_reports import CARD, DATA, DIAGNOSTICS, EVENTS, FIELDS, METRIC, NETWORK_METRICS, TYPES
 from tests.sources.small_reports import MAIN, Rows, export, translate_reports
 from tests.trace_reader import Trace
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
 CALL = ("start", "end", "globalTid", "nameId")
 GB = 1_000_000  # bytes per ms
@@ -64,8 +63,8 @@ def make_node_trace(folder: Path) -> Trace:
 def test_bytes_that_a_node_sent_and_received(
     preset: str, window: str, expected: list[tuple[int, int, int]], tmp_path: Path
 ) -> None:
-    evaluated = evaluate(REPOSITORY / "cfgs" / f"{preset}.cfg", make_node_trace(tmp_path))
-    (bursts,) = (shown.bursts for shown in evaluated.windows if shown.name == window)
+    windows = show(preset, make_node_trace(tmp_path)).windows
+    (bursts,) = (shown.bursts for shown in windows if shown.name == window)
     shown = bursts[(bursts["value"] != 0)]
     assert set(shown["object"]) <= {1}
     assert list(shown[["begin", "end", "value"]].itertuples(index=False, name=None)) == expected
@@ -73,7 +72,7 @@ def test_bytes_that_a_node_sent_and_received(
 
 def test_each_message_of_nsys_lasts_until_the_next(tmp_path: Path) -> None:
     trace = make_node_trace(tmp_path)
-    (window,) = evaluate(REPOSITORY / "cfgs" / "basics" / "diagnostics.cfg", trace).windows
+    (window,) = show("basics/diagnostics", trace).windows
     shown = window.bursts[window.bursts["value"] != 0]
     assert {trace.names["THREAD"][row] for row in shown["object"]} == {"node"}
     assert [

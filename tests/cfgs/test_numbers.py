@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.cfgs.evaluator.evaluate import Evaluated, Histogram, Window, evaluate
-from tests.conftest import REPOSITORY, Unpacked
+from tests.cfgs.recorded import Histogram, Shown, Window, show
+from tests.conftest import Unpacked
 from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
 from tests.translated import KERNEL, NCCL_KERNEL, Translated, Translations
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
 NCCL_CALL = 9500
-PARAMEDIR = shutil.which("paramedir")
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -38,7 +34,7 @@ SETS = {
 }
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS, further=["public/mfu_2gpu_before"]))
+@pytest.fixture(scope="module", params=list_report_sets(SETS, push=set(SETS) - {"public/mfu_2gpu_before"}))
 def translated(request: pytest.FixtureRequest, unpacked: Unpacked, translations: Translations) -> Translated:
     return translations([unpacked(path) for path in request.param])
 
@@ -51,8 +47,8 @@ def operations(translated: Translated) -> pd.DataFrame:
 # ---- what a preset shows ---------------------------------------------------------------------------------------------
 
 
-def evaluate_preset(translated: Translated, name: str) -> Evaluated:
-    return evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", translated.trace)
+def show_preset(translated: Translated, name: str) -> Shown:
+    return show(name, translated.trace)
 
 
 def select_nonzero(window: Window) -> pd.DataFrame:
@@ -129,14 +125,14 @@ def test_active_and_useful_time_of_the_gpus_of_each_rank(
         task: sum(sum_lengths(unite(of_gpu[of_gpu["kind"].isin(kinds)])) for of_gpu in gpus)
         for task, gpus in group_gpus_by_task(translated, operations).items()
     }
-    assert integrate(evaluate_preset(translated, preset).windows[-1]) == drop_zeros(expected)
+    assert integrate(show_preset(translated, preset).windows[-1]) == drop_zeros(expected)
 
 
 @pytest.mark.all_sets
 def test_useful_time_of_the_gpus_of_each_rank_in_the_histogram(
     translated: Translated, operations: pd.DataFrame
 ) -> None:
-    (histogram,) = evaluate_preset(translated, "analysis/gpu_useful_sumtime_2dh").histograms
+    (histogram,) = show_preset(translated, "analysis/gpu_useful_sumtime_2dh").histograms
     useful = {task: round(sum(cells) * 10**6) for task, cells in enumerate(histogram.cells) if any(cells)}
     expected = {
         task: sum(sum_lengths(unite(of_gpu[of_gpu["kind"] == COMPUTE])) for of_gpu in gpus)
@@ -146,7 +142,7 @@ def test_useful_time_of_the_gpus_of_each_rank_in_the_histogram(
 
 
 def test_each_gap_is_shown_with_its_length(translated: Translated, operations: pd.DataFrame) -> None:
-    window = evaluate_preset(translated, "analysis/gpu-gaps").windows[-1]
+    window = show_preset(translated, "analysis/gpu-gaps").windows[-1]
     bursts = select_nonzero(window)
     of_one_gpu = {task: gpus[0] for task, gpus in group_gpus_by_task(translated, operations).items() if len(gpus) == 1}
     for task, of_gpu in of_one_gpu.items():
@@ -169,7 +165,7 @@ def count_by_half_decades(lengths: Iterable[int]) -> dict[float, int]:
 def test_number_of_gaps_by_length(translated: Translated, operations: pd.DataFrame) -> None:
     of_gpus, of_ranks = (
         [{half: int(count) for half, count in row.items() if count} for _, row in histogram.frame.iterrows()]
-        for histogram in evaluate_preset(translated, "analysis/gap_histogram").histograms
+        for histogram in show_preset(translated, "analysis/gap_histogram").histograms
     )
     for row, of_gpu in operations.groupby("gpu_row"):
         assert of_gpus[row] == count_by_half_decades(list_gap_lengths(of_gpu))
@@ -186,13 +182,13 @@ def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFra
     in_flight = (kernels["end"] - kernels["launched"]).groupby(
         [translated.trace.task_of_row[row] - 1 for row in kernels["gpu_row"]]
     )
-    window = evaluate_preset(translated, "analysis/kernels-inflight").windows[-1]
+    window = show_preset(translated, "analysis/kernels-inflight").windows[-1]
     assert integrate(window) == drop_zeros(in_flight.sum().to_dict())
 
 
 def test_kernels_running(translated: Translated, operations: pd.DataFrame) -> None:
-    evaluated = evaluate_preset(translated, "analysis/kernels_running")
-    time = evaluated.histograms[0].frame
+    shown = show_preset(translated, "analysis/kernels_running")
+    time = shown.histograms[0].frame
     kernels = operations[operations["kind"] != MEMORY]
     for task, of_task in kernels.groupby([translated.trace.task_of_row[row] - 1 for row in kernels["gpu_row"]]):
         times = np.unique(of_task[["begin", "end"]])
@@ -204,10 +200,10 @@ def test_kernels_running(translated: Translated, operations: pd.DataFrame) -> No
 
 
 def test_overlap_of_communication_and_compute(translated: Translated, operations: pd.DataFrame) -> None:
-    evaluated = evaluate_preset(translated, "analysis/overlap-communication-compute-2dh-timeline")
-    (of_gpus,) = (window for window in evaluated.windows if window.level == "thread")
+    shown = show_preset(translated, "analysis/overlap-communication-compute-2dh-timeline")
+    (of_gpus,) = (window for window in shown.windows if window.level == "thread")
     time = sum_time_by_value(of_gpus)
-    cells = evaluated.histograms[0].frame
+    cells = shown.histograms[0].frame
     for row, of_gpu in operations.groupby("gpu_row"):
         spans = {kind: unite(of_gpu[of_gpu["kind"] == kind]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
         for kind, expected in spans.items():
@@ -222,7 +218,7 @@ def test_overlap_of_communication_and_compute(translated: Translated, operations
         percents = sorted(100 * ns / whole for (at, _), ns in time.items() if at == row)
         assert sorted(cell for cell in cells.iloc[row] if cell) == pytest.approx(percents, rel=1e-12)
 
-    of_ranks = evaluated.histograms[1].frame
+    of_ranks = shown.histograms[1].frame
     assert len(of_ranks) == len(translated.trace.threads)
     for task, gpus in group_gpus_by_task(translated, operations).items():
         rows = [of_gpu["gpu_row"].iloc[0] for of_gpu in gpus]
@@ -242,12 +238,12 @@ def test_overlap_of_communication_and_compute(translated: Translated, operations
 def test_time_of_each_stream_in_compute_kernels(translated: Translated, operations: pd.DataFrame) -> None:
     kernels = operations[(operations["table"] == "KERNEL") & (operations["kind"] == COMPUTE)]
     expected = (kernels["end"] - kernels["begin"]).groupby(kernels["row"]).sum().to_dict()
-    assert integrate(evaluate_preset(translated, "analysis/in_useful_kernel").windows[-1]) == drop_zeros(expected)
+    assert integrate(show_preset(translated, "analysis/in_useful_kernel").windows[-1]) == drop_zeros(expected)
 
 
 def test_concurrent_nccl_kernels(translated: Translated, operations: pd.DataFrame) -> None:
     nccl = operations[operations["kind"] == COMMUNICATION]
-    window = evaluate_preset(translated, "analysis/nccl_kernel_concurrency").windows[-1]
+    window = show_preset(translated, "analysis/nccl_kernel_concurrency").windows[-1]
     expected = (nccl["end"] - nccl["begin"]).groupby(nccl["task"]).sum().to_dict()
     assert integrate(window) == drop_zeros(expected)
     for task, of_task in nccl.groupby("task"):
@@ -256,7 +252,7 @@ def test_concurrent_nccl_kernels(translated: Translated, operations: pd.DataFram
 
 
 def test_compute_kernels_beside_nccl(translated: Translated, operations: pd.DataFrame) -> None:
-    window = evaluate_preset(translated, "analysis/concurrency_of_computation_during_nccl").windows[-1]
+    window = show_preset(translated, "analysis/concurrency_of_computation_during_nccl").windows[-1]
     time = integrate(window)
     for task, of_task in operations.groupby("task"):
         in_nccl = unite(of_task[of_task["kind"] == COMMUNICATION])
@@ -267,7 +263,7 @@ def test_compute_kernels_beside_nccl(translated: Translated, operations: pd.Data
 
 
 def test_number_of_queue_delays(translated: Translated, operations: pd.DataFrame) -> None:
-    (histogram,) = evaluate_preset(translated, "analysis/queue_delay").histograms
+    (histogram,) = show_preset(translated, "analysis/queue_delay").histograms
     kernels = operations[(operations["table"] == "KERNEL") & operations["delay"].notna()]
     expected = kernels[kernels["delay"] >= 10].groupby("row").size().to_dict()
     counted = histogram.frame.sum(axis=1)
@@ -275,14 +271,14 @@ def test_number_of_queue_delays(translated: Translated, operations: pd.DataFrame
 
 
 def test_copies_by_size(translated: Translated, operations: pd.DataFrame) -> None:
-    sizes, *_ = evaluate_preset(translated, "analysis/memcpy_sizes").histograms
+    sizes, *_ = show_preset(translated, "analysis/memcpy_sizes").histograms
     copies = operations[operations["table"].isin(("MEMCPY", "MEMSET"))]
     expected = copies[copies["bytes"] >= 2].groupby("row").size().to_dict()
     assert {row: int(count) for row, count in enumerate(sizes.frame.sum(axis=1)) if count} == expected
 
 
 def test_time_of_copies_adds_up_over_the_streams_of_each_rank(translated: Translated, operations: pd.DataFrame) -> None:
-    copied_from = evaluate_preset(translated, "analysis/memcpy_sizes").histograms[-1].frame
+    copied_from = show_preset(translated, "analysis/memcpy_sizes").histograms[-1].frame
     copies = operations[operations["table"] == "MEMCPY"]
     time = (copies["end"] - copies["begin"]).groupby(copies["task"]).sum().to_dict()
     summed = copied_from.sum(axis=1) if len(copied_from.columns) else pd.Series(dtype=float)
@@ -293,7 +289,7 @@ def test_time_of_copies_adds_up_over_the_streams_of_each_rank(translated: Transl
 
 
 def test_average_duration_of_the_outermost_ranges(translated: Translated) -> None:
-    *_, outermost = evaluate_preset(translated, "analysis/iteration_time").histograms
+    *_, outermost = show_preset(translated, "analysis/iteration_time").histograms
     ranges = translated.nvtx
     ranges = ranges[(ranges["style"] == "push/pop") & (ranges["domain"] == "")]
     expected = []
@@ -325,7 +321,7 @@ def compute_shares(time: pd.Series) -> dict[tuple[int, str], float]:
 
 
 def test_share_of_each_kernel_in_the_time_of_its_stream(translated: Translated, operations: pd.DataFrame) -> None:
-    (histogram,) = evaluate_preset(translated, "analysis/kernel-timepercent").histograms
+    (histogram,) = show_preset(translated, "analysis/kernel-timepercent").histograms
     kernels = operations[(operations["table"] == "KERNEL") & (operations["kind"] == COMPUTE)]
     time = (kernels["end"] - kernels["begin"]).groupby([kernels["row"], kernels["name"]]).sum()
     assert label_cells(translated, histogram, KERNEL) == pytest.approx(compute_shares(time[time > 0]), rel=1e-9)
@@ -335,7 +331,7 @@ def test_share_of_each_kernel_in_the_time_of_its_stream(translated: Translated, 
 def test_time_of_copies_by_kind_of_memory(
     translated: Translated, operations: pd.DataFrame, which: int, column: str, event_type: int
 ) -> None:
-    histogram = evaluate_preset(translated, "analysis/memcpy_sizes").histograms[which]
+    histogram = show_preset(translated, "analysis/memcpy_sizes").histograms[which]
     kinds = []
     for report in translated.objects.reports:
         for table in ("MEMCPY", "MEMSET"):
@@ -357,7 +353,7 @@ def test_time_of_copies_by_kind_of_memory(
 def test_number_of_nccl_calls_and_time_of_nccl_kernels_by_name(
     translated: Translated, operations: pd.DataFrame
 ) -> None:
-    _, number, time = evaluate_preset(translated, "analysis/nccl_calls_2dh").histograms
+    _, number, time = show_preset(translated, "analysis/nccl_calls_2dh").histograms
     calls = translated.nvtx[(translated.nvtx["domain"] == "NCCL") & (translated.nvtx["style"] == "push/pop")]
     calls = calls[calls["end"] > calls["begin"]]
     expected = calls.groupby(["row", "name"]).size().to_dict()
@@ -370,25 +366,3 @@ def test_number_of_nccl_calls_and_time_of_nccl_kernels_by_name(
     assert {key: round(ms * 10**6) for key, ms in cells.items()} == {
         (task, names[value]): ns for (task, value), ns in of_value.items()
     }
-
-
-# ---- by rank, in Paraver's own program -------------------------------------------------------------------------------
-
-BY_RANK = ["gpu_useful_sumtime_2dh", "overlap-communication-compute-2dh-timeline", "gap_histogram", "memcpy_sizes"]
-BY_RANK += ["nccl_calls_2dh", "exposed_communication"]
-
-
-@pytest.mark.skipif(PARAMEDIR is None, reason="paramedir is not installed")
-def test_paramedir_prints_a_row_for_each_rank(translated: Translated, tmp_path: Path) -> None:
-    """It prints the last table of a preset."""
-    wanted = [argument for name in BY_RANK for argument in (REPOSITORY / f"cfgs/analysis/{name}.cfg", tmp_path / name)]
-    command = [str(PARAMEDIR), "-npr", str(translated.trace.path), *map(str, wanted)]
-    subprocess.run(command, capture_output=True, cwd=tmp_path, check=True)
-    for name in BY_RANK:
-        _, *lines = [line.split("\t") for line in (tmp_path / name).read_text().splitlines()]
-        rows = lines[: lines.index([""])]
-        assert [label for label, *_ in rows] == translated.trace.names["TASK"]
-        printed = [[float(cell) for cell in cells if cell and float(cell)] for _, *cells in rows]
-        last = evaluate_preset(translated, f"analysis/{name}").histograms[-1]
-        for found, expected in zip(printed, last.cells, strict=True):
-            assert found == pytest.approx([cell for cell in expected if cell], rel=1e-6), name

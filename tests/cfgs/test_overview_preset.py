@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng import translate
-from nsys2prv_ng.translation import overview_budget
-from tests.cfgs.evaluator.evaluate import evaluate
-from tests.conftest import REPOSITORY, SAMPLES
+from nsys2prv_ng.translation import overview_states
+from tests.cfgs.recorded import show
+from tests.conftest import SAMPLES
 from tests.trace_reader import Trace, read_trace
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
 ACTIVITY, WITH_WAITS = 63000400, 63000413
@@ -36,13 +36,12 @@ def sum_time(trace: Trace, event_type: int) -> dict[int, dict[int, int]]:
 
 
 def test_shares_add_up_to_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview_budget, "MOST_BYTES", 500_000)
+    monkeypatch.setattr(overview_states, "MOST_BYTES", 500_000)
     sources = ["kernels", "memory_operations", "nccl"]
     translate(DDP, tmp_path / "overview.prv", sources=sources, overview_trace=True)
     translate(DDP, tmp_path / "whole.prv", sources=sources)
     overview, whole = read_trace(tmp_path / "overview.prv"), read_trace(tmp_path / "whole.prv")
-    shown = evaluate(REPOSITORY / "cfgs/views/overview.cfg", overview)
-    by_name = {window.name: window for window in shown.windows}
+    by_name = {window.name: window for window in show("views/overview", overview).windows}
     assert set(by_name) == set(WANTED)
     for name, (event_type, counts) in WANTED.items():
         for task, times in sum_time(whole, event_type).items():

@@ -10,12 +10,12 @@ import pytest
 
 from nsys2prv_ng import translate
 from nsys2prv_ng.paraver import palette
-from tests.cfgs.evaluator.evaluate import Evaluated, Histogram, evaluate
+from tests.cfgs.recorded import Histogram, show
 from tests.cfgs.test_wait_presets import VISIONS, see
-from tests.conftest import REPOSITORY, SAMPLES
+from tests.conftest import SAMPLES
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
 END, KINDS = 5000, 13
 KERNEL, NCCL_KERNEL, PATH = 63000006, 63000007, 63000420
@@ -65,10 +65,6 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return make_trace(tmp_path_factory.mktemp("path"), request.param)
 
 
-def evaluate_preset(trace: Trace, name: str) -> Evaluated:
-    return evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", trace)
-
-
 def count_ns(histogram: Histogram) -> list[list[float]]:
     """Return the cells of a histogram of milliseconds in ns."""
     return (histogram.cells * 1_000_000).round(3).tolist()
@@ -76,7 +72,7 @@ def count_ns(histogram: Histogram) -> list[list[float]]:
 
 def test_the_path_over_time(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    (window,) = evaluate_preset(trace, "analysis/critical_path").windows
+    (window,) = show("analysis/critical_path", trace).windows
     drawn = np.zeros((len(TASK_OF_ROW), END), np.int64)
     for row, begin, end, value in window.bursts.itertuples(index=False):
         drawn[int(row), int(begin) : int(end)] = value
@@ -85,7 +81,7 @@ def test_the_path_over_time(made: tuple[Trace, Values]) -> None:
 
 def test_time_of_the_path_on_rows_and_ranks(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    of_rows, of_ranks = evaluate_preset(trace, "analysis/critical_path_profile").histograms
+    of_rows, of_ranks = show("analysis/critical_path_profile", trace).histograms
     expected = [[int((row == kind).sum()) for kind in range(1, KINDS + 1)] for row in values[PATH]]
     assert count_ns(of_rows) == expected
     assert count_ns(of_ranks) == [
@@ -97,7 +93,7 @@ def test_time_of_the_path_on_rows_and_ranks(made: tuple[Trace, Values]) -> None:
 
 def test_kernels_on_the_path(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    windows = {window.name: window for window in evaluate_preset(trace, "views/on_critical_path").windows}
+    windows = {window.name: window for window in show("views/on_critical_path", trace).windows}
     for name, number in (("Compute kernels", KERNEL), ("NCCL kernels", NCCL_KERNEL)):
         drawn = np.zeros((len(TASK_OF_ROW), END), np.int64)
         for row, begin, end, value in windows[f"{name} on the critical path"].bursts.itertuples(index=False):
@@ -112,7 +108,7 @@ def test_time_of_the_path_of_a_real_job(tmp_path: Path) -> None:
     expected = np.zeros((len(trace.threads), KINDS), np.int64)
     for row, begin, end, kind in pair_intervals(trace, PATH)[["row", "begin", "end", "value"]].to_numpy().tolist():
         expected[trace.task_of_row[row] - 1, kind - 1] += end - begin
-    of_ranks = evaluate_preset(trace, "analysis/critical_path_profile").last
+    of_ranks = show("analysis/critical_path_profile", trace).last
     assert isinstance(of_ranks, Histogram)
     assert count_ns(of_ranks) == expected.tolist()
     assert len(np.flatnonzero(expected.sum(axis=0))) > 4

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cfgs.evaluator.evaluate import evaluate
-from tests.conftest import REPOSITORY, SAMPLES
+from tests.cfgs import recorded
+from tests.conftest import SAMPLES
 from tests.translated import SOURCES, Translated, Translations
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
 SETS = ["mpi-4", "ddp-2x2"]
 ON_GPU = 9620
@@ -46,7 +46,7 @@ def show(translated: Translated) -> dict[str, Cells]:
             for row, ms in enumerate(column)
             if ms
         }
-        for histogram in evaluate(REPOSITORY / "cfgs/analysis/gpu_time_by_range.cfg", translated.trace).histograms
+        for histogram in recorded.show("analysis/gpu_time_by_range", translated.trace).histograms
     }
 
 

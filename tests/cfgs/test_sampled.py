@@ -11,22 +11,21 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.bundled.presets import list_presets
-from tests.cfgs.evaluator.evaluate import Histogram, evaluate
+from tests.cfgs.recorded import Histogram, show
 from tests.cfgs.sampled_report import SampledReport, make_sampled_report
-from tests.conftest import REPOSITORY
 from tests.sources.host.test_cpu_samples import shown
 from tests.sources.small_reports import translate_reports
 from tests.spans import find_gaps
 from tests.trace_reader import Trace
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
 FUNCTION, MODULE = 30000000, 30000200
 SOURCES = "kernels,memory_operations,cuda_api,os_runtime,cpu_samples"
 
 
-def evaluate_histogram(name: str, trace: Trace) -> Histogram:
-    (histogram,) = evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", trace).histograms
+def show_histogram(name: str, trace: Trace) -> Histogram:
+    (histogram,) = show(name, trace).histograms
     return histogram
 
 
@@ -53,7 +52,7 @@ def test_number_of_samples_by_function(made: tuple[SampledReport, Trace]) -> Non
     report, trace = made
     rows = list_rows(*made)
     expected = Counter((rows[row], function) for row, _, function in report.samples)
-    assert count_samples(evaluate_histogram("basics/sampled_functions", trace), trace) == expected
+    assert count_samples(show_histogram("basics/sampled_functions", trace), trace) == expected
 
 
 def test_samples_taken_while_a_gpu_of_the_rank_is_idle(made: tuple[SampledReport, Trace]) -> None:
@@ -71,15 +70,15 @@ def test_samples_taken_while_a_gpu_of_the_rank_is_idle(made: tuple[SampledReport
         if any(begin <= time < end for begin, end in idle[report.process_of_row[row]])
     )
     assert 300 < sum(expected.values()) < 2000
-    assert count_samples(evaluate_histogram("analysis/sampled_while_gpu_idle", trace), trace) == expected
+    assert count_samples(show_histogram("analysis/sampled_while_gpu_idle", trace), trace) == expected
 
 
 def test_the_timeline_shows_the_last_function_while_a_gpu_is_idle(made: tuple[SampledReport, Trace]) -> None:
     _, trace = made
-    evaluated = evaluate(REPOSITORY / "cfgs/analysis/sampled_while_gpu_idle.cfg", trace)
-    names = [window.name for window in evaluated.windows]
-    timeline = evaluated.windows[names.index("Sampled functions while a GPU of the rank is idle")].bursts
-    idle = evaluated.windows[names.index("Any GPU of the rank idle")].bursts
+    shown_windows = show("analysis/sampled_while_gpu_idle", trace).windows
+    names = [window.name for window in shown_windows]
+    timeline = shown_windows[names.index("Sampled functions while a GPU of the rank is idle")].bursts
+    idle = shown_windows[names.index("Any GPU of the rank idle")].bursts
     events = trace.events[trace.events["type"] == FUNCTION]
     task = [number - 1 for number in trace.task_of_row]
     for row in list_rows(*made):
@@ -100,7 +99,7 @@ def test_presets_of_samples_have_their_events(made: tuple[SampledReport, Trace])
     names = {preset.name for preset in list_presets()}
     for name in ("basics/sampled_functions", "analysis/sampled_while_gpu_idle"):
         assert name in names
-        for window in evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", trace).windows:
+        for window in show(name, trace).windows:
             assert (window.bursts["value"] != 0).any(), window.name
 
 
@@ -127,7 +126,7 @@ def test_functions_of_a_real_report_while_its_gpu_is_idle(shared_reports: Path, 
             expected[str(thread), shown(symbol, module, unresolved)[:400]] += 1
     main = max(expected, key=expected.__getitem__)[0]
     assert main == "2106" and sum(expected.values()) > 1500
-    counts = count_samples(evaluate_histogram("analysis/sampled_while_gpu_idle", trace), trace)
+    counts = count_samples(show_histogram("analysis/sampled_while_gpu_idle", trace), trace)
     row = next(row for row, name in enumerate(trace.names["THREAD"]) if name.endswith(f" {main}"))
     assert {label[:400]: n for (of_row, label), n in counts.items() if of_row == row} == {
         label: n for (thread, label), n in expected.items() if thread == main

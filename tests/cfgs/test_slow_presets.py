@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng import summarize, translate
-from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
-from tests.conftest import DATA, REPOSITORY, SAMPLES, Unpacked, push_but
+from tests.cfgs.recorded import Shown, show
+from tests.conftest import DATA, SAMPLES, Unpacked
 from tests.spans import sum_lengths, unite
-from tests.summary.compute.slow_modes_truth import slow_down
+from tests.summary.kernels.slow_modes_truth import slow_down
+from tests.tiers import cases
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
 STEP, KERNEL, WITH_WAITS, EXPOSED_WAIT = 63000430, 63000006, 63000413, 4
 Steps = dict[int, tuple[int, int]]
@@ -34,8 +35,8 @@ class Job:
     steps: Steps
     start_utc_ns: int
 
-    def show(self, preset: str) -> Evaluated:
-        return evaluate(REPOSITORY / f"cfgs/analysis/{preset}.cfg", self.trace)
+    def show(self, preset: str) -> Shown:
+        return show(f"analysis/{preset}", self.trace)
 
     def read(self, rank: int, query: str) -> pd.DataFrame:
         """Return the rows of a query on a rank's report, with begin and end in times of the trace."""
@@ -64,7 +65,7 @@ def make_job(reports: list[Path], folder: Path) -> Job:
     return Job(reports, trace, steps, result.start_utc_ns)
 
 
-@pytest.fixture(scope="module", params=push_but(["ddp-2x2"], ["spin", "ddp-2x2"]))
+@pytest.fixture(scope="module", params=cases(["spin", "ddp-2x2"], push=1))
 def job(request: pytest.FixtureRequest, unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory) -> Job:
     """`spin` has a slow kernel on one rank, `ddp-2x2` waits for ranks that start late."""
     paths = {
@@ -90,14 +91,14 @@ HOST_STEPS = """SELECT start AS begin, "end" FROM NVTX_EVENTS LEFT JOIN StringId
     WHERE eventType = 59 AND coalesce(text, value) GLOB 'step*[0-9]' ORDER BY start"""
 
 
-def list_rows(evaluated: Evaluated, title: str) -> list[dict[int, float]]:
+def list_rows(shown: Shown, title: str) -> list[dict[int, float]]:
     """Return the cells of each row by value, in ns."""
-    (histogram,) = (each for each in evaluated.histograms if each.name == title)
+    (histogram,) = (each for each in shown.histograms if each.name == title)
     return [{int(value): round(ms * 10**6) for value, ms in row.items() if ms} for _, row in histogram.frame.iterrows()]
 
 
-def list_bursts(evaluated: Evaluated, title: str, task: int) -> pd.DataFrame:
-    (window,) = (each for each in evaluated.windows if each.name == title and each.level == "task")
+def list_bursts(shown: Shown, title: str, task: int) -> pd.DataFrame:
+    (window,) = (each for each in shown.windows if each.name == title and each.level == "task")
     bursts = window.bursts
     return bursts[(bursts["object"] == task) & (bursts["value"] != 0)]
 

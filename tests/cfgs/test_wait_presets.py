@@ -10,8 +10,8 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from nsys2prv_ng.paraver import palette
-from tests.cfgs.evaluator.evaluate import Evaluated, Histogram, evaluate
+from cfgs.generate import colours
+from tests.cfgs.recorded import Histogram, show
 from tests.cfgs.waits_trace import (
     ACTIVITY,
     END,
@@ -27,10 +27,9 @@ from tests.cfgs.waits_trace import (
     Values,
     make_waits_trace,
 )
-from tests.conftest import REPOSITORY
 from tests.trace_reader import Trace
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
 ROWS = range(len(TASK_OF_ROW))
 WAITING, MOVING = 1, 2
@@ -39,10 +38,6 @@ WAITING, MOVING = 1, 2
 @pytest.fixture(scope="module", params=[1, 2, 3])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Values]:
     return make_waits_trace(tmp_path_factory.mktemp("waits"), request.param)
-
-
-def evaluate_preset(trace: Trace, name: str) -> Evaluated:
-    return evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", trace)
 
 
 def find_highest(of_row: Callable[[int, int], int]) -> list[list[int]]:
@@ -73,10 +68,10 @@ def list_runs(values: list[int]) -> Iterator[int]:
 
 def test_time_of_each_rank_waiting_and_moving(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    evaluated = evaluate_preset(trace, "analysis/nccl_waiting")
+    shown = show("analysis/nccl_waiting", trace)
     highest = find_highest(lambda row, time: values[PART][row, time])
-    assert list_columns(evaluated.histograms[0], 2) == count_time(highest, WAITING, MOVING)
-    of_rows = evaluated.windows[-1]
+    assert list_columns(shown.histograms[0], 2) == count_time(highest, WAITING, MOVING)
+    of_rows = shown.windows[-1]
     assert of_rows.name == "Wait and transfer" and of_rows.level == "thread"
     for row, begin, end, value in of_rows.bursts.itertuples(index=False):
         assert set(values[PART][int(row), int(begin) : int(end)].tolist()) <= {value}
@@ -84,7 +79,7 @@ def test_time_of_each_rank_waiting_and_moving(made: tuple[Trace, Values]) -> Non
 
 def test_time_waited_by_rank_waited_for_and_by_reason(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    by_reason, by_rank = evaluate_preset(trace, "analysis/waited_for").histograms
+    by_reason, by_rank = show("analysis/waited_for", trace).histograms
     for histogram, number, last in ((by_rank, RANK, 3), (by_reason, REASON, 5)):
         highest = find_highest(lambda row, time, number=number: values[number][row, time])
         assert list_columns(histogram, last) == count_time(highest, *range(1, last + 1))
@@ -92,7 +87,7 @@ def test_time_waited_by_rank_waited_for_and_by_reason(made: tuple[Trace, Values]
 
 def test_times_and_sum_of_lateness_by_class(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    sums, times = evaluate_preset(trace, "analysis/lateness").histograms
+    sums, times = show("analysis/lateness", trace).histograms
     highest = find_highest(lambda row, time: values[LATENESS][row, time])
     for task, of_task in enumerate(highest):
         late = list(list_runs(of_task))
@@ -105,7 +100,7 @@ def test_times_and_sum_of_lateness_by_class(made: tuple[Trace, Values]) -> None:
 
 def test_waiting_in_sends_and_receives(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    by_range, by_rank = evaluate_preset(trace, "analysis/pipeline_bubble").histograms
+    by_range, by_rank = show("analysis/pipeline_bubble", trace).histograms
     carries = (values[SENT] > 0) | (values[RECEIVED] > 0)
     ranks = find_highest(lambda row, time: values[RANK][row, time] * carries[row, time])
     assert list_columns(by_rank, 3) == count_time(ranks, 1, 2, 3)
@@ -120,7 +115,7 @@ def test_waiting_in_sends_and_receives(made: tuple[Trace, Values]) -> None:
 
 def test_exposed_communication_of_ranks_and_gpus(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    of_gpus, of_ranks = evaluate_preset(trace, "analysis/exposed_communication").histograms
+    of_gpus, of_ranks = show("analysis/exposed_communication", trace).histograms
     highest = find_highest(lambda row, time: v if (v := values[ACTIVITY][row, time]) in (3, 4, 8) else 0)
     expected = count_time(highest, *range(3, 9))
     assert (of_ranks.cells * 1_000_000).round(3).tolist() == expected
@@ -131,7 +126,7 @@ def test_exposed_communication_of_ranks_and_gpus(made: tuple[Trace, Values]) -> 
 
 def test_activity_of_gpus_over_time(made: tuple[Trace, Values]) -> None:
     trace, values = made
-    of_ranks, of_gpus = evaluate_preset(trace, "views/per_gpu_waits").windows
+    of_ranks, of_gpus = show("views/per_gpu_waits", trace).windows
     highest = find_highest(lambda row, time: 0 if (v := values[ACTIVITY][row, time]) == 7 else v)
     for shown, expected in ((of_ranks, highest), (of_gpus, values[ACTIVITY])):
         drawn = np.zeros(np.shape(expected), np.int64)
@@ -164,10 +159,10 @@ def see(colour: tuple[int, int, int], vision: list[list[float]]) -> np.ndarray:
 
 @pytest.mark.parametrize("vision", VISIONS)
 def test_waiting_stands_out_with_any_colour_vision(vision: str) -> None:
-    seen = {value: see(colour, VISIONS[vision]) for value, colour in palette.GPU_WAITS.items()}
+    seen = {value: see(colour, VISIONS[vision]) for value, colour in colours.GPU_WAITS.items()}
     waiting = 4
     differences = {(a, b): float(np.linalg.norm(seen[a] - seen[b])) for a in seen for b in seen if a < b}
     assert min(differences.values()) > 16
     assert min(difference for pair, difference in differences.items() if waiting in pair) > 29
-    parts = [see(palette.PARTS[part], VISIONS[vision]) for part in (WAITING, MOVING)]
+    parts = [see(colours.PARTS[part], VISIONS[vision]) for part in (WAITING, MOVING)]
     assert float(np.linalg.norm(parts[0] - parts[1])) > 29

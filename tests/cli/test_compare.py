@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from tests.cli.program_runs import run
 from tests.comparison.made import GPUS, MS, make_summary
 
@@ -60,7 +60,6 @@ def test_captures_have_a_plus_between_them(tmp_path: Path) -> None:
     assert "over 4 and 4 captures" in (tmp_path / "page.html").read_text()
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -100,7 +99,6 @@ def test_files_that_are_no_side(saved: list[Path], tmp_path: Path) -> None:
         assert message in done.stderr
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("names", "limit", "code"),
     [

@@ -15,6 +15,7 @@ from tests.conftest import SAMPLES
 from tests.paraver.checker.cfg_text import typed
 from tests.paraver.checker.trace_files import TraceFiles
 from tests.report.table_folders import tables_of, write_folder
+from tests.tiers import cases
 
 LIBRARIES = {"sqlalchemy", "pandas", "numba", "pyarrow", "pyarrow.parquet", "jinja2", "playwright"}
 OF_REPORTS = {"numba", "pyarrow"}
@@ -43,12 +44,13 @@ def test_signals_are_handled_before_the_program_is_imported() -> None:
     code = "import sys, nsys2prv_ng.cli.program; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=300, check=True)
     imported = {name for name in done.stdout.split() if name.startswith("nsys2prv_ng")}
-    assert imported == {"nsys2prv_ng", "nsys2prv_ng.cli", "nsys2prv_ng.cli.ending", "nsys2prv_ng.cli.program"}
+    assert imported == {"nsys2prv_ng", "nsys2prv_ng.cli", "nsys2prv_ng.cli.program"}
     assert not {"dataclasses", "re", "typing"} & set(done.stdout.split())
 
 
-@pytest.mark.fast_cases(2)
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], ["cfgs"], ["slurm"]])
+@pytest.mark.parametrize(
+    "arguments", cases([["--help"], ["--version"], ["translate", "--help"], ["cfgs"], ["slurm"]], quick=2)
+)
 def test_commands_without_reports_import_no_library(tmp_path: Path, arguments: list[str]) -> None:
     assert run(*arguments, cwd=tmp_path) == (0, set())
 
@@ -71,7 +73,10 @@ def test_errors_of_usage_import_no_library(tmp_path: Path, arguments: list[str])
     assert run(*arguments, cwd=tmp_path) == (2, set())
 
 
-@pytest.mark.parametrize("arguments", [["summary"], ["summary", "--json"], ["translate", "out.prv"]], ids=" ".join)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", cases([["translate", "out.prv"], ["summary"], ["summary", "--json"]], push=1), ids=" ".join
+)
 def test_reports_are_read_without_pandas_unless_they_have_mpi(tmp_path: Path, arguments: list[str]) -> None:
     """pyarrow would import it in each of them."""
     for sample, with_mpi in (("ddp-2x2", set()), ("mpi-4", {"pandas"})):
@@ -93,6 +98,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_only_jobs_with_mpi_need_a_working_pandas(tmp_path: Path) -> None:
     for sample, code, line in (
         ("single-graph.sqlite", 0, "BOTTLENECK"),

@@ -20,6 +20,7 @@ import pytest
 from tests.cli.program_runs import run, run_process
 from tests.conftest import SAMPLES
 from tests.examples import examples
+from tests.tiers import cases
 
 SAMPLE = SAMPLES / "mpi-4.rank0.sqlite"
 
@@ -188,9 +189,8 @@ def test_reports_named_like_files_of_the_trace_stay(tmp_path):
     assert {(tmp_path / name).read_bytes() for name in before} == {SAMPLE.read_bytes()}
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--stats", "--align-report"])
+@pytest.mark.parametrize("option", cases(["--stats", "--align-report"], push=1))
 def test_side_files_take_no_other_files_place(tmp_path, option):
     shutil.copy(SAMPLE, tmp_path / "a.sqlite")
     (tmp_path / "mine.txt").write_text("mine")
@@ -359,8 +359,7 @@ def test_folder_that_cannot_be_written():
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("name", ["out.prv", "out.prv.gz"])
+@pytest.mark.parametrize("name", cases(["out.prv", "out.prv.gz"], push=1))
 def test_write_error_leaves_nothing(tmp_path, name):
     import resource
 
@@ -373,9 +372,8 @@ def test_write_error_leaves_nothing(tmp_path, name):
     assert files(tmp_path) == []
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "size"), [("out.prv", "64k"), ("out.prv.gz", "20k")])
+@pytest.mark.parametrize(("name", "size"), cases([("out.prv", "64k"), ("out.prv.gz", "20k")], push=1))
 def test_full_disk(tmp_path, name, size):
     """On a small file system of its own, in a mount namespace."""
     script = (
@@ -414,8 +412,7 @@ def wait_until_handled(process):
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGHUP", "SIGINT"])
+@pytest.mark.parametrize("name", cases(["SIGTERM", "SIGKILL", "SIGHUP", "SIGINT"], push=2))
 def test_killed_at_any_moment(whole, tmp_path, name):
     """There is no trace, the old one or the new one; unless killed outright, nothing else is left at all."""
     reports, new, seconds = whole
@@ -456,7 +453,7 @@ sys.meta_path.insert(0, Finder())
 """Sends a signal to this process when it first imports a module."""
 
 
-MODULES = ["nsys2prv_ng.cli.run", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds"]
+MODULES = ["nsys2prv_ng.cli.app", "typer", "numpy", "numba", "dataclasses", "nsys2prv_ng.options.kinds"]
 MODULES += ["ctypes", "pyarrow"]
 STARTS = [["-m", "nsys2prv_ng"], ["-c", "from nsys2prv_ng.cli.program import main; main()"]]
 
@@ -469,8 +466,7 @@ def list_signals_at_imports():
             yield pytest.param(module, name, start, marks=marks, id=f"{module}-{name}-start{STARTS.index(start)}")
 
 
-@pytest.mark.fast_cases(8)
-@pytest.mark.parametrize(("module", "name", "start"), list(list_signals_at_imports()))
+@pytest.mark.parametrize(("module", "name", "start"), cases(list(list_signals_at_imports()), quick=8))
 def test_a_signal_while_a_module_is_imported(tmp_path, module, name, start):
     """From the first import on, an interrupt is one line."""
     (tmp_path / "sitecustomize.py").write_text(SIGNAL_AT_IMPORT)
@@ -606,7 +602,7 @@ def test_a_signal_while_a_library_calls_back(tmp_path):
     """Nothing can be raised through C: what was raised there is not lost."""
     program = """
 import ctypes, sys, time
-from nsys2prv_ng.cli import program, run
+from nsys2prv_ng.cli import app, program
 
 def call_back():
     print("called", flush=True)
@@ -616,7 +612,7 @@ def call_library(words):
     ctypes.CFUNCTYPE(None)(call_back)()
     time.sleep(30)
 
-run.run = call_library
+app.run = call_library
 program.main()
 """
     process = subprocess.Popen(

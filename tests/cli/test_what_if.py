@@ -9,6 +9,7 @@ import pytest
 
 from nsys2prv_ng import summarize, what_if
 from tests.cli.program_runs import run
+from tests.tiers import cases
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +31,8 @@ def test_json_is_the_numbers_of_each_change_in_the_order_given(report: Path) -> 
         assert scenario["predicted_step_ns"] == pytest.approx(numbers["step_ns"] - scenario["saving_ns"], abs=1)
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mpi-4", "ddp-2x2"])
+@pytest.mark.parametrize("name", cases(["mpi-4", "ddp-2x2"], push=1))
 def test_a_summary_has_the_changes_that_are_tried_by_default(samples: Path, name: str) -> None:
     reports = sorted(samples.glob(f"{name}.rank*.sqlite"))
     predicted, found = what_if(reports), summarize(reports).what_if

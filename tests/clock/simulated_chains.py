@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsys2prv_ng.clock.alignment_table import Alignment
-from nsys2prv_ng.clock.matches import Matches, match_reports
-from nsys2prv_ng.clock.messages import Delays, make_empty
+from nsys2prv_ng.clock.matches import Delays, Matches, make_empty, match_reports
 
 US, MS, PPM = 1e3, 1e6, 1e-6
 

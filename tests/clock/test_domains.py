@@ -11,6 +11,7 @@ from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export_settings import NORMALISED, SYSTEM, VCLOCK
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from tests.sources.small_reports import export
+from tests.tiers import cases
 
 SECOND = 10**9
 UTC = 1_700_000_000 * SECOND
@@ -68,22 +69,24 @@ def test_hosts_with_several_clocks() -> None:
 STARTED = ("Profiling has started.", 1)
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("schema", "message", "time", "plugin", "clock"),
-    [
-        ("3.28.1", STARTED, UTC, "vclock", VCLOCK),
-        ("3.28.1", STARTED, UTC + 7, "vclock", VCLOCK),
-        # The start is moved by exactly the UTC of the system's clock, or by something else.
-        ("3.28.1", STARTED, UTC, "network_interface", SYSTEM),
-        ("3.28.1", STARTED, UTC + 7, "network_interface", NORMALISED),
-        # No evidence.
-        ("3.28.1", ("Profiling has started.", 2), UTC, "", NORMALISED),
-        ("3.28.1", ("Process was launched", 1), UTC, "", NORMALISED),
-        ("unknown", ("Process was launched", 1), UTC, "", NORMALISED),
-        # An nsys without vClock adds the UTC of the system's clock.
-        ("3.25.0", ("Process was launched", 1), UTC, "", SYSTEM),
-    ],
+    cases(
+        [
+            ("3.28.1", STARTED, UTC, "vclock", VCLOCK),
+            ("3.28.1", STARTED, UTC + 7, "vclock", VCLOCK),
+            # The start is moved by exactly the UTC of the system's clock, or by something else.
+            ("3.28.1", STARTED, UTC, "network_interface", SYSTEM),
+            ("3.28.1", STARTED, UTC + 7, "network_interface", NORMALISED),
+            # No evidence.
+            ("3.28.1", ("Profiling has started.", 2), UTC, "", NORMALISED),
+            ("3.28.1", ("Process was launched", 1), UTC, "", NORMALISED),
+            ("unknown", ("Process was launched", 1), UTC, "", NORMALISED),
+            # An nsys without vClock adds the UTC of the system's clock.
+            ("3.25.0", ("Process was launched", 1), UTC, "", SYSTEM),
+        ],
+        quick=1,
+    ),
 )
 def test_clock_of_a_normalised_export(
     tmp_path: Path, schema: str, message: tuple[str, int], time: int, plugin: str, clock: str

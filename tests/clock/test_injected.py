@@ -14,6 +14,7 @@ from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.clock.injected import Aligned, Error, aligned, put_into
 from tests.conftest import Unpacked
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,8 @@ def violations(result: Aligned) -> tuple[int, int, int]:
 # ---- 5.4 s of training on two nodes ----------------------------------------------------------------------------------
 
 
-@pytest.mark.push_cases(1)
+@pytest.mark.all_sets
+@pytest.mark.slow
 def test_two_nodes_with_offset_and_drift(long_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(50 * MS, 20 * PPM)
     copies = put_into(long_set, [Error(), Error(), wrong, wrong], tmp_path)
@@ -80,6 +82,8 @@ def test_two_nodes_with_offset_and_drift(long_set: list[Path], tmp_path: Path) -
     assert plain.worst_us > 50_000
 
 
+@pytest.mark.all_sets
+@pytest.mark.slow
 def test_four_reports_as_four_clocks(long_set: list[Path], tmp_path: Path) -> None:
     errors = [
         Error(0, 0, "a"),
@@ -100,6 +104,8 @@ def test_four_reports_as_four_clocks(long_set: list[Path], tmp_path: Path) -> No
         assert abs(of_node[name].numbers.drift_ppm + error.drift / PPM) < 1
 
 
+@pytest.mark.all_sets
+@pytest.mark.slow
 def test_a_table_of_clocks_gives_the_same_trace(long_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(50 * MS, 20 * PPM)
     copies = put_into(long_set, [Error(), Error(), wrong, wrong], tmp_path)
@@ -126,8 +132,7 @@ def test_a_short_window_claims_no_drift(short_set: list[Path], tmp_path: Path) -
     assert before > 100 and (after, checked) == (0, 122 + MESSAGES)  # some ranks waited for more than 5 ms
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("way", ["auto", "collectives"])
+@pytest.mark.parametrize("way", cases(["auto", "collectives"], push=1))
 def test_nothing_injected(short_set: list[Path], tmp_path: Path, way: str) -> None:
     result = aligned(short_set, short_set, tmp_path, source="kernels", align=way)
     moves = [shown - true for shown, true in zip(result.shown, result.true, strict=True)]
@@ -137,8 +142,9 @@ def test_nothing_injected(short_set: list[Path], tmp_path: Path, way: str) -> No
     assert violations(result)[:2] == (0, 0)
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("way", ["auto", "collectives"])
+@pytest.mark.all_sets
+@pytest.mark.slow
+@pytest.mark.parametrize("way", cases(["auto", "collectives"], push=1))
 def test_nothing_injected_for_seconds(long_set: list[Path], tmp_path: Path, way: str) -> None:
     copies = put_into(long_set, [Error()] * 4, tmp_path)
     result = aligned(long_set, copies, tmp_path, source="kernels", align=way)
@@ -181,8 +187,7 @@ def test_mpi_ranks_as_four_hosts(mpi_set: list[Path], tmp_path: Path) -> None:
     assert checked == 24 + 16 + 24 + 80
 
 
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize(("cut_start", "cut_end"), [(7, 0), (9, 5), (0, 9), (8, 8)])
+@pytest.mark.parametrize(("cut_start", "cut_end"), cases([(7, 0), (9, 5), (0, 9), (8, 8)], push=2))
 def test_a_report_that_begins_later_or_ends_earlier(
     mpi_set: list[Path], tmp_path: Path, cut_start: int, cut_end: int
 ) -> None:
@@ -323,8 +328,9 @@ def test_communicator_ids_over_2_to_the_63(short_set: list[Path], tmp_path: Path
 # ---- shifted exports -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize(("normalized", "shift"), [(False, 123_456_789_012), (True, -5_000_000_000), (True, 0)])
+@pytest.mark.parametrize(
+    ("normalized", "shift"), cases([(False, 123_456_789_012), (True, -5_000_000_000), (True, 0)], push=2)
+)
 def test_exports_that_were_shifted_already(short_set: list[Path], tmp_path: Path, normalized: bool, shift: int) -> None:
     """What --ts-normalize and --ts-shift add to every time, as the exporter does, is not added again."""
     copies = put_into(short_set, [Error()] * 4, tmp_path)

@@ -11,15 +11,15 @@ import pytest
 from nsys2prv_ng.clock.alignment import AUTO, COLLECTIVES, ReportClock, align_clocks, fit_from_matches
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC
-from nsys2prv_ng.clock.matches import Matches, match_evidence, match_reports
-from nsys2prv_ng.clock.messages import Delays, make_empty
+from nsys2prv_ng.clock.matches import Delays, Matches, make_empty, match_evidence, match_reports
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.operations.parts import Evidence, RankMessages
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.progress import Progress
 from tests.clock.injected import Error, aligned, put_into, utc_of
 from tests.conftest import Unpacked
+from tests.tiers import cases
 
 MS, US, PPM = 10**6, 10**3, 1e-6
 LINKS = [(0, 2), (1, 3)]
@@ -118,9 +118,8 @@ def test_nothing_injected_moves_nothing(pipeline: list[Path], tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
 @pytest.mark.parametrize("way", ["auto", "collectives"])
-@pytest.mark.parametrize("offset", [0, 37 * MS])
+@pytest.mark.parametrize("offset", cases([0, 37 * MS], push=1))
 def test_collectives_of_different_communicators(
     plain_pipeline: list[Path], tmp_path: Path, way: str, offset: int
 ) -> None:
@@ -211,11 +210,9 @@ def find_errors(alignment: Alignment, offset: np.ndarray, drift: np.ndarray, sec
 NAMES = ["a", "b", "c", "d"]
 
 
-@pytest.mark.fast_cases(1)
-@pytest.mark.push_cases(6)
-@pytest.mark.parametrize(("seconds", "messages"), [(0.3, 400), (30.0, 4000)])
+@pytest.mark.parametrize(("seconds", "messages"), cases([(0.3, 400), (30.0, 4000)], quick=1))
 @pytest.mark.parametrize(("late", "most"), [(0.0, 80 * US), (0.3, 85 * US), (0.7, 100 * US)])
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", cases(map(pytest.param, LINKS), push=1))
 def test_a_chain_of_four_nodes(
     measured: dict[tuple[int, int], np.ndarray],
     link: tuple[int, int],

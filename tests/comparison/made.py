@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from nsys2prv_ng.summary.numbers.efficiency import (
+from nsys2prv_ng.summary.efficiency.numbers import (
     DeviceEfficiency,
     EfficiencyNumbers,
     EfficiencyTrees,
@@ -17,7 +17,7 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     StepNumbers,
     WindowEfficiency,
 )
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 
 MS = 10**6
 GPUS = 4

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
 from nsys2prv_ng.comparison.model import Side
-from nsys2prv_ng.summary.numbers.efficiency import (
+from nsys2prv_ng.summary.efficiency.numbers import (
     DeviceEfficiency,
     EfficiencyNumbers,
     EfficiencyTrees,
@@ -16,8 +16,8 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     StepNumbers,
     WindowEfficiency,
 )
-from nsys2prv_ng.summary.numbers.facts import JobFacts
-from nsys2prv_ng.summary.numbers.job import GpuNumbers, JobSummary
+from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
+from nsys2prv_ng.summary.job import JobFacts, JobSummary
 
 MS = 10**6
 _Window = TypeVar("_Window", bound=WindowEfficiency)

@@ -10,17 +10,16 @@ from statistics import median
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.comparison.captures import choose_typical, make_side
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.result import Comparison
-from nsys2prv_ng.comparison.text import format_comparison
+from nsys2prv_ng.comparison.result import Comparison, format_comparison
+from nsys2prv_ng.comparison.sides import choose_typical, make_side
 from nsys2prv_ng.html.comparison_page import render_comparison
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 
 
 def capture(name: str, *milliseconds: float, **parts: int) -> JobSummary:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from nsys2prv_ng.comparison.comparability import _TRACED, NOTE, WARNING, check_comparability
+from nsys2prv_ng.comparison.comparability import NOTE, WARNING, check_comparability
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.comparison.sentences import list_findings
 from nsys2prv_ng.sources.registry import SOURCES
-from nsys2prv_ng.summary.numbers.facts import JobFacts
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobFacts, JobSummary
 from tests.comparison.made_runs import hide_in_graphs, make_facts, make_gpu, make_run
 from tests.conftest import Unpacked, unpack
+from tests.report_sets import sets
 from tests.report_truth import Report
 from tests.summary.made import summarize_reports
 from tests.summary.made_waits import NO_WAITS
@@ -216,11 +216,6 @@ def test_hostile_names(name: str) -> None:
     assert all(finding.text.isprintable() and len(finding.text) < 300 for finding in findings)
 
 
-def test_titles_are_those_of_the_sources() -> None:
-    titles = {source.name: source.title for source in SOURCES}
-    assert {name: titles[name] for name in _TRACED} == {name: title for name, (title, _) in _TRACED.items()}
-
-
 # ---- real reports ----------------------------------------------------------------------------------------------------
 
 TABLES = {
@@ -310,7 +305,8 @@ def find_reports(name: str, samples: Path, shared_reports: Path, unpacked: Unpac
     return [unpacked(path) for path in paths or [folder / REAL[name]]]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in REAL])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sets(REAL))
 def test_findings_are_those_of_plain_sql(name: str, samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
     """Against single-graph: facts on both sides, and a finding for each that differs."""
     paths = find_reports(name, samples, shared_reports, unpacked)
@@ -326,14 +322,15 @@ def test_findings_are_those_of_plain_sql(name: str, samples: Path, shared_report
     assert has("version of nsys: ") == (mine["nsys"] != theirs["nsys"])
     assert has("version of the export's schema: ") == (mine["schema"] != theirs["schema"])
     assert has("base, b are of the same reports") == (name == "samples/single-graph")
+    titles = {source.name: source.title for source in SOURCES}
     for source in TABLES:
         one_has, other_has = source in mine["sources"], source in theirs["sources"]
-        assert has(f"{_TRACED[source][0]}: in ") == (one_has != other_has), source
+        assert has(f"{titles[source]}: in ") == (one_has != other_has), source
 
 
 @pytest.mark.all_sets
 @pytest.mark.slow
-def test_graphs_by_node_and_as_a_whole(samples: Path, shared_reports: Path, unpacked: Unpacked) -> None:
+def test_graphs_by_node_and_as_a_whole(shared_reports: Path, unpacked: Unpacked) -> None:
     """Rank 0 of tpgraph was traced by node, the others as a whole, as their tables show."""
     kinds = []
     for rank in range(2):

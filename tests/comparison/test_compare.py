@@ -10,15 +10,11 @@ import pytest
 
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Comparability, Pair, Side
-from nsys2prv_ng.comparison.result import Comparison
-from nsys2prv_ng.comparison.text import format_comparison
-from nsys2prv_ng.summary.numbers.job import (
-    JobSummary,
-    KernelNumbers,
-    MemoryOperationNumbers,
-    RangeOfTask,
-    RepeatedRange,
-)
+from nsys2prv_ng.comparison.result import Comparison, format_comparison
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
+from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
+from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts
 

@@ -11,7 +11,7 @@ import pytest
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.markdown import format_markdown
 from nsys2prv_ng.comparison.model import Side
-from nsys2prv_ng.summary.numbers.job import KernelNumbers
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
 from tests.comparison.made import GPUS, MS, make_summary
 
 HOSTILE = [

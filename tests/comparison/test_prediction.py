@@ -13,19 +13,22 @@ import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Pair, Prediction, Side
 from nsys2prv_ng.comparison.sentences import state_prediction
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Scenario, WhatIfNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary, NcclNumbers
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.waits.numbers import NcclNumbers
 from nsys2prv_ng.text.names import quote_name
 from tests.comparison.made import GPUS, MS
-from tests.comparison.test_changes import FAST, HOST, STEPS, call, in_mpi, in_range, kernel, run
 from tests.conftest import Unpacked
+from tests.summary.difference.test_changes import FAST, HOST, STEPS, call, in_mpi, in_range, kernel, run
+from tests.tiers import cases
 
 
 def predicted(savings: Mapping[str, float], measurable: bool = True) -> WhatIfNumbers:
     """Predictions with these savings (ms)."""
     scenarios = [
         Scenario(
-            change=change,
+            changes=read_changes(change),
             predicted_step_ns=0,
             saving_ns=int(ms * MS),
             share=0.0,
@@ -174,19 +177,21 @@ def test_a_saved_text_that_is_no_change() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
 @pytest.mark.parametrize(
     ("a", "b", "ranks", "change"),
-    [
-        ("whatif/m-big", "whatif/m-base", 4, "network = ideal"),
-        ("exercises/ex1b-fp32", "exercises/ex1a-fast", 4, "class 'GEMM FP32' * 0.5"),
-        ("whatif/m-late", "whatif/m-base", 4, "range 'late host' = 0"),
-        ("whatif/w-load", "whatif/w-base", 1, "range 'data loading' = 0"),
-        ("whatif/w-gemm", "whatif/w-base", 1, "class 'GEMM BF16' * 0.5"),
-        ("whatif/hf-emptycache", "whatif/hf-base", 1, "call 'cudaFree' = 0"),
-        ("exercises/ex1a-slow", "exercises/ex1a-fast", 4, "range 'data loading' = 0"),
-        ("exercises/ex2b-manual", "exercises/ex2b-overlap", 4, "range 'all-reduce' = 0"),
-    ],
+    cases(
+        [
+            ("whatif/m-big", "whatif/m-base", 4, "network = ideal"),
+            ("exercises/ex1b-fp32", "exercises/ex1a-fast", 4, "class 'GEMM FP32' * 0.5"),
+            ("whatif/m-late", "whatif/m-base", 4, "range 'late host' = 0"),
+            ("whatif/w-load", "whatif/w-base", 1, "range 'data loading' = 0"),
+            ("whatif/w-gemm", "whatif/w-base", 1, "class 'GEMM BF16' * 0.5"),
+            ("whatif/hf-emptycache", "whatif/hf-base", 1, "call 'cudaFree' = 0"),
+            ("exercises/ex1a-slow", "exercises/ex1a-fast", 4, "range 'data loading' = 0"),
+            ("exercises/ex2b-manual", "exercises/ex2b-overlap", 4, "range 'all-reduce' = 0"),
+        ],
+        push=1,
+    ),
 )
 def test_planted_causes(shared_reports: Path, unpacked: Unpacked, a: str, b: str, ranks: int, change: str) -> None:
     """What the programs do otherwise, as their sources say."""

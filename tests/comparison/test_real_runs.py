@@ -16,15 +16,16 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Pair, Side
-from nsys2prv_ng.comparison.statistics import LEVEL, NOISE, compare_ranks, find_median
-from nsys2prv_ng.comparison.text import format_comparison
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.comparison.result import format_comparison
+from nsys2prv_ng.summary.difference.statistics import LEVEL, NOISE, compare_ranks, find_median
+from nsys2prv_ng.summary.job import JobSummary
 from tests.analysis.waits.test_planted_waits import copy_to_one_node, delay, read_kernels, read_utc
 from tests.comparison.made import GPUS, make_summary
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
 from tests.spans import sum_common, sum_lengths, unite
+from tests.steps.step_truth import StepTruth, list_ranges
+from tests.tiers import cases
 
 MS = 10**6
 _ON_TWO_NODES = 20_000
@@ -57,18 +58,20 @@ def find_steps(reports: list[Path], name: str = "step") -> StepTruth:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
 @pytest.mark.parametrize(
     ("a", "b", "kind", "change", "causes"),
-    [
-        ("ex1a-slow", "ex1a-fast", "faster", -0.986, ["host-bound", "wait time"]),
-        ("ex3a-pp1", "ex3a-pp2", "inconclusive", 0.034, ["data transfer", "host-bound"]),
-        ("ex1b-fp32", "ex1a-fast", "faster", -0.066, ["compute", "wait time"]),
-        ("ex1a-fast", "ex1b-fp32", "slower", 0.071, ["compute", "wait time"]),
-        ("ex2b-manual", "ex2b-overlap", "faster", -0.166, ["data transfer", "wait time"]),
-        ("ex2a-zero2", "ex2a-zero3", "inconclusive", 0.362, ["data transfer", "compute"]),
-        ("ex1a-fast", "ex1c-accum", "inconclusive", 2.267, ["wait time", "host-bound"]),
-    ],
+    cases(
+        [
+            ("ex1a-slow", "ex1a-fast", "faster", -0.986, ["host-bound", "wait time"]),
+            ("ex3a-pp1", "ex3a-pp2", "inconclusive", 0.034, ["data transfer", "host-bound"]),
+            ("ex1b-fp32", "ex1a-fast", "faster", -0.066, ["compute", "wait time"]),
+            ("ex1a-fast", "ex1b-fp32", "slower", 0.071, ["compute", "wait time"]),
+            ("ex2b-manual", "ex2b-overlap", "faster", -0.166, ["data transfer", "wait time"]),
+            ("ex2a-zero2", "ex2a-zero3", "inconclusive", 0.362, ["data transfer", "compute"]),
+            ("ex1a-fast", "ex1c-accum", "inconclusive", 2.267, ["wait time", "host-bound"]),
+        ],
+        push=1,
+    ),
 )
 def test_exercises(
     shared_reports: Path, unpacked: Unpacked, a: str, b: str, kind: str, change: float, causes: list[str]

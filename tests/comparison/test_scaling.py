@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.comparison.comparability import check_comparability
 from nsys2prv_ng.comparison.model import Scaling, ScalingRun, Side
-from nsys2prv_ng.comparison.scaling import make_scaling
-from nsys2prv_ng.comparison.scaling_text import format_scaling, tabulate_scaling
+from nsys2prv_ng.comparison.scaling import format_scaling, make_scaling, tabulate_scaling
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.grid import Term
 from tests.comparison.made_runs import MS, hide_in_graphs, make_facts, make_run
 from tests.conftest import Unpacked
@@ -375,7 +374,7 @@ def test_other_parallelism_on_as_many_gpus_is_no_scaling(shared_reports: Path, u
 
 
 @pytest.mark.slow
-def test_a_saved_summary_scales_as_well(samples: Path, shared_reports: Path, tmp_path: Path) -> None:
+def test_a_saved_summary_scales_as_well(samples: Path, tmp_path: Path) -> None:
     """Different programs of four and of one GPU: rates of each run are those of its summary."""
     four = summarize_reports(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
     one = summarize_reports([samples / "single-graph.sqlite"])

@@ -10,12 +10,13 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Pair, Side, WorkUnits
-from nsys2prv_ng.comparison.text import format_comparison
-from nsys2prv_ng.summary.numbers.job import JobSummary, RangeOfTask, RepeatedRange
+from nsys2prv_ng.comparison.result import format_comparison
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.conftest import Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
 from tests.report_truth import Report
+from tests.steps.step_truth import StepTruth, list_ranges
 
 STEPS = 5
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.compute.job import compute_summary
-from nsys2prv_ng.summary.compute.pictures import collect_pictures
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pictures import Pictures
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.pictures.measure import collect_pictures
+from nsys2prv_ng.summary.pictures.numbers import Pictures
+from nsys2prv_ng.summary.summarize import compute_summary
 from tests.conftest import SAMPLES
 
 VOID = {"meta", "img", "br", "link", "input"}

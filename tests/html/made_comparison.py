@@ -8,9 +8,11 @@ import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangeBar, RangesOfTask
 from nsys2prv_ng.comparison.model import Side
-from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
-from nsys2prv_ng.summary.numbers.job import KernelNumbers, MemoryOperationNumbers, RangeOfTask, RepeatedRange
-from nsys2prv_ng.summary.numbers.pictures import Pictures, TypicalStep
+from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
+from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
+from nsys2prv_ng.summary.pictures.numbers import Pictures, TypicalStep
+from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts, make_gpu
 

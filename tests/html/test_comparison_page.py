@@ -22,8 +22,8 @@ from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.comparison.tables import _SUMMED
 from nsys2prv_ng.html.comparison_page import choose_common_steps, list_sections, render_comparison
 from nsys2prv_ng.html.comparison_sections.difference import _EVERYTHING, _PART_PRESETS, _PRESETS
-from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.names import USER_CODE
 from tests.comparison.made import MS, make_summary
 from tests.comparison.made_runs import make_run
@@ -32,6 +32,7 @@ from tests.conftest import Unpacked
 from tests.html.made import Page
 from tests.html.made_comparison import drop_steps, make_pictures, make_side
 from tests.html.test_summary_page import HOSTILE, decode
+from tests.tiers import cases
 
 ROOT = Path(__file__).parents[2]
 UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "%": 0.01, "": 1}
@@ -84,8 +85,7 @@ def test_rows_that_differ_are_there() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", cases([1, 4], push=1))
 def test_real_runs(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, ranks: int) -> None:
     sides = [
         [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(ranks)]
@@ -274,8 +274,7 @@ def test_same_runs_same_bytes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize(("rows", "count"), [(256, 1000), (1024, 4000)])
+@pytest.mark.parametrize(("rows", "count"), cases([(256, 1000), (1024, 4000)], push=1))
 def test_a_page_of_large_runs_is_small(rows: int, count: int) -> None:
     """1,024 rows that change all the time, thousands of kernels with long names, many ranges."""
     kernel = "void kernel<" + "float, " * 60

@@ -37,8 +37,10 @@ from tests.cli.test_program import SAMPLE, assert_one_line, broken, files
 from tests.conftest import SAMPLES
 from tests.report.fake_nsys import Fake, age, hide_nsys
 from tests.report.table_folders import KINDS, folder_of
+from tests.report_sets import sets
 from tests.sources.small_reports import MAIN, PROCESS, UTC, export
 from tests.spans import list_single_reports
+from tests.tiers import cases
 from tests.trace_reader import read_row, read_trace
 
 # Written down once more, and not taken from the sources.
@@ -132,7 +134,7 @@ def seen(report: Path) -> tuple[Sql, InspectedReport]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("report", list(list_single_reports()))
+@pytest.mark.parametrize("report", list_single_reports())
 def test_numbers_are_those_of_sql(report):
     sql, found = seen(report)
     expected = {name: sql.sum(tables) for name, tables in TABLES.items()}
@@ -141,7 +143,8 @@ def test_numbers_are_those_of_sql(report):
     expected["mpi"] = expected["mpi"] or (sql(OLD_MPI)[0][0] if has_nvtx else 0)
     expected["openmp"] = sql.sum([name for name in sql.rows if name.startswith("OPENMP_EVENT_KIND_")])
     expected["plugin_metrics"] = sql(PLUGINS)[0][0] if "GENERIC_EVENTS" in sql.rows else 0
-    assert found.sources == expected
+    assert {name: found.sources[name] for name in expected} == expected
+    assert {name for name, rows in found.sources.items() if rows} <= {name for name, rows in expected.items() if rows}
     assert found.tables == {name: sql.rows[name] for name in found.tables}
     operations = expected["kernels"] + expected["memory_operations"] + sql.rows.get(CUPTI + "GRAPH_TRACE", 0)
     made = {
@@ -169,7 +172,7 @@ def assert_every_event_is_listed(sql: Sql, found: InspectedReport) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("report", list(list_single_reports()))
+@pytest.mark.parametrize("report", list_single_reports())
 def test_what_a_report_says_of_itself(report):
     sql, found = seen(report)
     own = "META_DATA_EXPORT" if "META_DATA_EXPORT" in sql.rows else "EXPORT_META_DATA"
@@ -199,7 +202,7 @@ def test_what_a_report_says_of_itself(report):
         assert (found.diagnostics, found.messages) == ({}, [])
 
 
-@pytest.mark.parametrize("report", list(list_single_reports()))
+@pytest.mark.parametrize("report", list_single_reports())
 def test_gpus_are_used_that_have_operations(report):
     sql, found = seen(report)
     operations = [CUPTI + name for name in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")]
@@ -231,11 +234,16 @@ def names_of_tasks(names: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.push_sets(
-    *("samples/single-graph", "gpu/oneproc-4gpu", "gpu/mpi-one-report", "gpu/um-1", "whatif/jax-1"),
-    *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all"),
+@pytest.mark.parametrize(
+    "report",
+    sets(
+        list_single_reports(),
+        push=(
+            *("samples/single-graph", "gpu/oneproc-4gpu", "gpu/mpi-one-report", "gpu/um-1", "whatif/jax-1"),
+            *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all"),
+        ),
+    ),
 )
-@pytest.mark.parametrize("report", list(list_single_reports()))
 def test_tasks_are_those_of_a_trace(report, whole_traces):
     _, found = seen(report)
     _, _, row = whole_traces(report)
@@ -306,8 +314,7 @@ def test_folders_say_the_same(name, kind, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("jobs", [2, 9])
+@pytest.mark.parametrize("jobs", cases([2, 9], push=1))
 def test_processes_say_the_same(jobs, tmp_path):
     broken(tmp_path)
     reports = [*sorted(SAMPLES.glob("*.sqlite")), *sorted(tmp_path.glob("*.sqlite"))]
@@ -367,8 +374,7 @@ def test_an_export_that_cannot_be_made_or_read_is_named_by_its_report(fake, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("ends", cases([signal.SIGTERM, signal.SIGINT], push=1))
 def test_nothing_is_left_where_it_is_ended(ends, fake, tmp_path):
     fake.behave(sleep=60)
     folder = tmp_path / "reports"
@@ -659,8 +665,9 @@ def test_other_processes_are_counted(shared_reports, unpacked):
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C.UTF-8"}], ids=["ascii", "UTF-8"])
+@pytest.mark.parametrize(
+    "environment", cases([{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C.UTF-8"}], push=1), ids=["ascii", "UTF-8"]
+)
 def test_nothing_hides_in_names(tmp_path, environment):
     name = "a\nb\x1b[31m\u202e\udcff.sqlite"
     evil = "host\x1b]0;title\x07\r\nnode fake, nsys 1"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.inspection.inspect import inspect
-from nsys2prv_ng.inspection.load_estimate import estimate_details, estimate_load
+from nsys2prv_ng.inspection.model import estimate_details, estimate_load
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.translation.translate import translate

@@ -7,35 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.coarse import coarsen
+from nsys2prv_ng.intervals.bins import coarsen
 from nsys2prv_ng.intervals.states import FlatStates, flatten, unite
 from tests.examples import examples
+from tests.intervals.test_states import ROWS, SPAN, STATES, columns, paint
 
-SPAN, ROWS = 60, 3
-STATES = st.lists(
-    st.tuples(st.integers(0, ROWS - 1), st.integers(0, SPAN - 1), st.integers(1, 20), st.integers(1, 4)), max_size=30
-)
-
-
-def make_columns(states):
-    row, begin, length, state = (np.array([s[i] for s in states], np.int64) for i in range(4))
-    return row, begin, np.minimum(begin + length, SPAN), state
-
-
-def paint(flat):
-    canvas = np.zeros((ROWS, SPAN), np.int64)
-    for row, begin, end, state in zip(*flat, strict=True):
-        shown = slice(max(begin, 0), end)  # a bin may begin before 0
-        assert begin < end and not canvas[row, shown].any()
-        canvas[row, shown] = state
-    return canvas
+END = 2 * SPAN
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(STATES, st.integers(1, SPAN + 5), st.integers(-3, 10), st.integers(1, 70))
+@given(STATES, st.integers(1, 65), st.integers(-3, 10), st.integers(1, 70))
 def test_each_bin_shows_the_state_that_covers_most_of_it(states, length, origin, span):
-    flat = flatten(*make_columns(states))
-    exact, last = paint(flat), min(origin + span, SPAN)
+    flat = flatten(*columns(states))
+    exact, last = paint(flat), min(origin + span, END)
     made = coarsen(flat, origin, last, length)
     shown = paint(made)
     expected = np.zeros_like(exact)
@@ -45,32 +29,30 @@ def test_each_bin_shows_the_state_that_covers_most_of_it(states, length, origin,
         bins += 1
         for row in range(ROWS):
             # Nothing is painted before 0, where a bin can begin.
-            counts = np.bincount(exact[row, max(low, 0) : high], minlength=5)
+            counts = np.bincount(exact[row, max(low, 0) : high], minlength=10)
             counts[0] += max(0, -low)
             expected[row, max(low, 0) : high] = np.argmax(counts)  # the first of several is the lowest
     assert (shown[:, : max(last, 0)] == expected[:, : max(last, 0)]).all()
     assert not shown[:, max(last, 0) :].any()
-    keys = list(zip(made.row.tolist(), made.begin.tolist(), strict=True))
-    assert keys == sorted(keys)
     assert all(np.sum(made.row == row) <= bins for row in range(ROWS))
     same = (made.row[1:] == made.row[:-1]) & (made.begin[1:] == made.end[:-1])
     assert not (same & (made.state[1:] == made.state[:-1])).any()
 
 
-@pytest.mark.parametrize("length", [1, SPAN])
+@pytest.mark.parametrize("length", [1, END])
 def test_bins_of_one_ns_and_of_all_time(length):
-    flat = FlatStates(*(np.array(column, np.int64) for column in ([0, 0], [0, 40], [10, SPAN], [2, 3])))
-    made = coarsen(flat, 0, SPAN, length)
-    whole = [(0, 0, SPAN, 0)]  # no state has more than the 30 ns without one
-    expected = [(0, 0, 10, 2), (0, 40, SPAN, 3)] if length == 1 else [line for line in whole if line[3]]
+    flat = FlatStates(*(np.array(column, np.int64) for column in ([0, 0], [0, 60], [10, END], [2, 3])))
+    made = coarsen(flat, 0, END, length)
+    whole = [(0, 0, END, 0)]  # no state has more than the 50 ns without one
+    expected = [(0, 0, 10, 2), (0, 60, END, 3)] if length == 1 else [line for line in whole if line[3]]
     assert list(zip(*(column.tolist() for column in made), strict=True)) == expected
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(STATES)
 def test_of_united_states_the_lowest_shows(states):
-    row, begin, end, state = make_columns(states)
-    expected = np.zeros((ROWS, SPAN), np.int64)
+    row, begin, end, state = columns(states)
+    expected = np.zeros((ROWS, END), np.int64)
     for i in np.argsort(-state, kind="stable"):  # the lowest is painted last
         expected[row[i], begin[i] : end[i]] = state[i]
     united = unite(FlatStates(row, begin, end, state))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.intervals.step_functions import (
     NOTHING,
+    find_latest,
     find_peaks,
     make_steps,
     measure_durations,
@@ -68,3 +69,17 @@ def test_peaks_are_those_of_the_sums_at_each_instant(events: list[tuple[int, int
 def test_values_last_until_the_next_of_their_row() -> None:
     assert measure_durations(np.array([0, 0, 0, 1, 1]), np.array([3, 5, 9, 1, 8])).tolist() == [2, 4, 0, 7, 0]
     assert measure_durations(np.zeros(0, np.int64), np.zeros(0, np.int64)).tolist() == []
+
+
+few = st.integers(0, 3)
+times = st.integers(-3, 9) | st.sampled_from([-(2**63), 2**63 - 1])
+
+
+@given(st.lists(st.tuples(few, times)), st.lists(st.tuples(few, times)))
+def test_the_last_of_a_group_that_is_not_later(entries: list[tuple[int, int]], queries: list[tuple[int, int]]) -> None:
+    columns = [np.array([row[i] for row in rows], np.int64) for rows in (entries, queries) for i in range(2)]
+    expected = []
+    for group, at in queries:
+        fits = [(time, index) for index, (other, time) in enumerate(entries) if other == group and time <= at]
+        expected.append(max(fits)[1] if fits else -1)
+    assert find_latest(*columns).tolist() == expected

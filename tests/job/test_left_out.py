@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.objects.missing import find_missing_ranks
+from nsys2prv_ng.objects.tasks import find_missing_ranks
 from nsys2prv_ng.report.metadata import Metadata
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line, broken, files

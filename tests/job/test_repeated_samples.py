@@ -30,6 +30,7 @@ from tests.sources.node.node_reports import (
     tabulate_events,
 )
 from tests.sources.small_reports import MAIN, UTC, Rows, export, get_account, translate_reports
+from tests.tiers import cases
 
 NAME = "network_metrics"
 CALL = ("start", "end", "globalTid", "nameId")
@@ -116,8 +117,7 @@ def test_calls_of_processes_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", cases(range(4), push=1))
 def test_every_time_is_covered_as_before(seed: int, tmp_path: Path) -> None:
     """Brute force: of all reports sorted by their begin, a value is kept if none before reaches its time."""
     rng = random.Random(seed)
@@ -202,8 +202,7 @@ def test_a_pause_is_filled_by_another_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", cases(range(6), push=2))
 def test_values_of_any_times(seed: int, tmp_path: Path) -> None:
     """Reports whose samples are late, have gaps, lack metrics and begin at any time."""
     rng = random.Random(seed)

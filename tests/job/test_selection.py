@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job import selection as choose
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.sources.registry import select_sources as choose_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
@@ -34,7 +34,7 @@ def translated(reports, folder, sources=None, source_options=None, **selection):
     options = TranslationPlan(
         sources=choose_sources(sources),
         source_options=source_options or SourceOptions(),
-        selection=choose.Selection(**selection),
+        selection=Selection(**selection),
     )
     summary = translate(reports, folder / "out.prv", options)
     assert not check_trace(folder / "out.prv").problems
@@ -206,7 +206,6 @@ def test_min_duration(ddp, tmp_path):
     assert len(opened(trace, 9650)) == marks, "points have no length"
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(("domains", "kept"), [(("default",), {0}), (("NC*",), {1}), (("NCCL", "default"), {0, 1})])
 def test_nvtx_domains(ddp, tmp_path, domains, kept):
     _, trace = translated(ddp[:1], tmp_path, "nvtx", SourceOptions(nvtx_domains=domains))

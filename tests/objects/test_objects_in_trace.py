@@ -15,6 +15,7 @@ from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.conftest import Unpacked
 from tests.report_truth import Report
+from tests.tiers import cases
 from tests.trace_reader import Trace, compare_tables
 from tests.translated import CUDA_API, GRAPH, KERNEL, LAUNCH, MEMORY, NCCL_KERNEL, Translated, changed, translated_set
 
@@ -75,38 +76,26 @@ def files_of(reports: Sequence[Path], folder: Path, name: str = "trace.prv") -> 
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("name", ["trace.prv.gz", "trace.prv"])
-def test_two_runs_write_the_same_bytes(samples: Path, tmp_path: Path, name: str) -> None:
-    reports = sorted(samples.glob("ddp-2x2.rank[02].*"))  # of two nodes
-    files = files_of(reports, tmp_path / "once", name)
-    assert sorted(files) == sorted([name, "trace.pcf", "trace.row"])
-    assert all(files.values())
-    assert files_of(reports, tmp_path / "twice", name) == files
-
-
-@pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize(("backwards", "turns"), [(True, (2,)), (False, (1, 2, 3)), (True, (0, 1, 3))])
+@pytest.mark.parametrize(("backwards", "turns"), cases([(True, (2,)), (False, (1, 2, 3)), (True, (0, 1, 3))], push=1))
 def test_the_order_of_reports_changes_no_byte(
     samples: Path, tmp_path: Path, backwards: bool, turns: tuple[int, ...]
 ) -> None:
     reports = sorted(samples.glob("mpi-4.*"))
     files = files_of(reports, tmp_path / "files")
+    assert sorted(files) == ["trace.pcf", "trace.prv", "trace.row"] and all(files.values())
     rotated = [reports[i:] + reports[:i] for i in turns]
     for order in (order[::-1] for order in rotated) if backwards else rotated:
         assert files_of(order, tmp_path / "files") == files, order
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("ranks", ["02", "0123"])
+@pytest.mark.parametrize("ranks", cases(["02", "0123"], push=1))
 def test_the_order_of_reports_of_several_nodes_changes_no_byte(samples: Path, tmp_path: Path, ranks: str) -> None:
     reports = [*sorted(samples.glob(f"ddp-2x2.rank[{ranks}].*")), samples / "single-graph.sqlite"]
-    files = files_of(reports, tmp_path / "files")
+    files = files_of(reports, tmp_path / "files", "trace.prv.gz")
     orders = [reports[::-1], reports[2:] + reports[:2], reports[::2] + reports[1::2]]
     for order in orders[:2] if ranks == "02" else orders:
-        assert files_of(order, tmp_path / "files") == files, order
+        assert files_of(order, tmp_path / "files", "trace.prv.gz") == files, order
 
 
 @pytest.mark.slow
@@ -253,8 +242,7 @@ def test_the_main_thread_is_first_and_the_others_follow_by_their_id(samples: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("repeats", [4, 9, 63])
+@pytest.mark.parametrize("repeats", cases([4, 9, 63], push=1))
 def test_repeated_captures_of_one_process_are_one_task(samples: Path, tmp_path: Path, repeats: int) -> None:
     """`capture-range-end=repeat` writes a report for each range."""
     apart = 6  # seconds, which is longer than the capture

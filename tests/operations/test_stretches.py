@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.operations.lag import Lag, Sequence, find_lag
 from nsys2prv_ng.operations.stretches import find_agreeing, find_lags
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
-from tests.conftest import Unpacked, slow_but
+from tests.conftest import Unpacked
 from tests.examples import examples
 from tests.operations.made import MS, program, seen
+from tests.report_sets import sets
 
 PIECE = 16
 
@@ -118,7 +119,7 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("reports", slow_but("exercises/ex2b-manual", LOST))
+@pytest.mark.parametrize("reports", sets(LOST))
 def test_a_lost_kernel_of_a_real_report_costs_one_operation(
     reports: str, shared_reports: Path, unpacked: Unpacked, tmp_path: Path
 ) -> None:

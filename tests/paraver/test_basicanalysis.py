@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.paraver.kept_labels import read_kept_labels
+from nsys2prv_ng.paraver.labels import read_kept_labels
 from nsys2prv_ng.translation.translate import translate
 from tests.conftest import SAMPLES
 from tests.sources.small_reports import PROCESS, export

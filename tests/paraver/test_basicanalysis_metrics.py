@@ -15,7 +15,7 @@ import os
 import re
 import sqlite3
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -25,11 +25,12 @@ from pathlib import Path
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers
+from nsys2prv_ng.summary.job import JobSummary
 from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.report_truth import Report
 from tests.spans import list_report_sets
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -176,14 +177,8 @@ def translate_and_sum(reports: Sequence[Path], output: Path, time: tuple[int, in
     return Same(Analysed(output), summary.efficiency)
 
 
-def list_jobs() -> Iterator[object]:
-    """Yield sets; every push leaves out DDP, of which the steps have a test."""
-    for own in list_report_sets(SETS):
-        is_further = own.id == "samples/ddp-2x2"
-        yield pytest.param(*own.values, id=own.id, marks=[*own.marks, *[pytest.mark.all_sets] * is_further])
-
-
-@pytest.fixture(scope="module", params=list(list_jobs()))
+# Of DDP, the steps have a test.
+@pytest.fixture(scope="module", params=list_report_sets(SETS, push=["gpu/single-node", "gpu/mpi-one-report"]))
 def same(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Same:
     return translate_and_sum(request.param, tmp_path_factory.mktemp("trace") / "trace.prv")
 
@@ -206,7 +201,6 @@ def check_devices(same: Same, times: Sequence[tuple[int, int]], missing: int = 0
         assert device.orchestration == pytest.approx(most_active / efficiency.window_ns, rel=1e-12)
 
 
-@pytest.mark.push_sets("gpu/single-node", "gpu/mpi-one-report")
 def test_times_of_devices_are_those_of_the_summary(same: Same) -> None:
     check_devices(same, same.trace.measure_devices())
 
@@ -255,8 +249,7 @@ def test_further_copies_are_not_seen(unpacked: Unpacked, tmp_path: Path, name: s
     assert max(active for _, active in times) > max(active for _, active in same.trace.measure_devices())
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4"])
+@pytest.mark.parametrize("name", cases(["ddp-2x2", "mpi-4"], push=1))
 def test_calls_of_host_rows_are_those_of_all_threads(name: str, tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob(f"{name}.rank*.sqlite"))
     nsys2prv_ng.translate(reports, tmp_path / "trace.prv", sources=list_sources(reports))

@@ -1,4 +1,4 @@
-"""What a trace costs Paraver: the records counted, and the memory that the real paramedir takes."""
+"""What a trace costs Paraver: its records, the memory that the real paramedir takes, and what makes it small enough."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.paraver.load_cost import LoadCost, format_memory, format_seconds, warn_of_load
+from nsys2prv_ng.options.kinds import parse_window
+from nsys2prv_ng.paraver.load_cost import (
+    DETAILS,
+    LoadCost,
+    find_remedies,
+    format_memory,
+    format_seconds,
+    warn_of_load,
+)
 from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.translate import translate
 from tests.cfgs.test_generated import CFGS
@@ -74,3 +82,50 @@ def test_estimates_have_few_digits() -> None:
     assert [format_memory(size) for size in (1, 14e6, 237e6, 951e6, 4.23e9, 21.7e9)] == [
         "about 1 MB", "about 14 MB", "about 240 MB", "about 1.0 GB", "about 4.2 GB", "about 22 GB",
     ]  # fmt: skip
+
+
+# ---- what makes a trace small enough: only what helps by a useful amount ---------------------------------------------
+
+GB = 10**9
+LINES = LoadCost(communications=4 * 10**6)
+METRICS = LoadCost(events=10**6, pairs=2 * 10**7)
+KERNELS = LoadCost(events=10**7, pairs=5 * 10**7)
+STATES = LoadCost(states=10**6)
+LOAD = KERNELS + METRICS + LINES + STATES
+LOADS = {"kernels": KERNELS, "launch_lines": LINES, "gpu_metrics": METRICS, "scheduling": LoadCost(pairs=100)}
+SECOND = 10**9
+
+
+def test_nothing_helps_a_trace_below_the_limit() -> None:
+    assert find_remedies(LOAD, LOADS, 0, SECOND) == []
+    assert find_remedies(LOAD, LOADS, LOAD.memory, SECOND) == []
+    assert len(find_remedies(LOAD, LOADS, LOAD.memory - 1, SECOND)) > 1
+
+
+def test_remedies_are_those_that_save_a_fifth() -> None:
+    memory = LOAD.memory
+    assert memory == pytest.approx(4.95e9, rel=0.01)
+    overview, window, *details = find_remedies(LOAD, LOADS, GB, 10 * SECOND, SECOND)
+    assert (overview.option, overview.value) == ("overview_trace", "") and "100 MB" in overview.words
+    assert [remedy[1:] for remedy in details] == [("sources", "kernels,gpu_metrics,scheduling")]  # metrics: 18 %
+    assert "about 3.3 GB instead of 4.9 GB" in details[0].words
+    assert window.option == "time"
+    begin, end = parse_window(window.value)
+    assert begin is not None and end is not None
+    assert begin - SECOND == pytest.approx(11 * SECOND - end, rel=0.01)
+    part = (end - begin) / (10 * SECOND)
+    assert (LOAD * part).memory == pytest.approx(0.8 * GB, rel=0.02)
+    assert find_remedies(LOAD, LOADS, GB, 10 * SECOND, None) == [overview, *details]
+
+
+def test_what_shows_the_run_is_never_omitted() -> None:
+    assert not {"kernels", "nvtx", "nccl", "mpi", "memory_operations", "cuda_graphs"} & set(DETAILS)
+    assert not [r for r in find_remedies(KERNELS, {"kernels": KERNELS}, GB, SECOND) if r.option == "sources"]
+
+
+def test_a_small_trace_needs_no_overview() -> None:
+    """An overview may have 100 MB itself. A window that the program alone fills is none."""
+    small = LoadCost(events=10**6, pairs=2 * 10**6)
+    assert small.text_bytes < 100e6
+    assert find_remedies(small, {}, 10**7, SECOND) == []
+    assert [remedy.option for remedy in find_remedies(small, {}, 5 * 10**7, SECOND)] == ["time"]

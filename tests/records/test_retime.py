@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.records.clip import retime_records, retime_rows
 from nsys2prv_ng.records.columns import (
     BEGIN,
     EMPTY,
@@ -23,7 +24,6 @@ from nsys2prv_ng.records.columns import (
     make_intervals,
     make_states,
 )
-from nsys2prv_ng.records.retime import retime_records, retime_rows
 from tests.examples import examples
 
 Line = tuple[object, ...]

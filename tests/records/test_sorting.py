@@ -20,7 +20,6 @@ TIMES = {
 }
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("times", TIMES.values(), ids=TIMES)
 @settings(max_examples=examples(200), deadline=None)
 @given(st.data())

@@ -83,7 +83,6 @@ def test_memory_first_then_disk(tmp_path):
         assert list(tmp_path.iterdir()) == [], "the file has no name"
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("memory", [0, 10**9])
 def test_other_processes(tmp_path, memory):
     """Each process has its own shelf; every process can get the columns of all."""

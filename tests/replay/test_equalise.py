@@ -50,7 +50,7 @@ def test_only_the_steps_that_count_are_compared(edges: list[Edge], changed: int,
     model = SimpleNamespace(
         edge_rank=rank.astype(np.int32),
         graph=SimpleNamespace(time=end, to=number, weight=length),
-        job=SimpleNamespace(measured=WINDOWS),
+        job=SimpleNamespace(scope=SimpleNamespace(measured=WINDOWS)),
     )
     marks = np.arange(len(edges)) != hidden
     weight = np.where(number == removed, REMOVED, length)

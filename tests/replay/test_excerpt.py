@@ -18,11 +18,11 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.api.plans import make_summary_options
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.options.calls import PredictionOptions
 from nsys2prv_ng.replay import excerpt
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.steps.steps import Steps
+from nsys2prv_ng.summary.job import JobSummary
 from tests.conftest import SAMPLES
 
 DDP, MPI = (sorted(SAMPLES.glob(f"{name}.rank*.sqlite")) for name in ("ddp-2x2", "mpi-4"))
@@ -166,7 +166,7 @@ def test_an_excerpt_has_the_steps_before_it(monkeypatch: pytest.MonkeyPatch, tmp
         monkeypatch.setattr(excerpt, "MOST", 400)
         chosen = excerpt.choose_excerpt(job)
         assert chosen is not None and chosen.replayed is not None and job.steps is not None
-        steps, counted = chosen.job.steps, chosen.job.counted
+        steps, counted = chosen.job.steps, chosen.job.scope.counted
         assert steps is not None and counted is not None
         assert (steps.number[counted[0]], steps.number[counted[-1]]) == chosen.replayed.steps
         assert counted[-1] == steps.number.size - 1 and counted[0] >= 1

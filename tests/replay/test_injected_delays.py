@@ -13,6 +13,7 @@ from nsys2prv_ng.replay.changes import parse_changes
 from nsys2prv_ng.replay.what_if import Experiment
 from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, read_kernels
 from tests.replay.jobs import opened_model
+from tests.tiers import cases
 
 RANKS = range(4)
 Interval = tuple[int, int]
@@ -54,9 +55,8 @@ def add_range(report: Path, name: str, begin: int, end: int) -> None:
         database.execute(query, (begin, end, name))
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize(("rank", "step"), [(0, 3), (2, 5)])
+@pytest.mark.parametrize(("rank", "step"), cases([(0, 3), (2, 5)], push=1))
 def test_a_host_that_is_late(samples: Path, tmp_path: Path, rank: int, step: int) -> None:
     """One rank computes longer before an all-reduce, in which the others wait for it."""
     before = [samples / f"mpi-4.rank{r}.sqlite" for r in RANKS]

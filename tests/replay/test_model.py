@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.replay.graph import play
-from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.replay.jobs import opened_model
-from tests.report_sets import list_sets
+from tests.report_sets import find_set, list_sets, sets
 
-SETS = list_sets(SAMPLES, REPORTS)
+SETS = list_sets()
 
 
-@pytest.mark.push_sets("samples/ddp-2x2", "samples/single-graph", "gpu/um-1", "gpu/autograd-1")
-@pytest.mark.parametrize("name", SETS)
-def test_what_was_observed_comes_back(name: str, tmp_path: Path, unpacked: Unpacked) -> None:
-    with opened_model([unpacked(path) for path in SETS[name]], tmp_path) as model:
+@pytest.mark.parametrize(
+    "name", sets(SETS, push=["samples/ddp-2x2", "samples/single-graph", "gpu/um-1", "gpu/autograd-1"])
+)
+def test_what_was_observed_comes_back(name: str, tmp_path: Path) -> None:
+    with opened_model(find_set(name), tmp_path) as model:
         graph, lanes = model.graph, model.lanes
         new = play(graph, graph.weight)
         assert new.tolist() == graph.time.tolist()

@@ -18,12 +18,12 @@ from nsys2prv_ng.replay.changes import parse_changes
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.row_clock import Instants, RowClock, _find_leaders, make_row_clock
 from nsys2prv_ng.replay.what_if import Experiment
-from tests.conftest import REPORTS, SAMPLES, Unpacked
+from tests.conftest import SAMPLES
 from tests.examples import examples
 from tests.replay.jobs import opened_model
-from tests.report_sets import list_sets
+from tests.report_sets import find_set, list_sets, sets
 
-SETS = list_sets(SAMPLES, REPORTS)
+SETS = list_sets()
 
 ROWS = 3
 KNOWN = st.lists(st.tuples(st.integers(0, ROWS - 2), st.integers(0, 6), st.integers(-5, 40)), min_size=6, max_size=12)
@@ -173,12 +173,10 @@ def test_a_gpu_follows_all_of_its_streams(model: Model) -> None:
         assert moved.max() == max(time[on_gpu].max(), time[n.operation_end + on_gpu].max())
 
 
-@pytest.mark.parametrize("name", ["cpu/2022.4.2-nvtx_py", "gpu/autograd-1", "gpu/sampled-1"])
-def test_a_row_without_operations_and_calls_follows_the_busiest_one_near_it(
-    name: str, tmp_path: Path, unpacked: Unpacked
-) -> None:
+@pytest.mark.parametrize("name", sets(["cpu/2022.4.2-nvtx_py", "gpu/autograd-1", "gpu/sampled-1"]))
+def test_a_row_without_operations_and_calls_follows_the_busiest_one_near_it(name: str, tmp_path: Path) -> None:
     """Of its task, else of its node."""
-    with opened_model([unpacked(path) for path in SETS[name]], tmp_path) as model:
+    with opened_model(find_set(name), tmp_path) as model:
         clock = make_row_clock(model, Experiment(model).play(parse_changes("host * 0.5"))[0].time)
         lanes, tree = model.lanes, model.job.whole
         busy = Counter(lanes.operation_row.tolist() + lanes.thread_row[lanes.calls.thread].tolist())

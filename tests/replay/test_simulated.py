@@ -27,6 +27,7 @@ from tests.replay.simulator import (
     simulate,
     write_program,
 )
+from tests.tiers import cases
 
 _PROGRAMS = 40
 """Programs in one report: opening a report takes much longer than a replay."""
@@ -109,9 +110,7 @@ def opened_batch(batch: int, folder: Path) -> Iterator[_Batch]:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.fast_cases(1)
-@pytest.mark.parametrize("batch", range(5))
+@pytest.mark.parametrize("batch", cases(range(5), push=2))
 def test_a_replay_is_the_simulation(batch: int, tmp_path: Path) -> None:
     """Each change is tried with 40 programs at least."""
     with opened_batch(batch, tmp_path) as opened:

@@ -12,7 +12,7 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.errors import ReportError, TranslationError
-from nsys2prv_ng.job import read_reports
+from nsys2prv_ng.reading import read_reports
 from nsys2prv_ng.report.database import open_database
 from tests.conftest import SAMPLES
 from tests.report.table_folders import KINDS, folder_of

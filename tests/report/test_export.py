@@ -20,6 +20,7 @@ from nsys2prv_ng.report import export
 from nsys2prv_ng.report import nsys as nsys_of
 from nsys2prv_ng.report.nsys import Nsys, find_nsys
 from tests.report.fake_nsys import HELP_2024, HELP_2026, Fake, age, export_report, hide_nsys, write_export, write_report
+from tests.tiers import cases
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +71,6 @@ def _make_read_only(folder: Path, monkeypatch: pytest.MonkeyPatch, code: int = e
 # ---------------------------------------------------------------------------------------------------- finding nsys
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("output", "version", "release"),
     [
@@ -249,10 +249,11 @@ def test_export_of_2022_is_recognised(report: Path, fake: Fake, tmp_path: Path) 
     assert len(fake.exports()) == 1
 
 
-@pytest.mark.fast_cases(2)
-@pytest.mark.push_cases(4)
 @pytest.mark.parametrize(
-    "made_by", ["2024.2.2.38", "2024.3.3.38", "2023.2.3.38", "2024.2.30.38", "2024.2", "", None, "2025.3.2.0"]
+    "made_by",
+    cases(
+        ["2024.2.2.38", "2024.3.3.38", "2023.2.3.38", "2024.2.30.38", "2024.2", "", None, "2025.3.2.0"], push=4, quick=2
+    ),
 )
 def test_export_of_another_version_is_made_again(report: Path, fake: Fake, tmp_path: Path, made_by: str | None) -> None:
     there = report.with_suffix(".sqlite")
@@ -309,7 +310,6 @@ def _foreign_other_database(path: Path) -> None:
         database.execute("CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT)")
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("foreign", [_foreign_text, _foreign_empty, _foreign_database, _foreign_other_database])
 @pytest.mark.parametrize("seconds", [0, 200])
 def test_foreign_file_is_never_overwritten(report: Path, fake: Fake, tmp_path: Path, foreign, seconds: float) -> None:  # type: ignore[no-untyped-def]
@@ -397,7 +397,6 @@ def test_no_report(tmp_path: Path, fake: Fake) -> None:
 # ------------------------------------------------------------------------------------------------ read-only folders
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EPERM])
 def test_read_only_folder(report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     _make_read_only(report.parent, monkeypatch, code)
@@ -481,7 +480,6 @@ NEWER_2024 = "Processing [==========100%]\r\nThe report is from a newer version.
 NEWER_2022 = "Exporting\rFATAL ERROR: Version number is invalid\nstd::exception::what: FileVersionException\n"
 
 
-@pytest.mark.fast_cases(4)
 @pytest.mark.parametrize(
     ("behaviour", "parts"),
     [
@@ -622,7 +620,6 @@ def test_two_exports_at_once_never_show_half_a_file(report: Path, fake: Fake, tm
 SAMPLES = sorted((Path(__file__).parents[2] / "samples").glob("*.sqlite"))
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_real_exports_are_recognised(tmp_path: Path, fake: Fake, sample: Path) -> None:
     with contextlib.closing(sqlite3.connect(f"{sample.as_uri()}?mode=ro&immutable=1", uri=True)) as database:

@@ -15,6 +15,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.runtime.progress import Progress, Step
 from tests.report.fake_nsys import Fake, age, hide_nsys, write_export
+from tests.tiers import cases
 
 
 @pytest.fixture
@@ -65,8 +66,7 @@ def _left(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize("jobs", [1, 2, 9, 3])
+@pytest.mark.parametrize("jobs", cases([1, 2, 9, 3], push=2))
 def test_as_many_at_once_as_was_asked_for(fake: Fake, tmp_path: Path, jobs: int) -> None:
     fake.behave(sleep=1 if jobs > 1 else 0.2)
     reports = _reports(tmp_path, 4)
@@ -108,9 +108,8 @@ def test_good_exports_are_not_counted(fake: Fake, tmp_path: Path) -> None:
     assert again.steps == [] and len(fake.exports()) == 2
 
 
-@pytest.mark.push_cases(2)
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2, 6])
+@pytest.mark.parametrize("jobs", cases([1, 2, 6], push=2))
 def test_first_failure_in_the_order_of_the_reports(fake: Fake, tmp_path: Path, jobs: int) -> None:
     """The one that fails last by the clock is the first by the command line."""
     reports = _reports(tmp_path, 6)
@@ -141,9 +140,8 @@ def test_no_nsys_names_the_first_report_without_export(tmp_path: Path, monkeypat
     assert len(locate_exports(reports, tmp_path, Progress())) == 3
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", cases([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], push=1))
 def test_signal_ends_all_exports_and_leaves_nothing(fake: Fake, tmp_path: Path, number: int) -> None:
     fake.behave(partial=True, sleep=60)
     reports = _reports(tmp_path, 4)

@@ -4,7 +4,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +29,7 @@ from tests.report.fake_nsys import (
     write_report,
 )
 from tests.report.table_folders import KINDS, folder_of, write_folder
+from tests.tiers import cases
 
 VERSION = "2024.2.3.38"
 
@@ -48,7 +51,7 @@ def fake(tmp_path: Path) -> Fake:
     return made
 
 
-def _folder(report: Path, ending: str = "_pqtdir", *, capture: bool = True, **about: str) -> Path:
+def _folder(report: Path, *, ending: str = "_pqtdir", capture: bool = True, **about: str) -> Path:
     """An export to a folder as another nsys would have left it."""
     values = {"EXPORT_PRODUCT_VERSION": VERSION, **about}
     tables = {
@@ -81,134 +84,137 @@ def _pairs(path: Path, table: str) -> list[tuple[str, str]]:
         database.close()
 
 
-# ------------------------------------------------------------------------------------------------ which one is made
+# ---- which one is used or made ---------------------------------------------------------------------------------------
+
+ARROWS = HELP_2023.replace("parquetdir", "arrows")
+
+
+def _recipes_tables(there: Path) -> None:
+    """What one of NVIDIA's recipes leaves: some tables, and none that says of what."""
+    write_folder(there, {"StringIds": pa.table({"id": [0]})}, "parquet")
+
+
+def _notes(there: Path) -> None:
+    there.mkdir(exist_ok=True)
+    (there / "notes.txt").write_text("my thesis")
+
+
+def _export_with(name: str) -> Callable[[Path], None]:
+    """What makes an old export, with something of the user's in it."""
+
+    def put(there: Path) -> None:
+        _folder(there.with_name("rank.0.nsys-rep"), EXPORT_PRODUCT_VERSION="2022.1.1.1")
+        _notes(there) if name == "notes.txt" else (there / name).mkdir()
+
+    return put
+
+
+FOREIGN = {
+    "tables of a recipe": _recipes_tables,
+    "notes": _notes,
+    "an export with notes": _export_with("notes.txt"),
+    "an export with a folder": _export_with("more.parquet"),
+    "an empty folder": Path.mkdir,
+    "a file": Path.touch,
+}
+
+
+def _tree(path: Path) -> dict[str, bytes]:
+    files = [path, *path.rglob("*")] if path.is_dir() else [path]
+    return {str(file.relative_to(path)): b"/" if file.is_dir() else file.read_bytes() for file in files}
+
+
+OTHERS: dict[str, dict[str, str]] = {
+    "version": {"EXPORT_PRODUCT_VERSION": "2024.2.4.1"},
+    "tables": {"EXPORT_PARAM_TABLES_TO_EXPORT": "StringIds META_DATA.*"},
+    "times": {"EXPORT_PARAM_TIMES_TO_EXPORT": "[0,1000000000]"},
+}
+"""What an export says of itself that is of another version, or of a part of the report."""
+
+
+class Case(NamedTuple):
+    """What lies beside the report and what nsys offers; and what is used: whether it is made, and its ending."""
+
+    put: Callable[[Path], object] | None
+    offered: str | None
+    ending: str
+    is_made: bool
+
+
+def _put_sqlite(**about: str) -> Callable[[Path], None]:
+    values = {"EXPORT_PRODUCT_VERSION": VERSION, **about}
+    return lambda report: write_export(report.with_suffix(".sqlite"), values.pop("EXPORT_PRODUCT_VERSION"), **values)
+
+
+def _put_with_an_old_table(report: Path) -> None:
+    """A recipe has added a table to an old export."""
+    age(_folder(report) / "StringIds.parquet", 200)
+
+
+USED = {
+    "parquet is best": Case(None, HELP_2023, "_pqtdir", True),
+    "arrow is next": Case(None, ARROWS, "_arwdir", True),
+    "sqlite is last": Case(None, HELP_2024, ".sqlite", True),
+    "part without the capture": Case(lambda report: _folder(report, capture=False), HELP_2023, "_pqtdir", True),
+    "nothing can give the capture": Case(lambda report: _folder(report, capture=False), None, "_pqtdir", False),
+    "nsys cannot give the capture": Case(
+        lambda report: _folder(report, capture=False), HELP_2023.replace("--tables", ""), "_pqtdir", False
+    ),
+    "a table is older than the report": Case(_put_with_an_old_table, HELP_2023, "_pqtdir", True),
+}
+for offered in (HELP_2023, None):
+    for ending in ("_pqtdir", "_arwdir"):
+        USED[f"good {ending}, {offered is not None}"] = Case(partial(_folder, ending=ending), offered, ending, False)
+    USED[f"good .sqlite, {offered is not None}"] = Case(_put_sqlite(), offered, ".sqlite", False)
+for kind, about in OTHERS.items():
+    USED[f"folder of other {kind}"] = Case(partial(_folder, **about), HELP_2023, "_pqtdir", True)
+    USED[f"sqlite of other {kind}"] = Case(_put_sqlite(**about), HELP_2024, ".sqlite", True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("offered", "name"),
-    [
-        (HELP_2023, "rank.0_pqtdir"),
-        (HELP_2023.replace("parquetdir", "arrows"), "rank.0_arwdir"),
-        (HELP_2024, "rank.0.sqlite"),
-    ],
-)
-def test_best_kind_that_is_offered(report: Path, fake: Fake, tmp_path: Path, offered: str, name: str) -> None:
-    fake.behave(help=offered)
-    made = export_report(report, tmp_path / "out", fake.nsys)
-    assert made == report.with_name(name)
-    assert _names(report.parent) == {report.name, name}
-    assert export_report(report, tmp_path / "out", fake.nsys) == made
-    assert len([kind for kind in _types(fake) if kind != "sqlite"]) == made.is_dir(), "made once"
-    Database(made).close()
+@pytest.mark.parametrize("case", USED.values(), ids=USED)
+def test_which_export_is_used(report: Path, fake: Fake, tmp_path: Path, case: Case) -> None:
+    """It alone lies beside the report, and is made once."""
+    there = report.with_name(f"rank.0{case.ending}")
+    if case.put is not None:
+        case.put(report)
+    before = _content(there) if there.exists() else None
+    fake.behave(help=case.offered or "")
+    assert export_report(report, tmp_path, fake.nsys if case.offered else None) == there
+    assert (_content(there) != before) == case.is_made
+    assert _names(report.parent) == {report.name, there.name}
+    exports = len(fake.exports())
+    assert export_report(report, tmp_path, fake.nsys if case.offered else None) == there
+    assert len(fake.exports()) == exports and bool(exports) == case.is_made
+    Database(there).close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquetdir", "arrowdir"])
-def test_folder_is_what_nsys_wrote_and_what_it_left_out(report: Path, fake: Fake, tmp_path: Path, kind: str) -> None:
-    fake.behave(help=HELP_2023 if kind == "parquetdir" else HELP_2023.replace("parquetdir", "arrows"))
+@pytest.mark.parametrize("tables", ["NVTX_EVENTS", "META_DATA_CAPTURE", ""])
+def test_folder_is_what_nsys_wrote_and_what_it_left_out(
+    report: Path, fake: Fake, tmp_path: Path, kind: str, tables: str
+) -> None:
+    """An empty table stands for one that the report does not have, so that the folder is known to be complete."""
+    fake.offer_folders(*filter(None, [tables]))
+    (fake.folder / kind).chmod(0o755)  # what nsys gives it
+    if not tables:
+        del fake.how["capture"]
+    fake.behave(help=HELP_2023 if kind == "parquetdir" else ARROWS)
     made = export_report(report, tmp_path, fake.nsys)
-    written = _content(fake.folder / kind)
-    found = _content(made)
+    written, found = _content(fake.folder / kind), _content(made)
     assert {name: found[name] for name in written} == written
-    assert {Path(name).stem for name in set(found) - set(written)} == {"META_DATA_CAPTURE"}
-    assert _pairs(made, "META_DATA_CAPTURE") == [("PROCESS_0:ENVIRONMENT_VARIABLE", 'RANK="3"')]
-    assert _types(fake) == [kind, "sqlite"]
-
-
-@pytest.mark.slow
-def test_folder_has_an_empty_table_where_the_report_has_none(report: Path, fake: Fake, tmp_path: Path) -> None:
-    """So that it is known to be complete, and is not made again."""
-    del fake.how["capture"]
-    fake.behave()
-    made = export_report(report, tmp_path, fake.nsys)
-    assert _pairs(made, "META_DATA_CAPTURE") == []
-    export_report(report, tmp_path, fake.nsys)
-    assert _types(fake) == ["parquetdir", "sqlite"]
-
-
-@pytest.mark.slow
-def test_folder_that_has_the_table_is_left_as_it_is(report: Path, fake: Fake, tmp_path: Path) -> None:
-    fake.offer_folders("META_DATA_CAPTURE")
-    made = export_report(report, tmp_path, fake.nsys)
-    assert _content(made) == _content(fake.folder / "parquetdir")
-    assert _types(fake) == ["parquetdir"]
-
-
-@pytest.mark.slow
-def test_folder_has_the_permissions_of_any_new_folder(report: Path, fake: Fake, tmp_path: Path) -> None:
-    (fake.folder / "parquetdir").chmod(0o755)  # what nsys gives it
-    assert export_report(report, tmp_path, fake.nsys).stat().st_mode & 0o777 == 0o755
-
-
-# ------------------------------------------------------------------------------------------ which that are there do
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ending", ["_pqtdir", "_arwdir", ".sqlite"])
-@pytest.mark.parametrize("with_nsys", [True, False])
-def test_good_export_of_any_kind_is_used(
-    report: Path, fake: Fake, tmp_path: Path, ending: str, with_nsys: bool
-) -> None:
-    there = report.with_suffix(".sqlite")
-    if ending == ".sqlite":
-        write_export(there)
-    else:
-        there = _folder(report, ending)
-    before = _content(there)
-    assert export_report(report, tmp_path, fake.nsys if with_nsys else None) == there
-    assert fake.exports() == [] and _content(there) == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "about",
-    [
-        {"EXPORT_PRODUCT_VERSION": "2024.2.4.1"},
-        {"EXPORT_PARAM_TABLES_TO_EXPORT": "StringIds META_DATA.*"},
-        {"EXPORT_PARAM_TIMES_TO_EXPORT": "[0,1000000000]"},
-    ],
-    ids=lambda about: next(iter(about)),
-)
-@pytest.mark.parametrize("ending", ["_pqtdir", ".sqlite"])
-def test_other_version_or_part_of_the_report_is_replaced(
-    report: Path, fake: Fake, tmp_path: Path, about: dict[str, str], ending: str
-) -> None:
-    if ending == ".sqlite":
-        fake.behave(help=HELP_2024)
-        there = report.with_suffix(".sqlite")
-        values = {"EXPORT_PRODUCT_VERSION": VERSION, **about}
-        write_export(there, values.pop("EXPORT_PRODUCT_VERSION"), **values)
-    else:
-        there = _folder(report, **about)
-    before = _content(there)
-    assert export_report(report, tmp_path, fake.nsys) == there
-    assert _content(there) != before
-    assert _names(report.parent) == {report.name, there.name}
-
-
-@pytest.mark.slow
-def test_folder_without_what_nsys_can_give_is_made_again(report: Path, fake: Fake, tmp_path: Path) -> None:
-    there = _folder(report, capture=False)
-    assert export_report(report, tmp_path, None) == there, "without nsys it must do"
-    export_report(report, tmp_path, fake.nsys)
-    assert _pairs(there, "META_DATA_CAPTURE")
-    shutil.rmtree(there)
-    _folder(report, capture=False)
-    cannot = Fake(tmp_path / "other")
-    cannot.offer_folders()
-    cannot.behave(help=HELP_2023.replace("--tables", ""))
-    assert export_report(report, tmp_path, cannot.nsys) == there
-    assert cannot.exports() == []
-
-
-@pytest.mark.slow
-def test_folder_of_which_a_table_is_older_than_the_report(report: Path, fake: Fake, tmp_path: Path) -> None:
-    """A recipe has added a table to an old export."""
-    there = _folder(report)
-    age(there / "StringIds.parquet", 200)
-    export_report(report, tmp_path, fake.nsys)
-    assert "NVTX_EVENTS" in {path.stem for path in there.iterdir()}
+    assert made.stat().st_mode & 0o777 == 0o755, "as of any new folder"
+    is_whole = tables == "META_DATA_CAPTURE"
+    assert {Path(name).stem for name in found.keys() - written.keys()} == (set() if is_whole else {"META_DATA_CAPTURE"})
+    assert _types(fake) == [kind] if is_whole else [kind, "sqlite"]
+    if not is_whole:
+        expected = [("PROCESS_0:ENVIRONMENT_VARIABLE", 'RANK="3"')] if tables else []
+        assert _pairs(made, "META_DATA_CAPTURE") == expected
+        if kind == "parquetdir":
+            assert [tuple(row.values()) for row in pq.read_table(made / "META_DATA_CAPTURE.parquet").to_pylist()] == (
+                expected
+            )
 
 
 @pytest.mark.slow
@@ -227,64 +233,25 @@ def test_part_of_the_report_does_not_do_without_nsys(report: Path, tmp_path: Pat
         export_report(report, tmp_path, None)
 
 
-# --------------------------------------------------------------------------------------------------- foreign things
-
-
-def _recipes_tables(there: Path) -> None:
-    """What one of NVIDIA's recipes leaves: some tables, and none that says of what."""
-    write_folder(there, {"StringIds": pa.table({"id": [0]})}, "parquet")
-
-
-def _notes(there: Path) -> None:
-    there.mkdir()
-    (there / "notes.txt").write_text("my thesis")
-
-
-def _export_with_notes(there: Path) -> None:
-    _folder(there.with_name("rank.0.nsys-rep"), EXPORT_PRODUCT_VERSION="2022.1.1.1")
-    (there / "notes.txt").write_text("my thesis")
-
-
-def _export_with_folder(there: Path) -> None:
-    _folder(there.with_name("rank.0.nsys-rep"), EXPORT_PRODUCT_VERSION="2022.1.1.1")
-    (there / "more.parquet").mkdir()
-
-
-def _empty_folder(there: Path) -> None:
-    there.mkdir()
-
-
-def _file(there: Path) -> None:
-    there.write_text("my thesis")
-
-
-FOREIGN = [_recipes_tables, _notes, _export_with_notes, _export_with_folder, _empty_folder, _file]
-
-
-def _tree(path: Path) -> dict[str, bytes]:
-    files = [path, *path.rglob("*")] if path.is_dir() else [path]
-    return {str(file.relative_to(path)): b"/" if file.is_dir() else file.read_bytes() for file in files}
+# ---- foreign things --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("foreign", FOREIGN)
-def test_what_is_no_export_stays_and_another_kind_is_made(report: Path, fake: Fake, tmp_path: Path, foreign) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN)
+def test_what_is_no_export_stays(report: Path, fake: Fake, tmp_path: Path, foreign: Callable[[Path], object]) -> None:
+    """Another kind is made, as long as there is one."""
     there = report.with_name("rank.0_pqtdir")
     foreign(there)
     before = _tree(there)
     assert export_report(report, tmp_path, fake.nsys) == report.with_name("rank.0_arwdir")
     assert _tree(there) == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("foreign", FOREIGN)
-def test_nowhere_to_put_it(report: Path, fake: Fake, tmp_path: Path, foreign) -> None:  # type: ignore[no-untyped-def]
-    for name in ("rank.0_pqtdir", "rank.0_arwdir", "rank.0.sqlite"):
-        (_notes if name != "rank.0_pqtdir" else foreign)(report.with_name(name))
-    before = _tree(report.parent)
+    shutil.rmtree(report.with_name("rank.0_arwdir"))
+    for name in ("rank.0_arwdir", "rank.0.sqlite"):
+        _notes(report.with_name(name))
+    before, exports = _tree(report.parent), len(fake.exports())
     with pytest.raises(TranslationError, match=r"rank\.0_pqtdir: not an nsys export"):
         export_report(report, tmp_path, fake.nsys)
-    assert _tree(report.parent) == before and fake.exports() == []
+    assert _tree(report.parent) == before and len(fake.exports()) == exports
 
 
 @pytest.mark.slow
@@ -336,7 +303,7 @@ def test_old_folder_comes_back_where_the_new_one_cannot_be_put(
     assert _names(report.parent) == {report.name, there.name}
 
 
-# --------------------------------------------------------------------------------------------------- damaged folders
+# ---- damaged folders -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -390,9 +357,8 @@ def test_real_age_of_a_folder(report: Path, fake: Fake, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(9)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.sqlite")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("sample", cases(sorted(SAMPLES.glob("*.sqlite")), push=3), ids=lambda path: path.stem)
 def test_size_of_a_folder_is_no_less_than_that_of_sqlite(tmp_path: Path, sample: Path, kind: str) -> None:
     """It decides how many reports are read at once in the memory that there is; Parquet packs the values."""
     folder = folder_of(sample, tmp_path, kind)
@@ -400,12 +366,3 @@ def test_size_of_a_folder_is_no_less_than_that_of_sqlite(tmp_path: Path, sample:
     assert get_export_size(folder) >= least, (get_export_size(folder), sample.stat().st_size)
     (folder / "broken.parquet").write_bytes(b"PAR1 and no more")
     assert get_export_size(folder) >= least
-
-
-@pytest.mark.slow
-def test_table_of_the_capture_reads_as_any_other(report: Path, fake: Fake, tmp_path: Path) -> None:
-    made = export_report(report, tmp_path, fake.nsys)
-    assert pq.read_table(made / "META_DATA_CAPTURE.parquet").to_pydict() == {
-        "name": ["PROCESS_0:ENVIRONMENT_VARIABLE"],
-        "value": ['RANK="3"'],
-    }

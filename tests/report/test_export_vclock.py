@@ -26,7 +26,6 @@ def is_normalised(export: Path) -> bool:
     return values.get("EXPORT_PARAM_TIME_NORMALIZE") == "true"
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("product", "offered", "message", "runs"),
     [

@@ -10,7 +10,9 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.report.table_folders import ENDINGS, KINDS, other_types, tables_of, write_folder
+from tests.report_sets import sets
 from tests.spans import list_single_reports
+from tests.tiers import cases
 from tests.translated import bytes_of_trace
 
 pytestmark = pytest.mark.slow
@@ -37,13 +39,16 @@ def assert_same_trace(reports: Sequence[Path], folder: Path, kinds: Sequence[str
         shutil.rmtree(folder / kind)
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", cases(SETS, push=1))
 def test_samples(tmp_path: Path, name: str) -> None:
     assert_same_trace(SETS[name], tmp_path, KINDS)
 
 
-REPORTS = [each for each in list_single_reports() if not each.id.startswith("samples/")]
+PUSHED = (
+    *("gpu/um-1", "gpu/autograd-1", "gpu/oneproc-4gpu", "public/mapf_report1"),
+    *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all", "cpu/2024.2.3-omp_clang", "cpu/2024.2.3-nccl_mimic"),
+)
+REPORTS = [each for each in sets(list_single_reports(), PUSHED) if not each.id.startswith("samples/")]
 
 
 def list_pairs() -> Iterator[object]:
@@ -54,10 +59,6 @@ def list_pairs() -> Iterator[object]:
             yield pytest.param(*report.values, kind, id=f"{kind}-{report.id}", marks=marks)
 
 
-@pytest.mark.push_sets(
-    *("samples/single-graph", "gpu/um-1", "gpu/autograd-1", "gpu/oneproc-4gpu", "public/mapf_report1"),
-    *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all", "cpu/2024.2.3-omp_clang", "cpu/2024.2.3-nccl_mimic"),
-)
 @pytest.mark.parametrize(("report", "kind"), list(list_pairs()))
 def test_large_reports(
     tmp_path: Path, report: Path, kind: str, whole_traces: Callable[[Path], tuple[bytes, ...]]

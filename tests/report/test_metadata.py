@@ -170,7 +170,6 @@ def test_ranks_by_the_name_of_a_thread(shared_reports):
         assert list(metadata.ranks.values()) == [rank]
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("value", ["9e999", "-9e999", "1e300", str(2**62), str(-(2**63)), "'x'", "x'00ff'", "NULL"])
 def test_numbers_that_are_none(tmp_path, value):
     """Infinite, beyond 64 bits or centuries away: as if they were not there."""

@@ -22,7 +22,6 @@ def report(tmp_path: Path) -> Path:
     return write_report(tmp_path / "no locks" / "rank0.nsys-rep")
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("given", [True, False])
 def test_nsys_writes_in_the_temporary_folder(
     report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool

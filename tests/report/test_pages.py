@@ -19,7 +19,7 @@ from nsys2prv_ng.report import page_kernels, pages
 from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.pages import PageReader
 from nsys2prv_ng.report.sqlite_file import SqliteFile
-from tests.conftest import FAST_REPORTS, REPORTS, SAMPLES
+from tests.conftest import REPORTS, SAMPLES
 from tests.examples import examples
 from tests.report.page_databases import (
     Plan,
@@ -31,6 +31,7 @@ from tests.report.page_databases import (
     page_reader,
     plans,
 )
+from tests.report_sets import sets
 
 MANY = tuple((i, -i * 2**40) for i in range(700))
 SMALL_REPORTS = [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]
@@ -63,7 +64,6 @@ def test_generated_databases(tmp_path):
     assert outcomes[True] > examples(100) and outcomes[False] > examples(20)  # so that both were tried
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(("reserved", "auto_vacuum"), [(0, 0), (0, 1), (32, 0), (32, 1)])
 def test_page_sizes(tmp_path, reserved, auto_vacuum):
     """All of 512 bytes, and half of the others so that every two values of the three meet."""
@@ -90,7 +90,6 @@ KEYS = ["none", "alias", "alias, lower case", "alias, last", "descending", "inde
 CHANGES = [(), ("delete",), ("delete", "vacuum"), ("add", "insert"), ("update", "insert")]
 
 
-@pytest.mark.fast_cases(8)
 @pytest.mark.parametrize(("i", "key"), list(enumerate(KEYS)))
 @pytest.mark.parametrize(("j", "operations"), list(enumerate(CHANGES)))
 def test_keys_and_changes_are_read(tmp_path, i, key, j, operations):
@@ -182,23 +181,16 @@ def test_layouts_depend_on_the_sizes_of_texts(tmp_path, sizes, is_read):
     assert assert_equal(path, ["c2", "c0"]) == is_read
 
 
-@pytest.mark.push_sets(
-    "samples/single-graph",
-    "gpu/um-1",
-    "gpu/autograd-1",
-    "public/mapf_report1",
-    "cpu/2022.4.2-nvtx_py",
-    "cpu/2023.4.4-mpich_all",
-    "public/pipit_cloverleaf",
-)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "report",
-    [
-        pytest.param(path, id=name, marks=() if name in FAST_REPORTS else pytest.mark.slow)
-        for path in SMALL_REPORTS
-        for name in (f"{path.parent.name}/{path.stem}",)
-    ],
+    sets(
+        [pytest.param(path, id=f"{path.parent.name}/{path.stem}") for path in SMALL_REPORTS],
+        push=(
+            *("samples/single-graph", "gpu/um-1", "gpu/autograd-1", "public/mapf_report1"),
+            *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all", "public/pipit_cloverleaf"),
+        ),
+    ),
 )
 def test_real_reports(report):
     """All tables, all columns but those of floating point numbers."""

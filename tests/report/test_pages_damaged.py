@@ -109,7 +109,6 @@ def outcome(path: Path, columns: list[str]) -> str:
     return "read"
 
 
-@pytest.mark.fast_cases(3)
 @pytest.mark.parametrize("name", PLANS)
 def test_damaged_files(tmp_path, bases, name, checked_kernels):
     outcomes = Counter()
@@ -135,7 +134,6 @@ def test_damaged_files(tmp_path, bases, name, checked_kernels):
     assert outcomes["read"] > examples(5) and outcomes["left"] > examples(40)  # so that both were tried
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("name", PLANS)
 def test_many_flipped_bytes(tmp_path, bases, name, checked_kernels):
     """Thousands of files, each with some bytes of its pages' beginnings or of anything set to anything."""

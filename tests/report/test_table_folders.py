@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -79,11 +80,7 @@ def test_columns_are_those_of_the_file(tmp_path, kind):
         assert np.concatenate(block_column).tolist() == columns[name].tolist()
     assert database.read(Table("EVENTS", (), {"none": 1}), "")["none"].tolist() == [1] * rows
     assert database.read(Table("OTHER", ("a",)), "").rows == 0
-    assert (database.count_rows("EVENTS"), database.count_rows("StringIds"), database.count_rows("OTHER")) == (
-        rows,
-        2,
-        0,
-    )
+    assert [database.count_rows(name) for name in ("EVENTS", "StringIds", "OTHER")] == [rows, 2, 0]
     assert database.list_missing(Table("EVENTS", ("a", "start", "b"))) == ["a", "b"]
     assert database.list_missing(Table("OTHER", ("a",))) == database.list_missing(EVENTS) == []
     with pytest.raises(TranslationError, match=r"table EVENTS has no column a, b \(schema version 3\.1\)"):
@@ -98,16 +95,8 @@ def test_every_reader_selects_the_same_rows(tmp_path, kind, monkeypatch):
     report = export(tmp_path / "r.sqlite", [""], {"T": (list(columns), list(zip(*columns.values(), strict=True)))})
     sqlite, folder = Database(report), Database(folder_of(report, tmp_path, kind))
     assert folder.tables == sqlite.tables
-    for among in (
-        None,
-        {},
-        {"k": [1, 2**40]},
-        {"k": [2], "l": [7]},
-        {"k": []},
-        {"f": [1, 2]},
-        {"t": [5]},
-        {"none": [1]},
-    ):
+    alone = ({"k": [1, 2**40]}, {"k": []}, {"f": [1, 2]}, {"t": [5]}, {"none": [1]})
+    for among in (None, {}, {"k": [2], "l": [7]}, *alone):
         of_sqlite = sqlite.read_objects("T", ["t", "k", "none", "f"], among)
         found = folder.read_objects("T", ["t", "k", "none", "f"], among)
         assert found == of_sqlite, among
@@ -184,42 +173,41 @@ def test_compressed_arrow_files(tmp_path, compression):
 # ---- what is no sound export -----------------------------------------------------------------------------------------
 
 
+_TABLE = f"{RUNTIME}.parquet: "
+DAMAGED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]), _TABLE),
+    "empty_file": (lambda path: path.write_bytes(b""), f"{_TABLE}the file is empty"),
+    "text": (lambda path: path.write_text("this is no table\n" * 100), f"{_TABLE}cannot be read (neither"),
+    "missing_column": (
+        lambda path: pq.write_table(pq.read_table(path).drop_columns("globalTid"), path),
+        f"table {RUNTIME} has no column globalTid",
+    ),
+    "two_columns": (
+        lambda path: pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), path),
+        f"{_TABLE}cannot be read (two columns",
+    ),
+    "folder_for_file": (lambda path: (path.unlink(), path.mkdir()), f"{_TABLE}is not a file"),
+    "dangling": (lambda path: (path.unlink(), path.symlink_to("nothing")), f"{_TABLE}cannot be read (No such file"),
+    "mixed": (lambda path: path.with_suffix(".arrow").write_bytes(b""), "tables of several exports ("),
+    "no_strings": (
+        lambda path: path.with_name("StringIds.parquet").unlink(),
+        "no table StringIds); make one with: nsys export --type parquetdir",
+    ),
+    "empty": (lambda path: [file.unlink() for file in path.parent.iterdir()], "the folder is empty"),
+}
+"""What is done to the file of a table, and what must be said of its folder."""
+
+
 def no_exports(parent: Path) -> dict[Path, str]:
-    """Folders and files that are none, and what must be said of them."""
+    """Return folders and files that are no export, and what must be said of them."""
     whole = folder_of(SAMPLE, parent, "parquet")
-    damaged = {
-        "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-        "empty_file": lambda path: path.write_bytes(b""),
-        "text": lambda path: path.write_text("this is no table\n" * 100),
-        "missing_column": lambda path: pq.write_table(pq.read_table(path).drop_columns("globalTid"), path),
-        "two_columns": lambda path: pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), path),
-        "folder_for_file": lambda path: (path.unlink(), path.mkdir()),
-        "dangling": lambda path: (path.unlink(), path.symlink_to("nothing")),
-        "mixed": lambda path: path.with_suffix(".arrow").write_bytes(b""),
-        "no_strings": lambda path: path.with_name("StringIds.parquet").unlink(),
-    }
-    for name, damage in damaged.items():
-        shutil.copytree(whole, parent / f"{name}_pqtdir")
-        damage(parent / f"{name}_pqtdir" / f"{RUNTIME}.parquet")
-    (parent / "empty_pqtdir").mkdir()
+    found = {whole / f"{RUNTIME}.parquet": "name the folder that it is in", parent / "other": "name the reports in it"}
+    for name, (damage, says) in DAMAGED.items():
+        folder = shutil.copytree(whole, parent / f"{name}_pqtdir")
+        damage(folder / f"{RUNTIME}.parquet")
+        found[folder] = says
     (parent / "other").mkdir()
     shutil.copy(SAMPLE, parent / "other" / "r.sqlite")
-    table = f"{RUNTIME}.parquet: "
-    says = {
-        "cut": table,
-        "empty_file": f"{table}the file is empty",
-        "text": f"{table}cannot be read (neither",
-        "missing_column": "table CUPTI_ACTIVITY_KIND_RUNTIME has no column globalTid",
-        "two_columns": f"{table}cannot be read (two columns",
-        "folder_for_file": f"{table}is not a file",
-        "dangling": f"{table}cannot be read (No such file",
-        "mixed": "tables of several exports (",
-        "no_strings": "no table StringIds); make one with: nsys export --type parquetdir",
-        "empty": "the folder is empty",
-    }
-    found = {parent / f"{name}_pqtdir": text for name, text in says.items()}
-    found[parent / "other"] = "name the reports in it"
-    found[whole / f"{RUNTIME}.parquet"] = "name the folder that it is in"
     return found
 
 

@@ -21,7 +21,8 @@ from nsys2prv_ng.runtime.dask_engine import DaskEngine
 from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.parallel import WorkerError
 from tests.conftest import REPOSITORY, SAMPLES
-from tests.job.test_shards import read_trace
+from tests.reading.test_shards import read_trace
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +146,7 @@ def test_a_worker_that_is_killed(scheduler, tmp_path):
     assert len(list(tmp_path.glob("died*"))) == 2
 
 
+@pytest.mark.all_sets
 def test_a_piece_that_kills_every_worker(cluster, scheduler, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 1)  # instead of 3
     with (
@@ -267,8 +269,7 @@ def test_no_cluster_there(tmp_path, where):
     assert not (tmp_path / "parts").exists()
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("killed_in", ["", "copy_part", "read_report", "flatten", "make_slice"])
+@pytest.mark.parametrize("killed_in", cases(["", "copy_part", "read_report", "flatten", "make_slice"], push=1))
 def test_the_same_bytes_though_workers_are_killed_in_any_step(scheduler, tmp_path, monkeypatch, killed_in):
     """A worker that reads, that makes states, that writes a part, or that puts it in its place."""
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
@@ -288,10 +289,10 @@ def test_the_same_bytes_though_workers_are_killed_in_any_step(scheduler, tmp_pat
 def _make_deadly(real, step, folder):
     """Make the first worker that has called the function of a step end there."""
     modules = {
-        "read_report": "nsys2prv_ng.job.shards",
+        "read_report": "nsys2prv_ng.reading.shards",
         "flatten": "nsys2prv_ng.translation.states",
-        "make_slice": "nsys2prv_ng.translation.write_slices",
-        "copy_part": "nsys2prv_ng.translation.write_slices",
+        "make_slice": "nsys2prv_ng.translation.write_trace",
+        "copy_part": "nsys2prv_ng.translation.write_trace",
     }
 
     def run(self, do, items):
@@ -317,7 +318,6 @@ def _make_deadly(real, step, folder):
     return run
 
 
-@pytest.mark.push_cases(1)
 def test_workers_in_another_folder(scheduler, tmp_path, monkeypatch):
     """Relative paths are those of the user's folder."""
     shutil.copyfile(SAMPLES / "single-graph.sqlite", tmp_path / "a.sqlite")
@@ -331,6 +331,7 @@ def test_workers_in_another_folder(scheduler, tmp_path, monkeypatch):
     assert read_trace(tmp_path / "a.prv") == expected
 
 
+@pytest.mark.all_sets
 def test_a_cluster_without_workers(tmp_path):
     """The user is told what the program waits for, and it does not wait forever."""
     notes: list[str] = []

@@ -18,6 +18,7 @@ import nsys2prv_ng
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.runtime import engine
 from nsys2prv_ng.runtime.engine import LocalEngine
+from tests.tiers import cases
 
 
 def square(number: int) -> tuple[int, int]:
@@ -165,7 +166,7 @@ def is_running(process: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4"])
+@pytest.mark.parametrize("name", cases(["mpi-4", "ddp-2x2"], push=1))
 def test_summaries_of_processes_are_those_of_threads(
     name: str, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

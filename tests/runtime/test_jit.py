@@ -16,6 +16,7 @@ from numba.core.caching import IndexDataCacheFile, _CacheLocator
 
 import nsys2prv_ng
 from nsys2prv_ng.runtime import jit, machine_code
+from tests.tiers import cases
 
 MODULE = """
 from nsys2prv_ng.runtime.jit import compiled
@@ -65,9 +66,8 @@ def test_compiled_once(module):
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(6)
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "text", "bits", "none"])
+@pytest.mark.parametrize("damage", cases(["empty", "cut", "zeros", "text", "bits", "none"], push=3))
 def test_damaged_files_are_as_if_not_there(module, suffix, damage):
     lines_of(module, INTEGERS)
     (path,) = cached(module, suffix)
@@ -336,6 +336,7 @@ def test_uncounted_functions_compute_the_same_and_keep_no_array(tmp_path, monkey
 
 
 @pytest.mark.slow
+@pytest.mark.all_sets
 def test_one_of_several_processes_compiles(module):
     """The others wait, and take its code."""
     code = (

@@ -82,7 +82,6 @@ def test_more_processes_than_work_and_no_work():
     assert run(0, lambda index, tick: index) == []
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("error", [TranslationError("x.sqlite: broken"), UsageError("no"), MemoryError()])
 def test_errors_of_users_are_raised_as_they_are(error):
     def do(index, tick):

@@ -6,9 +6,10 @@ import contextlib
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
@@ -71,3 +72,14 @@ def translate_reports(
 def get_account(result: TranslationResult, name: str) -> SourceAccount:
     """Return the account of a source."""
     return next(account for account in result.sources if account.name == name)
+
+
+def read_rows(report: Path, query: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query by plain sqlite3."""
+    with contextlib.closing(sqlite3.connect(f"{report.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+        return database.execute(query).fetchall()
+
+
+def read_utc(report: Path) -> int:
+    """Return UTC (ns) of timestamp 0 of a report."""
+    return int(read_rows(report, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")[0][0])

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from nsys2prv_ng.paraver import event_types, families
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
+from tests.test_stability import list_types
 
 NAMES = {source.name for source in (*SOURCES, *DERIVED)} | {"capture"}
 """The capture itself has a type too, which the translation writes without a source."""
-
-
-def fixed_types() -> Iterator[EventType]:
-    """Yield every event type of the module, alone or in a mapping or tuple."""
-    for value in vars(event_types).values():
-        members = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
-        yield from (member for member in members if isinstance(member, EventType))
 
 
 def nvtx_types() -> Iterator[EventType]:
@@ -28,7 +22,7 @@ def nvtx_types() -> Iterator[EventType]:
 
 
 def test_event_types_name_known_sources() -> None:
-    types = [*fixed_types(), *nvtx_types()]
+    types = [*list_types(), *nvtx_types()]
     unknown = {
         event_type.label: event_type.source
         for event_type in types
@@ -39,5 +33,5 @@ def test_event_types_name_known_sources() -> None:
 
 
 def test_every_kind_of_types_is_looked_at() -> None:
-    assert len(list(fixed_types())) > 150
+    assert len(list_types()) > 150
     assert len(list(nvtx_types())) == 11

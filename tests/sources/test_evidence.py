@@ -43,7 +43,6 @@ def evidence(report: Path, source: str, chosen: tuple[Source, ...] = SOURCES) ->
     return found
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("rank", range(4))
 def test_nccl_kernels_with_their_payload(samples: Path, rank: int) -> None:
     report = samples / f"ddp-2x2.rank{rank}.sqlite"

@@ -8,27 +8,19 @@ from functools import lru_cache
 from pathlib import Path
 
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from nsys2prv_ng.summary.compute.job import compute_summary
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.summarize import compute_summary
 from tests.report_truth import Objects, Report
 from tests.shared import share
 
-SETS = {
-    "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
-    "samples/mpi-4": [f"samples/mpi-4.rank{rank}.sqlite" for rank in range(4)],
-    "samples/single-graph": ["samples/single-graph.sqlite"],
-    "gpu/single-node": ["gpu/single-node.sqlite"],
-    "gpu/oneproc-4gpu": ["gpu/oneproc-4gpu.sqlite"],
-    "gpu/mpi-one-report": ["gpu/mpi-one-report.sqlite"],
-    "gpu/um-1": ["gpu/um-1.sqlite"],
-    "public/mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
-    "public/pipit_cloverleaf": ["public/pipit_cloverleaf.sqlite"],
-}
+SETS = (
+    *("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph", "gpu/single-node", "gpu/oneproc-4gpu"),
+    *("gpu/mpi-one-report", "gpu/um-1", "public/mfu_2gpu_before", "public/pipit_cloverleaf"),
+)
 
 
 _KEPT = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nsys2prv_ng.summary.numbers.efficiency import (
+from nsys2prv_ng.summary.efficiency.numbers import (
     DeviceEfficiency,
     EfficiencyNumbers,
     EfficiencyTrees,
@@ -16,8 +16,8 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     StepNumbers,
     WindowEfficiency,
 )
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.waits import Culprit, LateCost, LongestWait, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.waits.numbers import Culprit, LateCost, LongestWait, RankWaits, WaitNumbers
 
 MS = 10**6
 WINDOW = 100 * MS

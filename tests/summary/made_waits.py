@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.summary.numbers.waits import Culprit, LateCost, MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.waits.numbers import Culprit, LateCost, MpiWaits, RankWaits, WaitNumbers
 
 MS, S = 10**6, 10**9
 NO_RANK = RankWaits(

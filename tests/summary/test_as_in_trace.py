@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.options.kinds import parse_window
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdicts.answer import add_verdict
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
-from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
-from tests.conftest import REPOSITORY, push_but
+from tests.cfgs.recorded import Shown, show
 from tests.summary.made import summarize_reports
+from tests.tiers import cases
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
-pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+pytestmark = pytest.mark.slow  # translates whole jobs
 
 KERNEL, NCCL_KERNEL, GRAPH, MEMORY, BYTES, ACTIVITY = 63000006, 63000007, 63000008, 63000001, 63000002, 63000400
 MEMORY_KINDS = 63000210, 63000211
@@ -37,8 +37,8 @@ class Both:
     trace: Trace
     found: JobSummary
 
-    def preset(self, name: str) -> Evaluated:
-        return evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", self.trace)
+    def preset(self, name: str) -> Shown:
+        return show(name, self.trace)
 
     @property
     def tasks(self) -> list[int]:
@@ -46,7 +46,7 @@ class Both:
         return [self.trace.names["TASK"].index(gpu.tasks[0]) for gpu in self.found.gpus]
 
 
-@pytest.fixture(scope="module", params=push_but(["time", "ranges", "ranks"], CHOICES))
+@pytest.fixture(scope="module", params=cases(CHOICES, push=["all"]))
 def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Both:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
     output = tmp_path_factory.mktemp("trace") / "trace.prv"

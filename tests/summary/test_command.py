@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.text import LEADS, format_summary
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line, files

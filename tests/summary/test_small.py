@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.summary.numbers.job import Cause, JobSummary
+from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.summary.gpus.numbers import Cause
+from nsys2prv_ng.summary.job import JobSummary
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, SIZE, Call, Kernel, write_nccl_report
 from tests.sources.small_reports import MAIN, PROCESS, WORKER, Rows, export
 from tests.summary.made import summarize_reports

@@ -10,11 +10,13 @@ import pytest
 
 from nsys2prv_ng import summarize
 from nsys2prv_ng.api.calls import find_answer
-from nsys2prv_ng.summary.numbers.job import JobSummary, MpiNumbers
-from nsys2prv_ng.summary.numbers.memory import AllocatorCalls, GpuMemory, KeptMemory, MemoryNumbers
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.memory.numbers import AllocatorCalls, GpuMemory, KeptMemory, MemoryNumbers
 from nsys2prv_ng.summary.text import format_summary
+from nsys2prv_ng.summary.waits.numbers import MpiNumbers
 from nsys2prv_ng.text.formatting import format_time
 from tests.summary.made import summarize_reports
+from tests.tiers import cases
 
 T = TypeVar("T")
 
@@ -151,13 +153,16 @@ def test_ranks_are_shown_as_spans(found: JobSummary) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("ddp-2x2.*", {}),
-        ("single-graph.*", {}),
-        ("ddp-2x2.*", {"ranks": [1]}),
-        ("ddp-2x2.*", {"steps": "2:4"}),
-        ("ddp-2x2.rank0.*", {"time": "50ms:70ms"}),  # in which there are samples only
-    ],
+    cases(
+        [
+            ("single-graph.*", {}),
+            ("ddp-2x2.rank0.*", {"time": "50ms:70ms"}),  # in which there are samples only
+            ("ddp-2x2.*", {"steps": "2:4"}),
+            ("ddp-2x2.*", {}),
+            ("ddp-2x2.*", {"ranks": [1]}),
+        ],
+        push=3,
+    ),
 )
 def test_an_answer_without_samples_is_that_of_a_whole_summary(
     name: str, options: dict[str, Any], samples: Path

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from tests.conftest import SAMPLES
 from tests.translated import translated_set

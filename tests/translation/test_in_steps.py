@@ -10,7 +10,8 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.conftest import SAMPLES
-from tests.job.test_shards import read_trace
+from tests.reading.test_shards import read_trace
+from tests.tiers import cases
 
 GRAPH = SAMPLES / "single-graph.sqlite"
 
@@ -22,8 +23,7 @@ def parts(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize(("ending", "ranks"), [("prv.gz", "02"), ("prv.gz", "0123"), ("prv", "0123")])
+@pytest.mark.parametrize(("ending", "ranks"), cases([("prv.gz", "02"), ("prv.gz", "0123"), ("prv", "0123")], push=1))
 def test_steps_make_the_same_bytes(tmp_path, monkeypatch, ending, ranks):
     reports = sorted(SAMPLES.glob(f"ddp-2x2.rank[{ranks}].sqlite"))
     (tmp_path / "one").mkdir()

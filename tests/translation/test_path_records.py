@@ -15,17 +15,16 @@ import pytest
 from nsys2prv_ng import translate
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.translation.path_records import derive_path
+from nsys2prv_ng.translation.path_and_steps import derive_path
 from nsys2prv_ng.translation.result import TranslationResult
 from tests.conftest import SAMPLES
-from tests.job.step_truth import count_warmup
 from tests.spans import list_report_sets, unite
+from tests.steps.step_truth import count_warmup
 from tests.trace_reader import PATH, PATH_LINE, Trace, pair_intervals, read_trace
 
 COMPUTE, MOVING, NOT_SPLIT, MEMORY, LAUNCH, GAP, CUDA_CALL, SYSTEM_CALL, HOST, MPI = range(1, 11)
@@ -84,7 +83,7 @@ def count_account(made: Made, name: str) -> tuple[int, int, dict[str, int]]:
     return account.read, account.written, account.dropped
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS, further=["exercises/ex3a-pp2"]))
+@pytest.fixture(scope="module", params=list_report_sets(SETS, push=set(SETS) - {"exercises/ex3a-pp2"}))
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(tmp_path_factory.mktemp("path"), [Path(report) for report in request.param])
 
@@ -240,7 +239,7 @@ def test_rows_that_are_not_in_the_trace_are_dropped(tmp_path: Path) -> None:
     with open_job(MPI_4, tmp_path, options, Progress()) as job:
         out, inside, other = 0, int(np.argmax(job.new_row >= 0)), int(np.argmax(job.new_row >= 1))
         assert job.new_row[out] < 0 <= job.new_row[-1]
-        t = job.first
+        t = job.scope.first
         segments = [
             (t, t + 10, inside, HOST),
             (t + 10, t + 20, inside, HOST),
@@ -272,6 +271,8 @@ def test_rows_that_are_not_in_the_trace_are_dropped(tmp_path: Path) -> None:
 def test_a_path_beside_the_trace_declares_nothing(tmp_path: Path) -> None:
     with open_job(MPI_4, tmp_path, ReadOptions(selection=Selection(ranks=frozenset({1}))), Progress()) as job:
         labels = Labels()
-        derive_path(job, make_path([(job.first, job.last, 0, HOST)], [(job.first, job.last)]), labels)
+        derive_path(
+            job, make_path([(job.scope.first, job.scope.last, 0, HOST)], [(job.scope.first, job.scope.last)]), labels
+        )
         assert labels.types == []
         assert derive_path(job, None, labels).accounts == {}

@@ -24,13 +24,13 @@ from nsys2prv_ng.replay.model import load_model
 from nsys2prv_ng.replay.what_if import Experiment
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
-from nsys2prv_ng.translation.predict import write_prediction
-from tests.conftest import REPORTS, SAMPLES, Unpacked
-from tests.report_sets import list_sets
+from nsys2prv_ng.translation.translate import write_prediction
+from tests.conftest import SAMPLES
+from tests.report_sets import find_set, list_sets, sets
 from tests.trace_reader import Trace, pair_intervals, read_trace
 from tests.translated import CUDA_API, GRAPH, KERNEL, MEMORY, NCCL_KERNEL, bytes_of_trace
 
-SETS = list_sets(SAMPLES, REPORTS)
+SETS = list_sets()
 OPERATIONS = (KERNEL, NCCL_KERNEL, MEMORY, GRAPH)
 GPU_ACTIVITY, KERNELS_RUNNING, GPU_IDLE = 63000400, 63000401, 8
 DERIVED = {*range(63000400, 63000404), *range(63000410, 63000500)}
@@ -112,10 +112,9 @@ def sort_rows(*columns: np.ndarray) -> list[list[int]]:
     return sorted(np.stack(columns, axis=1).tolist())
 
 
-@pytest.mark.push_sets("samples/ddp-2x2", "samples/single-graph")
-@pytest.mark.parametrize("name", SETS)
-def test_a_change_to_nothing_changes_no_byte(name: str, tmp_path: Path, unpacked: Unpacked) -> None:
-    reports = [unpacked(path) for path in SETS[name]]
+@pytest.mark.parametrize("name", sets(SETS, push=["samples/ddp-2x2", "samples/single-graph"]))
+def test_a_change_to_nothing_changes_no_byte(name: str, tmp_path: Path) -> None:
+    reports = find_set(name)
     real = bytes_of_trace(reports, tmp_path)
     with opened(reports, tmp_path) as (experiment, plan):
         output = tmp_path / "trace.prv"

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.conftest import SAMPLES
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -47,8 +48,7 @@ def plain(tmp_path_factory):
     return written(tmp_path_factory.mktemp("plain"), ALL, Resources(1, 10**9))
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("options", [ALL, WINDOWS, FEW], ids=["all", "windows", "few"])
+@pytest.mark.parametrize("options", cases([ALL, WINDOWS, FEW], push=1), ids=["all", "windows", "few"])
 def test_cores_and_memory(tmp_path, options, plain):
     expected = plain if options is ALL else written(tmp_path, options, Resources(1, 10**9))
     assert len(expected[0][0]) > 10**5
@@ -57,8 +57,7 @@ def test_cores_and_memory(tmp_path, options, plain):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.pcf", "out.prv", "out.row"]
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("ways", [1, 3])
+@pytest.mark.parametrize("ways", cases([1, 3], push=1))
 def test_clocks_that_drift(tmp_path, plain, ways):
     (tmp_path / "clocks.toml").write_text(DRIFTING)
     drifting = replace(ALL, align=tmp_path / "clocks.toml", several_jobs=True)

@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 from tests import report_truth as truth
-from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked
+from tests.conftest import REPORTS, SAMPLES, Unpacked
+from tests.report_sets import sets
+from tests.spans import MISSING
 from tests.trace_reader import compare_tables
 from tests.translated import Translated, Translations, changed, translated_set
 
@@ -81,14 +83,10 @@ def _sets() -> dict[str, list[Path]]:
     return {name: reports for name, reports in sets.items() if reports}
 
 
-def _parameters() -> Iterator[object]:
-    for name, reports in _sets().items():
-        yield pytest.param(reports, id=name, marks=() if name in FAST_SETS else pytest.mark.slow)
-    if not HAS_LARGE_REPORTS:
-        yield pytest.param([], id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
+_REAL = [pytest.param(reports, id=name) for name, reports in _sets().items()]
 
 
-@pytest.fixture(scope="module", params=_parameters())
+@pytest.fixture(scope="module", params=sets(_REAL) + MISSING)
 def translated(request: pytest.FixtureRequest, translations: Translations, unpacked: Unpacked) -> Translated:
     return translations([unpacked(path) for path in request.param])
 

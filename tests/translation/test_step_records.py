@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng import translate
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from tests.analysis.path.path_reports import Capture
 from tests.conftest import SAMPLES, Unpacked
-from tests.job.step_truth import StepTruth, list_ranges
-from tests.job.test_repetition import list_launched
 from tests.report_truth import PUSH_POP
+from tests.steps.step_truth import StepTruth, list_ranges
+from tests.steps.test_repetition import list_launched
 from tests.trace_reader import pair_intervals, read_trace
 from tests.translated import Translated, translated_set
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,11 @@ import pytest
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import report_truth as truth
-from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked
+from tests.conftest import REPORTS, SAMPLES, Unpacked
+from tests.report_sets import sets
 from tests.report_truth import Report
+from tests.spans import MISSING
+from tests.tiers import cases
 from tests.trace_reader import compare_tables, read_trace
 from tests.translated import (
     BYTES,
@@ -59,14 +62,10 @@ def _sets() -> dict[str, list[Path]]:
     return {name: reports for name, reports in sets.items() if reports}
 
 
-def _parameters() -> Iterator[object]:
-    for name, reports in _sets().items():
-        yield pytest.param(reports, id=name, marks=() if name in FAST_SETS else pytest.mark.slow)
-    if not HAS_LARGE_REPORTS:
-        yield pytest.param([], id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
+_REAL = [pytest.param(reports, id=name) for name, reports in _sets().items()]
 
 
-@pytest.fixture(scope="module", params=_parameters())
+@pytest.fixture(scope="module", params=sets(_REAL) + MISSING)
 def translated(request: pytest.FixtureRequest, translations: Translations, unpacked: Unpacked) -> Translated:
     return translations([unpacked(path) for path in request.param])
 
@@ -296,7 +295,7 @@ GOLD = {
 }
 
 
-@pytest.fixture(scope="module", params=GOLD)
+@pytest.fixture(scope="module", params=cases(GOLD, push=["mpi-4.rank0"]))
 def gold(
     request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unpacked, translations: Translations
 ) -> tuple[Translated, Path]:

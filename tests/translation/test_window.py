@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.selection import Selection, Window
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.reading.open_reports import Selection, Window
 from tests import translated as of_tests
-from tests.conftest import slow_but
+from tests.tiers import cases
 from tests.trace_reader import Trace, pair_intervals
 from tests.translated import CUDA_API, Translated, changed
 
@@ -116,11 +116,10 @@ REPORTS = {
     "single-graph": ["single-graph.sqlite"],
     "points": ["points.sqlite"],
 }
-OTHERS = ("ddp-2x2", "mpi-4", "single-graph")
-"""Left out by every push: two ranks have messages, the points CUDA graphs; several windows are of NCCL."""
 
 
-@pytest.fixture(scope="module", params=slow_but("points", REPORTS, OTHERS))
+# Two ranks have messages, the points CUDA graphs; several windows are of NCCL.
+@pytest.fixture(scope="module", params=cases(REPORTS, push=["points", "mpi-2"], quick=["points"]))
 def reports(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     if request.param == "points":
         # Calls and kernels without length are single lines; marks are points.
@@ -193,7 +192,7 @@ def cuts(
         if expected[0] or expected[1] or expected[3]:
             translated = translated_set(reports, tmp_path_factory.mktemp("cut"), selection=Selection(window=window))
         else:
-            with pytest.raises(UsageError, match="no event is in the chosen time"):
+            with pytest.raises(UsageError, match="no events in the chosen time"):
                 translated_set(reports, tmp_path_factory.mktemp("cut"), selection=Selection(window=window))
         found.append(Cut(window, low, high, expected, translated))
     return found
@@ -206,7 +205,6 @@ def shown(cuts: list[Cut]) -> list[Cut]:
     return found
 
 
-@pytest.mark.push_cases(1)
 def test_intervals_of_a_window_are_cut_from_those_of_the_whole(cuts: list[Cut]) -> None:
     for cut in shown(cuts):
         assert difference(cut.found.intervals, cut.expected[0]) == "", cut.window
@@ -281,7 +279,7 @@ def test_a_window_without_events_is_an_error(samples: Path, tmp_path: Path) -> N
     sample = samples / "single-graph.sqlite"
     later = "UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = utcEpochNs + 100000000000"
     reports = [sample, changed(sample, tmp_path / "later.sqlite", [later])]
-    with pytest.raises(UsageError, match="no event is in the chosen time"):
+    with pytest.raises(UsageError, match="no events in the chosen time"):
         translated_set(reports, tmp_path / "trace", selection=Selection(window=(50 * 10**9, 60 * 10**9)))
     assert list((tmp_path / "trace").iterdir()) == []
 

@@ -7,7 +7,7 @@ Each ns of a GPU has one class, so the classes add up to the window times the nu
 - Otherwise it runs NCCL kernels: some move data (MOVING), some are not split (NOT_SPLIT), or all wait for other ranks
   (WAITING); analysis/gpus/waiting.py defines their order.
 - Otherwise it copies or sets memory (MEMORY).
-- Otherwise it is idle between two operations, with the causes of analysis/gpus/idle_causes.py.
+- Otherwise it is idle between two operations, with the causes of analysis/gpus/times.py.
 - The time is before the first operation of a capture or after its last (BEFORE, AFTER).
 - No report captured the time (NOT_CAPTURED).
 
@@ -37,8 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.gpus import measure_all_gpus
-from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, measure_hosts
+from nsys2prv_ng.analysis.efficiency.measure import list_main_threads, measure_all_gpus, measure_hosts
 from nsys2prv_ng.analysis.efficiency.times import (
     CLASSES,
     KERNELS_BY_CLASS,
@@ -47,21 +46,16 @@ from nsys2prv_ng.analysis.efficiency.times import (
     make_times,
     unite_nodes,
 )
-from nsys2prv_ng.analysis.efficiency.windows import (
-    FIRST_STEP,
-    WHOLE,
-    WORK,
-    make_plan,
-)
+from nsys2prv_ng.analysis.efficiency.windows import FIRST_STEP, WHOLE, WORK, make_plan
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.times import GpuTime
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
-from nsys2prv_ng.job.nvtx_ranges import RangeKey
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import group_reports_by_task
+from nsys2prv_ng.reading.nvtx_ranges import RangeKey
+from nsys2prv_ng.steps.steps import Steps
 
 
 class RangeTimes(NamedTuple):

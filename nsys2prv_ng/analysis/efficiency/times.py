@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.gpus.idle_causes import CAUSES
+from nsys2prv_ng.analysis.gpus.times import CAUSES
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
@@ -28,6 +28,7 @@ CLASSES = (
 """Names of what a GPU does, by number."""
 COMPUTE, WHOLE_GRAPH, WAITING, MOVING, NOT_SPLIT, MEMORY = range(6)
 CAUSE = 6
+"""Number of the first class of idle time by its cause."""
 BEFORE, AFTER, NOT_CAPTURED = range(CAUSE + len(CAUSES), len(CLASSES))
 KERNELS = MEMORY
 """In classes below this one the GPU runs kernels; in classes below CAUSE it runs anything."""

@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.intervals.bins import make_edges, sum_states
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.states import FlatStates
-from nsys2prv_ng.job.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import ABSENT
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
+from nsys2prv_ng.reading.opened_events import ABSENT
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 MOST_CELLS = 1_000_000
+"""Maximum number of cells (rows x bins) of a picture; each is a byte."""
 _BINS = 100, 2_000
 """Fewest and most bins."""
 _NEAR = 0.25
@@ -180,9 +180,31 @@ def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> RangesOf
         names[key] if suffix == ABSENT else f"{names[key]} {suffix}"
         for key, suffix in zip(name[seen].tolist(), number[seen].tolist(), strict=True)
     ]
-    columns = (column[seen].tolist() for column in (depth - 1, begin - job.zero, end - job.zero))
+    columns = (column[seen].tolist() for column in (depth - 1, begin - job.scope.zero, end - job.scope.zero))
     bars = [
         RangeBar(depth=level, begin_ns=start, end_ns=stop, name=text)
         for level, start, stop, text in zip(*columns, texts, strict=True)
     ]
     return RangesOfTask(label=job.tree.model.tasks[task].name, bars=bars, hidden=int(depth.size - seen.size))
+
+
+# ---- steps that take turns -------------------------------------------------------------------------------------------
+
+
+_FEWEST = 4
+"""Fewest steps of each length."""
+_LONGER = 1.25
+"""How many times as long as short steps the long steps are, at least."""
+_MOST = 0.9
+"""Share of the steps that must take turns."""
+
+
+def find_turns(ns: IntArray) -> tuple[int, int] | None:
+    """Return the medians (ns) of short and long steps, from the lengths of all steps in order; None without turns."""
+    if ns.size < 2 * _FEWEST:
+        return None
+    low, high = sorted((ns[::2], ns[1::2]), key=lambda half: float(np.median(half)))
+    short, long = (round(float(np.median(half))) for half in (low, high))
+    limit = (short + long) / 2
+    regular = np.count_nonzero(low < limit) + np.count_nonzero(high > limit)
+    return (short, long) if long >= _LONGER * short and regular >= _MOST * ns.size else None

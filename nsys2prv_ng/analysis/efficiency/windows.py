@@ -20,14 +20,14 @@ from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
 from nsys2prv_ng.job.counted import CountedEvents
-from nsys2prv_ng.job.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_gpu_time
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
+from nsys2prv_ng.reading.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.steps.steps import Steps
 
 MOST_STEPS = 5_000
 """Most steps that are measured one by one (the first ones): a loop of two kernels may have millions."""
@@ -96,16 +96,16 @@ def make_plan(job: Job, steps: Steps | None) -> WindowPlan:
     captures = _find_captures(job)
     known = [capture for capture in captures if capture is not None]
     known += [(run.facts.first, run.facts.last) for run in list_activity_runs(job)]
-    known = known or [(job.first, job.last)]
+    known = known or [(job.scope.first, job.scope.last)]
     first, last = min(low for low, _ in known), max(high for _, high in known)
     # A chosen time may go on where nothing was captured: that would thin out every share.
-    inside = [(max(low, first), min(high, last)) for low, high in job.measured if low < last and high > first]
-    whole = inside or job.measured or [(first, last)]
+    inside = [(max(low, first), min(high, last)) for low, high in job.scope.measured if low < last and high > first]
+    whole = inside or job.scope.measured or [(first, last)]
     work: list[tuple[int, int]] = []
     if steps is not None:
         _, _, begin, end = cut_to_windows(steps.start[:1], steps.stop[-1:], whole)
         work = list(zip(begin.tolist(), end.tolist(), strict=True))
-    elif not job.selection.restricts_time and (gpu_time := measure_gpu_time(job.reports, job.tree)) is not None:
+    elif not job.scope.selection.restricts_time and (gpu_time := measure_gpu_time(job.reports, job.tree)) is not None:
         # Much of a capture without steps may be the start-up of the program, whose efficiency is of no interest.
         is_small = 0 < gpu_time[1] - gpu_time[0] <= MOST_WORK * (whole[0][1] - whole[0][0])
         work = [gpu_time] if is_small else []
@@ -149,7 +149,7 @@ def load_repeated(job: Job, reports: Sequence[int]) -> RangeWindows:
     keys: dict[RangeKey, int] = {}
     parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
     for index in reports:
-        ranges, _ = load_repeated_ranges(job.reports[index], job.store, job.windows)
+        ranges, _ = load_repeated_ranges(job.reports[index], job.store, job.scope.windows)
         row = job.tree.rows[index][ranges.place]
         task = job.tree.task_of_row[row]
         counts = (row >= 0) & CountedEvents(job, index).mark_host(ranges.place, ranges.begin)

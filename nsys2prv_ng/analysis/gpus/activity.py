@@ -128,8 +128,8 @@ def measure_activity(job: Job, run: Run) -> dict[int, Activity]:
     """Return the activity of the GPUs of a run from `list_activity_runs`, by row, in the time that numbers cover."""
     row, time, value = load_activity(job, run)
     end, known = time + measure_durations(row, time), np.unique(row)
-    if job.measured:
-        index, _, time, end = cut_to_windows(time, end, job.measured)
+    if job.scope.measured:
+        index, _, time, end = cut_to_windows(time, end, job.scope.measured)
         row, value = row[index], value[index]
     length = end - time
     return {int(gpu): _sum_activity(value[row == gpu], length[row == gpu]) for gpu in known}
@@ -203,8 +203,8 @@ def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakM
     peaks = {}
     for row, time, level in load_memory(job, rows):
         is_last = np.append(row[1:] != row[:-1], True)[: row.size]
-        end = np.where(is_last, job.last, np.roll(time, -1))
-        index, _, time, _ = cut_to_windows(time, end, job.measured or [(job.first, job.last)])
+        end = np.where(is_last, job.scope.last, np.roll(time, -1))
+        index, _, time, _ = cut_to_windows(time, end, job.scope.covered)
         peaks.update({gpu: PeakMemory(*peak) for gpu, peak in find_peaks(row[index], time, level[index]).items()})
     return peaks
 

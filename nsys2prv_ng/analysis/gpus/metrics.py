@@ -3,7 +3,7 @@
 A value is in force until the next value of its metric on the GPU, in its report and its window of the chosen time; the
 last value until the last sample there. The time from the start of a window to its first sample does not count. If
 several reports sampled a GPU, the samples of a report that started later count only in gaps between the others
-(job/repeated_samples.py defines gaps), and no value is in force over a gap.
+(job/dropping.py defines gaps), and no value is in force over a gap.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.dropping import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import load_source_records
-from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.reading.opened_events import load_source_records
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import UNCHANGED
+from nsys2prv_ng.text.names import match_patterns
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class MetricSums:
     high: float
     samples: int
     covered: Mapping[tuple[str, int], CoveredValues]
-    """The same for the values in parts of the time, by the name of the PartsOfTime and the number of the part."""
+    """Sums over the values in parts of the time, by the name of the PartsOfTime and the number of the part."""
 
     def add(self, more: MetricSums) -> MetricSums:
         """Return the sums over these values and more values of the same metric."""
@@ -111,18 +113,15 @@ def measure_gpu_metrics(job: Job, parts: Sequence[PartsOfTime] = ()) -> list[Met
 
     `parts`: with names that differ. Each worker has the records of one report in memory.
     """
-    found: MetricsByRow = {}
-    for sums in job.engine.sum_up(lambda group: _measure_group(job, group, parts), _group_sampled(job)):
-        found |= sums
-    return [found[key] for key in sorted(found) if found[key].ns]
 
+    def measure(group: Sequence[_SampledReport]) -> MetricsByRow:
+        found: MetricsByRow = {}
+        for sampled in _list_samples(job, group):
+            add_samples(found, sampled, np.arange(len(sampled.types)), job.scope.measured, parts)
+        return found
 
-def _measure_group(job: Job, group: Sequence[_SampledReport], parts: Sequence[PartsOfTime]) -> MetricsByRow:
-    """Measure GPUs that share reports."""
-    found: MetricsByRow = {}
-    for sampled in _list_samples(job, group):
-        add_samples(found, sampled, np.arange(len(sampled.types)), job.measured, parts)
-    return found
+    sums = {key: sums for found in job.engine.sum_up(measure, _group_sampled(job)) for key, sums in found.items()}
+    return [sums[key] for key in sorted(sums) if sums[key].ns]
 
 
 def add_samples(
@@ -134,8 +133,8 @@ def add_samples(
 ) -> None:
     """Add the values of the types with a pattern (not -1) to the sums, those in the windows (ns) if there are any.
 
-    The part of a value is that of all the time for which it is in force, even if a window cuts that. A value that
-    several windows cut is one sample.
+    A value belongs to the part that covers its full duration, even if a window cuts it. A value that several windows
+    cut is one sample.
     """
     handle, begin, end, value = _hold_values(sampled.columns, pattern_of_handle)
     numbers = {each.name: _find_part(sampled, handle, begin, end, each) for each in parts}
@@ -351,6 +350,12 @@ class Samples(NamedTuple):
     columns: SampleColumns
 
 
+def make_samples(row: int, report: ReportRecords, records: Records, lines: IntArray, begins: BoolArray) -> Samples:
+    """Return the samples of a row at these lines of a report's records. `begins`: as in SampleColumns."""
+    columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
+    return Samples(row, report.labels.types, columns)
+
+
 def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples]:
     """Yield the samples of GPUs that share reports, without samples that repeat an earlier report's."""
     series: dict[int, IntArray] = {}
@@ -363,9 +368,8 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples
             is_shared = sum(row in other.rows for other in group) > 1
             if is_shared:
                 lines = lines[add_to_series(series, row, records.time[lines])]
-            begins = mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
-            columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
-            yield Samples(row, job.reports[report.number].labels.types, columns)
+            begins = mark_begins(records.time[lines], [low for low, _ in job.scope.windows], breaks_at_gaps=is_shared)
+            yield make_samples(row, job.reports[report.number], records, lines, begins)
 
 
 def mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -> BoolArray:

@@ -1,11 +1,23 @@
-"""Measures the time of GPUs that numbers cover: by activity, in gaps, and why they were idle."""
+"""Measures the time of GPUs that numbers cover: by activity, in gaps, and why they were idle.
+
+A gap is attributed to what the host thread did that launched the operation at its end. If several operations start at
+once, the one that was launched first counts. If its launch call had returned before the gap started, the host was ahead
+and did not keep the GPU waiting. Otherwise the gap is attributed to the thread of that call: each part of it to the
+innermost NVTX push/pop range (or else the main thread's range) and the outermost call (of CUDA, MPI or the OS runtime)
+that the thread was in.
+
+The pieces of a gap follow each other without a break, so any part of a gap has its causes to the ns. Only the ranges
+and calls of the host cut a gap into several pieces.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import (
     NO_ACTIVITY,
     Activity,
@@ -15,11 +27,19 @@ from nsys2prv_ng.analysis.gpus.activity import (
     load_gaps,
     measure_activity,
 )
-from nsys2prv_ng.analysis.gpus.idle_causes import IdlePieces, knows_causes, split_gaps, sum_causes
-from nsys2prv_ng.arrays.groups import Table
+from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
+from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table
+from nsys2prv_ng.arrays.pick import pick
+from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, Names, OpenedEvents, load_opened_events, load_source_records
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.records.store import Store
 
 
 class GpuTime(NamedTuple):
@@ -38,8 +58,8 @@ def measure_gpu_times(job: Job, devices: Devices) -> dict[int, GpuTime]:
 
     def measure(run: Run) -> dict[int, GpuTime]:
         gaps = load_gaps(job, run)
-        if job.measured:
-            gaps = gaps.take(np.unique(cut_to_windows(gaps.begin, gaps.end, job.measured)[0]))
+        if job.scope.measured:
+            gaps = gaps.take(np.unique(cut_to_windows(gaps.begin, gaps.end, job.scope.measured)[0]))
         return sum_gpu_times(job, run, gaps, split_gaps(job, devices, devices.find_reports(gaps.row), gaps))
 
     times: dict[int, GpuTime] = {}
@@ -54,7 +74,7 @@ def sum_gpu_times(job: Job, run: Run, gaps: Gaps, pieces: IdlePieces) -> dict[in
     `gaps`: of these GPUs, with all that have a part in the time that numbers cover; `pieces`: of these gaps.
     """
     causes = sum_causes(job, gaps, pieces) if knows_causes(job) else None
-    shown = gaps.cut(job.measured)
+    shown = gaps.cut(job.scope.measured)
     return {
         row: _make_time(activity, shown.take(np.flatnonzero(shown.row == row)), causes, row)
         for row, activity in measure_activity(job, run).items()
@@ -72,3 +92,169 @@ def _make_time(activity: Activity, gaps: Gaps, causes: Table | None, row: int) -
         longest_at=None if longest is None else int(gaps.begin[longest]),
         causes=None if causes is None else {name: column[own] for name, column in causes.items() if name != "row"},
     )
+
+
+# ---- causes of idleness ----------------------------------------------------------------------------------------------
+
+
+CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
+"""Causes: the thread that launched next; the operation was already queued; between nodes of a CUDA graph; no launch was
+recorded; the gap continues after the selected time. An operation launched before the selected time counts as queued."""
+
+KEYS = ["row", "cause", "range", "call"]
+
+
+class IdlePieces(NamedTuple):
+    """n pieces of the gaps of GPUs, in no order: index of the gap, begin and end (ns), cause, range and call.
+
+    `cause` is an index into CAUSES. `range` and `call` are indices into `names`; NOTHING without one, and for causes
+    other than HOST.
+    """
+
+    gap: IntArray
+    begin: IntArray
+    end: IntArray
+    cause: IntArray
+    range: IntArray
+    call: IntArray
+    names: list[str]
+
+
+_Columns = tuple[IntArray, ...]
+"""Columns of IdlePieces."""
+
+
+def sum_causes(job: Job, gaps: Gaps, pieces: IdlePieces) -> Table:
+    """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST `range` and `call` ("": none).
+
+    Only the time that numbers cover counts. A gap of several pieces counts in each of their rows.
+    """
+    if job.scope.measured:
+        index, _, begin, end = cut_to_windows(pieces.begin, pieces.end, job.scope.measured)
+        gap, cause, in_range, call = (column[index] for column in (pieces.gap, pieces.cause, pieces.range, pieces.call))
+        pieces = IdlePieces(gap, begin, end, cause, in_range, call, pieces.names)
+    columns = {"row": gaps.row[pieces.gap], "cause": pieces.cause, "range": pieces.range, "call": pieces.call}
+    in_gap = sum_table({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin}, [*KEYS, "gap"])
+    sums = sum_table({**drop_columns(in_gap, "gap"), "gaps": np.ones_like(in_gap["gap"])}, KEYS)
+    names = [*pieces.names, ""]
+    for column, texts in (("cause", CAUSES), ("range", names), ("call", names)):
+        sums[column] = make_objects(texts[i] for i in sums[column].tolist())
+    return sums
+
+
+def knows_causes(job: Job) -> bool:
+    """Return whether the sources that every cause depends on were read."""
+    return all(source in job.reports[0].results for source in (source_names.LAUNCH_LINES, source_names.CUDA_API))
+
+
+def split_gaps(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> IdlePieces:
+    """Split the gaps of GPUs by their causes. `group`: the indices of all reports of the GPUs."""
+    names = Names()
+    if knows_causes(job):
+        parts = list(_list_parts(job, devices, group, gaps, names))
+    else:
+        parts = [_keep_whole(gaps, np.arange(gaps.row.size), UNKNOWN)]
+    gap, begin, end, cause, in_range, in_call = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return IdlePieces(gap, begin, end, cause, in_range, in_call, names.texts)
+
+
+def _list_parts(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, names: Names) -> Iterator[_Columns]:
+    """Yield the pieces of gaps by their causes, each gap once."""
+    left = np.arange(gaps.row.size)
+    if job.scope.windows:
+        is_cut = np.isin(gaps.end, [high for _, high in job.scope.windows])
+        yield _keep_whole(gaps, left[is_cut], CUT)
+        left = left[~is_cut]
+    begins = np.array([low for low, _ in job.scope.windows], np.int64)
+    for index in group:
+        report = job.reports[index]
+        calls = load_opened_events(report, source_names.CUDA_API, job.store)
+        launches = find_launches(report, calls, devices.rows_of_reports[index], gaps.take(left), begins, job.store)
+        ended = left[launches.gap]
+        is_queued = launches.returned <= gaps.begin[ended]
+        yield _keep_whole(gaps, ended[is_queued], QUEUED)
+        host = Host(report, calls, ended[~is_queued], launches.thread[~is_queued])
+        yield from _split_by_host(host, gaps, names, job.store)
+        left = np.setdiff1d(left, ended)
+    for index in group:
+        is_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps.take(left), job.store)
+        yield _keep_whole(gaps, left[is_graph], GRAPH)
+        left = left[~is_graph]
+    yield _keep_whole(gaps, left, UNKNOWN)
+
+
+def _keep_whole(gaps: Gaps, which: IntArray, cause: str) -> _Columns:
+    """Return each of the gaps `which` as one piece."""
+    nothing = np.full(which.size, NOTHING, np.int64)
+    number = np.full(which.size, CAUSES.index(cause), np.int64)
+    return which, gaps.begin[which], gaps.end[which], number, nothing, nothing
+
+
+class Host(NamedTuple):
+    """The host that ended gaps: its report, its CUDA calls, the gaps, and the thread (place) that ended each."""
+
+    report: ReportRecords
+    calls: OpenedEvents
+    gap: IntArray
+    thread: IntArray
+
+
+def _split_by_host(host: Host, gaps: Gaps, names: Names, store: Store) -> Iterator[_Columns]:
+    """Yield the pieces of the gaps of each thread, split by the ranges and the calls that it was in."""
+    threads = np.unique(host.thread)
+    ranges = load_thread_ranges(host.report, threads, store)
+    calls = load_calls(host.report, host.calls, threads, store)
+    for thread in threads.tolist():
+        gap = host.gap[host.thread == thread]
+        by_range = split_at_steps(gaps.begin[gap], gaps.end[gap], ranges.steps[thread])
+        pieces = split_at_steps(by_range.begin, by_range.end, make_row_steps(calls.flat, thread))
+        gap, in_range = (column[pieces.interval] for column in (gap[by_range.interval], by_range.value))
+        cause = np.full(gap.size, CAUSES.index(HOST), np.int64)
+        in_range, in_call = names.number(ranges.names, in_range), names.number(calls.names, pieces.value)
+        yield gap, pieces.begin, pieces.end, cause, in_range, in_call
+
+
+# ---- launches --------------------------------------------------------------------------------------------------------
+
+_NO_CALL = np.iinfo(np.int64).max
+
+
+class Launches(NamedTuple):
+    """n launches of operations that ended gaps: gap (index), thread (place), and when the call returned (ns)."""
+
+    gap: IntArray
+    thread: IntArray
+    returned: IntArray
+
+
+def find_launches(
+    report: ReportRecords, calls: OpenedEvents, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
+) -> Launches:
+    """Find the first launch of what starts at the end of each gap, if the report contains the launch and its call.
+
+    `begins`: the starts of windows. If a launch was before a window, its line starts with the window, but no call does.
+    """
+    lines = load_source_records(report, source_names.LAUNCH_LINES, store)
+    words = lines.first[:-1]
+    gpu, start = gpu_of_place[lines.handle[words]], lines.value[words + 1]
+    gap = find_rows([gaps.row, gaps.end], [gpu, start])
+    rows = np.flatnonzero(gap >= 0)
+    rows = rows[np.lexsort((lines.place[rows], lines.time[rows]))]
+    rows = rows[~mark_duplicates(gap[rows])]
+    gap, thread, sent = gap[rows], lines.place[rows].astype(np.int64), lines.time[rows]
+    longest_first = np.argsort(-calls.length, kind="stable")  # if calls start at once, take the outermost
+    call = find_rows([calls.place[longest_first], calls.begin[longest_first]], [thread, sent])
+    returned = np.where(np.isin(sent, begins), sent, pick(calls.end[longest_first], call, _NO_CALL))
+    known = np.flatnonzero(returned != _NO_CALL)
+    return Launches(gap[known], thread[known], returned[known])
+
+
+def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
+    """Mark the gaps that end with a graph node. (The first node of a graph launch also has a launch line.)"""
+    ended = np.zeros(gaps.row.size, np.bool_)
+    for source in (source_names.KERNELS, source_names.MEMORY_OPERATIONS):
+        operations = load_opened_events(report, source, store)
+        nodes = np.flatnonzero(operations.get_values(types.GRAPH_NODE_ID) != ABSENT)
+        gap = find_rows([gaps.row, gaps.end], [gpu_of_place[operations.place[nodes]], operations.begin[nodes]])
+        ended[gap[gap >= 0]] = True
+    return ended

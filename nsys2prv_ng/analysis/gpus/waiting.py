@@ -12,6 +12,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_activity
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE
@@ -52,7 +53,7 @@ class GpuSweep:
     """Finds the changes of groups of GPUs from all waits of a job."""
 
     def __init__(self, job: Job, waits: Waits) -> None:
-        gpu = np.where(waits.is_mpi, -1, np.append(map_rows_to_gpus(job), -1)[waits.row])
+        gpu = np.where(waits.is_mpi, -1, pick(map_rows_to_gpus(job), waits.row, -1))
         self._job, self._waits, self._gpu = job, waits, gpu
         self._by_gpu = np.argsort(gpu, kind="stable")
         self._gpu_in_order = gpu[self._by_gpu]

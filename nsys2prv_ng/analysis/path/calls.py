@@ -1,15 +1,20 @@
-"""Loads the calls of a report's threads for the critical path, and finds what each one waits for on the device."""
+"""Loads the calls of a report's threads for the critical path, and finds what each one waits for on the device.
+
+Operations and calls may also wait for other ranks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.host_activity import MPI_CALL
 from nsys2prv_ng.analysis.host_activity import load_calls as load_outermost
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.columns import NONE, PlaceNumbers
+from nsys2prv_ng.analysis.path.columns import LOST, NONE, PathCalls, PathOperations, PlaceNumbers
 from nsys2prv_ng.analysis.path.streams import (
     CONTEXT_SYNC,
     EVENT_SYNC,
@@ -20,15 +25,20 @@ from nsys2prv_ng.analysis.path.streams import (
     list_event_steps,
     read_events,
 )
+from nsys2prv_ng.analysis.waits.clocks import place_parts
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.as_of import find_latest
-from nsys2prv_ng.job.names import Names
-from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION
+from nsys2prv_ng.intervals.step_functions import find_latest
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.operations.parts import OTHER, TO_ROOT
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.value_tables import HANDS_OVER
+from nsys2prv_ng.reading.opened_events import Names, OpenedEvents, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
 
 _SLEEPS = ("nanosleep", "clock_nanosleep", "usleep", "sched_yield")
 _BLOCKS = ("DeviceSynchronize", "CtxSynchronize", "StreamSynchronize", "EventSynchronize", "cudaFree", "cuMemFree")
@@ -105,7 +115,7 @@ def add_syncs(
     launched_by_call = find_rows(
         [operations["thread"][launched], operations["launched"][launched]], [calls["thread"], calls["begin"]]
     )
-    launched_by_call = np.append(launched, NONE)[launched_by_call]
+    launched_by_call = pick(launched, launched_by_call, NONE)
     copying, pageable = copies
     waits = np.where(marks["async"], np.isin(launched_by_call, pageable), np.isin(launched_by_call, copying))
     waits &= marks["copies"]  # a copy call may wait for its own operation
@@ -117,7 +127,7 @@ def add_syncs(
     events = read_events(syncs, line, numbers.process)
     thread = numbers.thread[syncs.place[line]]
     call = find_latest(calls["thread"], calls["begin"], thread, events.time)
-    inside = (call >= 0) & (events.time <= np.append(calls["end"], 0)[call])
+    inside = (call >= 0) & (events.time <= pick(calls["end"], call, 0))
     targets = (
         (path.SYNC_STREAM, STREAM_SYNC, streams.find(events.process, events.context, events.stream)),
         (path.SYNC_DEVICE, CONTEXT_SYNC, streams.find_device(events.process, events.context)),
@@ -125,8 +135,8 @@ def add_syncs(
         (path.SYNC_OPERATION, STREAM_SYNC, waited[line]),
     )
     # A long wait for something recorded before the window counts as a wait for any stream of the process.
-    short = inside & (np.append(calls["end"] - calls["begin"], 0)[call] < _BLOCKED_NS)
-    calls["sync"][call[short & (np.append(calls["sync"], path.NO_SYNC)[call] == path.SYNC_PROCESS)]] = path.NO_SYNC
+    short = inside & (pick(calls["end"] - calls["begin"], call, 0) < _BLOCKED_NS)
+    calls["sync"][call[short & (pick(calls["sync"], call, path.NO_SYNC) == path.SYNC_PROCESS)]] = path.NO_SYNC
     for sync, kind, target in targets:
         which = np.flatnonzero(inside & (value[line] == kind) & (target >= 0))
         calls["sync"][call[which]], calls["target"][call[which]] = sync, target[which]
@@ -165,7 +175,7 @@ def _join_queries(calls: dict[str, IntArray], marks: Marks) -> None:
     no_sleep = np.flatnonzero(~marks["sleeps"])
     slept = np.cumsum(np.where(marks["sleeps"], calls["end"] - calls["begin"], 0))
     nth = np.searchsorted(no_sleep, query)
-    before = np.append(no_sleep, NONE)[nth - 1]
+    before = pick(no_sleep, nth - 1, NONE)
     code = calls["begin"][query] - calls["end"][before] - (slept[query] - slept[before])
     same = (nth > 0) & marks["queries"][before] & (code <= _POLLED_NS)
     for column in ("thread", "target"):
@@ -173,3 +183,88 @@ def _join_queries(calls: dict[str, IntArray], marks: Marks) -> None:
     same &= calls["target"][query] >= 0
     calls["since"][query[same]] = calls["begin"][before[same]]
     calls["sync"][query[~same]] = path.NO_SYNC
+
+
+# ---- waits for other ranks -------------------------------------------------------------------------------------------
+
+
+class BesideRecords(NamedTuple):
+    """Columns of n operations and m calls that the walk does not read, as in `Lanes`."""
+
+    row: IntArray
+    name: IntArray
+    kind: IntArray
+    launch: IntArray
+    call_name: IntArray
+    call_kind: IntArray
+
+
+def add_operation_waits(job: Job, waits: Waits, operations: PathOperations, beside: BesideRecords) -> BoolArray:
+    """Set until, culprit and kind of all operations; return whether each culprit is unsure.
+
+    If clocks are too uncertain to tell which rank was last, the one that seems to be last is the culprit.
+    """
+    begin, row, is_nccl = operations.begin, beside.row, beside.kind == COMMUNICATION
+    until, culprit, kind = operations.until, operations.culprit, operations.kind
+    until[:], culprit[:], kind[:] = begin, NONE, np.where(is_nccl, path.NOT_SPLIT, path.OPERATION)
+    operation = np.flatnonzero(is_nccl)
+    operation, known = _match_waits(waits, np.flatnonzero(~waits.is_mpi), operation, row, begin)
+    kind[operation[waits.has_parts[known]]] = path.MOVING
+    late = waits.is_split[known] & (waits.until[known] > begin[operation])
+    known, operation = known[late], operation[late]
+    last_row, last_begin = _find_last_parts(job, waits, known)
+    last = find_rows([row, begin], [last_row, last_begin])
+    until[operation] = waits.until[known]
+    culprit[operation] = np.where(last >= 0, last, LOST)
+    is_unsure = np.zeros(begin.size, np.bool_)
+    is_unsure[operation] = waits.culprit[known] < 0
+    return is_unsure
+
+
+def add_call_waits(job: Job, waits: Waits, calls: PathCalls, kind: IntArray, thread_row: IntArray) -> None:
+    """Set until, culprit and culprit_begin of all calls, given their kinds."""
+    until, culprit, culprit_begin = calls.until, calls.culprit, calls.culprit_begin
+    until[:], culprit[:], culprit_begin[:] = calls.begin, NONE, calls.begin
+    known = np.flatnonzero(waits.is_mpi & waits.is_split & (waits.wait > 0))
+    if known.size:
+        call = np.flatnonzero(kind == MPI_CALL)
+        call, known = _match_waits(waits, known, call, thread_row[calls.thread], calls.begin)
+        late = waits.until[known] > calls.begin[call]
+        known, call = known[late], call[late]
+        last_row, last_begin = _find_last_parts(job, waits, known)
+        thread_of_row = np.full(job.whole.model.row_count + 1, LOST, np.int64)
+        chosen = np.flatnonzero((thread_row >= 0) & (job.new_row[thread_row] >= 0))
+        thread_of_row[thread_row[chosen]] = chosen
+        until[call], culprit[call], culprit_begin[call] = waits.until[known], thread_of_row[last_row], last_begin
+
+
+def _find_last_parts(job: Job, waits: Waits, which: IntArray) -> tuple[IntArray, IntArray]:
+    """Return row and start (ns) of the part of an operation that ended each wait, even if that is not sure.
+
+    A root waits for the first of the others to send, but cannot continue before the last one has: the path goes there.
+    """
+    row, begin = waits.culprit[which].copy(), waits.culprit_begin[which].copy()
+    operations, table = job.operations, job.operations.table
+    kind = np.append(table.kind[operations.leader], OTHER)[waits.operation[which]]
+    looked_up = np.flatnonzero((waits.operation[which] >= 0) & ((row < 0) | (kind == TO_ROOT)))
+    if looked_up.size:
+        parts = place_parts(job, job.operations.part)
+        number = np.repeat(np.arange(len(operations)), np.diff(operations.first))
+        waits_itself = table.is_root[operations.part] & (table.kind[operations.part] == TO_ROOT)
+        last = np.lexsort((parts.begin, ~waits_itself, number))[operations.first[1:] - 1]
+        part = last[waits.operation[which][looked_up]]
+        row[looked_up], begin[looked_up] = parts.row[part], parts.begin[part]
+    return row, begin
+
+
+def _match_waits(
+    waits: Waits, known: IntArray, items: IntArray, row: IntArray, begin: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return (operations or calls, their waits): an operation or call may be a piece of a wait that a window has cut.
+
+    `known` and `items`: which waits, and which operations or calls. `row` and `begin` (ns): of all operations or calls.
+    """
+    latest = find_latest(waits.row[known], waits.begin[known], row[items], begin[items])
+    items, wait = items[latest >= 0], known[latest[latest >= 0]]
+    same = (waits.end[wait] > begin[items]) | (waits.begin[wait] == begin[items])
+    return items[same], wait[same]

@@ -13,17 +13,18 @@ from nsys2prv_ng.analysis.path.columns import NONE, Segments, Start
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.walk import walk
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import split_at_steps
 from nsys2prv_ng.job.counted import list_counted_steps
-from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import Names
 from nsys2prv_ng.records.columns import EVENT
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
+from nsys2prv_ng.steps.steps import Steps
 
 
 class CriticalPath(NamedTuple):
@@ -77,8 +78,8 @@ def find_critical_path(job: Job, lanes: Lanes | None, *, name_ranges: bool = Tru
     """
     if lanes is None:
         return None
-    steps = None if job.windows or not job.measured else list_counted_steps(job)
-    windows = [(low, min(high, job.last)) for low, high in job.measured] or [_measure_span(lanes)]
+    steps = None if job.scope.windows or not job.scope.measured else list_counted_steps(job)
+    windows = [(low, min(high, job.scope.last)) for low, high in job.scope.measured] or [_measure_span(lanes)]
     starts = [_find_start(job, lanes, window, steps) for window in windows]
     walks = [walk(lanes.tables, start, window) for start, window in zip(starts, windows, strict=True)]
     segments = Segments(*(np.concatenate([column[::-1] for column in columns]) for columns in zip(*walks, strict=True)))
@@ -130,11 +131,11 @@ def _find_start(job: Job, lanes: Lanes, window: tuple[int, int], steps: Steps | 
     if ended == high:
         return Start(operation, NONE)
     if steps is not None:
-        row = np.append(job.new_row, -1)[lanes.thread_row]
+        row = pick(job.new_row, lanes.thread_row, -1)
         latest = np.flatnonzero((row >= 0) & np.isin(row, steps.row[steps.end == high]))
         if latest.size:
             return Start(NONE, int(latest[0]))
-    elif not job.windows:
+    elif not job.scope.windows:
         has_events = lanes.thread_first <= lanes.thread_last
         latest = np.flatnonzero(lanes.is_main & has_events & (lanes.thread_last == high))
         if latest.size:
@@ -183,7 +184,7 @@ def _describe_segments(
 ) -> CriticalPath:
     """Return the segments with rows, names and ranges. Segments of host threads are cut where the range changes."""
     on_host = segments.thread >= 0
-    follows = (segments.kind == path.MOVING) & (np.append(lanes.operations.culprit, NONE)[segments.operation] >= 0)
+    follows = (segments.kind == path.MOVING) & (pick(lanes.operations.culprit, segments.operation, NONE) >= 0)
     unsure = follows & np.append(lanes.is_unsure, False)[segments.operation]
     piece, begin, end = np.arange(on_host.size), segments.begin, segments.end
     in_range, ranges = np.full(on_host.size, NONE, np.int64), list[str]()
@@ -193,15 +194,15 @@ def _describe_segments(
     on_host = on_host[piece]
     operation, call = segments.operation, segments.call
     kind = np.array([_KINDS[n] for n in range(len(_KINDS))], np.int64)[segments.kind]
-    operation_kind = np.where(segments.kind == path.OPERATION, np.append(lanes.operation_kind, 0)[operation], 0)
-    call_kind = np.append(lanes.call_kind, NONE)[call]
+    operation_kind = np.where(segments.kind == path.OPERATION, pick(lanes.operation_kind, operation, 0), 0)
+    call_kind = pick(lanes.call_kind, call, NONE)
     kind[operation_kind == MEMORY] = types.PATH_MEMORY
     kind[operation_kind == WHOLE_GRAPH] = types.PATH_GRAPH
     in_call = segments.kind == path.CALL
     kind[in_call & (call_kind == SYSTEM_CALL)] = types.PATH_SYSTEM_CALL
     kind[in_call & (call_kind == MPI_CALL)] = types.PATH_MPI
-    operation_name = np.append(lanes.operation_name, NONE)[operation]
-    call_name = np.append(lanes.call_name, NONE)[call]
+    operation_name = pick(lanes.operation_name, operation, NONE)
+    call_name = pick(lanes.call_name, call, NONE)
     thread_row, operation_row = np.append(lanes.thread_row, NONE), np.append(lanes.operation_row, NONE)
     calls_after = lanes.operations.begin.size
     return CriticalPath(
@@ -243,8 +244,8 @@ def _split_at_ranges(
     Return (segment, begin, end, range) of each piece, in the order of the segments, and the names of the ranges.
     An operation belongs to the range in which it was launched.
     """
-    launch = np.append(lanes.launch, NONE)[segments.operation]
-    thread = np.where(on_host, segments.thread, np.append(lanes.operations.thread, NONE)[launch])
+    launch = pick(lanes.launch, segments.operation, NONE)
+    thread = np.where(on_host, segments.thread, pick(lanes.operations.thread, launch, NONE))
     names = Names()
     by_thread = np.argsort(thread, kind="stable")
     groups = {int(thread[group[0]]): group for group in np.split(by_thread, find_starts(thread[by_thread]))[1:]}

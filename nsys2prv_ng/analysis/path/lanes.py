@@ -10,7 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import SYSTEM_CALL, map_main_threads
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.calls import add_syncs, load_calls
+from nsys2prv_ng.analysis.path.calls import BesideRecords, add_call_waits, add_operation_waits, add_syncs, load_calls
 from nsys2prv_ng.analysis.path.columns import (
     NONE,
     PathCalls,
@@ -20,21 +20,19 @@ from nsys2prv_ng.analysis.path.columns import (
     PathThreads,
     PlaceNumbers,
 )
-from nsys2prv_ng.analysis.path.lane_waits import BesideRecords, add_call_waits, add_operation_waits
-from nsys2prv_ng.analysis.path.span import Span, cut_to_span
-from nsys2prv_ng.analysis.path.streams import EventSteps, Streams, find_copies, load_operations
+from nsys2prv_ng.analysis.path.streams import EventSteps, Span, Streams, cut_to_span, find_copies, load_operations
 from nsys2prv_ng.analysis.path.walk import join_tables
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
-from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
-from nsys2prv_ng.job.device_operations import number_streams
-from nsys2prv_ng.job.names import Names
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Stream, Thread
+from nsys2prv_ng.reading.device_operations import number_streams
+from nsys2prv_ng.reading.opened_events import Names, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 
@@ -260,12 +258,7 @@ def _join_threads(
 
 
 def _find_creators(
-    calls: PathCalls,
-    name: IntArray,
-    names: Sequence[str],
-    process: IntArray,
-    is_main: BoolArray,
-    first: IntArray,
+    calls: PathCalls, name: IntArray, names: Sequence[str], process: IntArray, is_main: BoolArray, first: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Return (thread that created each thread, when): the last creation in its process before its first event (ns).
 
@@ -275,11 +268,11 @@ def _find_creators(
     creations = np.flatnonzero(np.isin(name, [n for n, text in enumerate(names) if text == _CREATES]))
     creator_process = process[calls.thread[creations]]
     call = find_latest(creator_process, calls.begin[creations], process, first - 1)
-    call = np.append(creations, NONE)[call]
+    call = pick(creations, call, NONE)
     main = np.full(int(process.max(initial=NONE)) + 1, NONE, np.int64)
     main[process[is_main]] = np.flatnonzero(is_main)
-    creator = np.where(call >= 0, np.append(calls.thread, NONE)[call], main[process])
-    created = np.where(call >= 0, np.minimum(np.append(calls.end, 0)[call], first), first)
+    creator = np.where(call >= 0, pick(calls.thread, call, NONE), main[process])
+    created = np.where(call >= 0, np.minimum(pick(calls.end, call, 0), first), first)
     return np.where(is_main, NONE, creator), created
 
 

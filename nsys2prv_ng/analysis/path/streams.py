@@ -1,4 +1,7 @@
-"""Loads the operations on a report's streams for the critical path, and finds what CUDA events made them wait for."""
+"""Loads the operations on a report's streams for the critical path, and finds what CUDA events made them wait for.
+
+Operations and calls can be cut to a span of time, before all reports are joined.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import NEVER, NONE, PlaceNumbers
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.device_operations import find_launch, load_device_operations, load_launches
-from nsys2prv_ng.job.names import Names
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.device_operations import find_launch, load_device_operations, load_launches
+from nsys2prv_ng.reading.opened_events import ABSENT, Names, OpenedEvents, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -42,9 +46,9 @@ def load_operations(report: ReportRecords, store: Store, names: Names, numbers: 
         "stream": stream[order],
         "device": numbers.device[place],
         "process": numbers.process[place],
-        "thread": np.append(numbers.thread[launches.thread], NONE)[line],
+        "thread": pick(numbers.thread[launches.thread], line, NONE),
         "launch": launch,
-        "launched": np.where(launch >= 0, np.append(launches.sent, NEVER)[np.append(line, NONE)[launch]], NEVER),
+        "launched": np.where(launch >= 0, pick(launches.sent, pick(line, launch, NONE), NEVER), NEVER),
         "producer": np.full(begin.size, NONE, np.int64),
         "kind": kind,
         "name": names.number(operations.names, operations.name[order]),
@@ -77,11 +81,11 @@ class Streams:
 
     def find(self, process: IntArray, context: IntArray, stream: IntArray) -> IntArray:
         """Return the number of each stream; NONE for a stream without operations."""
-        return np.append(self._stream, NONE)[find_rows(list(self._keys), [process, context, stream])]
+        return pick(self._stream, find_rows(list(self._keys), [process, context, stream]), NONE)
 
     def find_device(self, process: IntArray, context: IntArray) -> IntArray:
         """Return the number of the device of each context; NONE for a context without operations."""
-        return np.append(self._device, NONE)[find_rows(list(self._keys[:2]), [process, context])]
+        return pick(self._device, find_rows(list(self._keys[:2]), [process, context]), NONE)
 
 
 # ---- CUDA events -----------------------------------------------------------------------------------------------------
@@ -161,20 +165,11 @@ def follow_events(steps: EventSteps, operations: dict[str, IntArray], lines: int
     stream = np.concatenate([operations["stream"][launched], steps.stream])
     order = np.lexsort((kind, time))
     stream = find_distinct(stream)[0]
+    in_turn = _StepsInTurn(kind[order], stream[order], np.concatenate([launched, steps.event])[order])
     given, awaited = np.full((2, int(stream.max(initial=0)) + 1), NONE)
+    state = _StreamStates(given, awaited, np.full(int(steps.event.max(initial=0)) + 1, NONE))
     answer = np.full(order.size, NONE)
-    _follow(
-        kind[order],
-        stream[order],
-        np.concatenate([launched, steps.event])[order],
-        last,
-        operations["end"],
-        operations["producer"],
-        given,
-        awaited,
-        np.full(int(steps.event.max(initial=0)) + 1, NONE),
-        answer,
-    )
+    _follow(in_turn, last, operations["end"], operations["producer"], state, answer)
     in_order = np.empty(order.size, np.int64)
     in_order[order] = answer
     waited = np.full(lines, NONE, np.int64)
@@ -182,26 +177,34 @@ def follow_events(steps: EventSteps, operations: dict[str, IntArray], lines: int
     return waited
 
 
+class _StepsInTurn(NamedTuple):
+    """n steps in the order of time: kind, stream, and the operation for a launch, else the event."""
+
+    kind: IntArray
+    stream: IntArray
+    item: IntArray
+
+
+class _StreamStates(NamedTuple):
+    """Operations, NONE at first: the last of each stream, what it waits for, and the last before each event."""
+
+    given: IntArray
+    awaited: IntArray
+    recorded: IntArray
+
+
 @compiled
 def _follow(
-    step: IntArray,
-    stream: IntArray,
-    index: IntArray,
-    last: IntArray,
-    end: IntArray,
-    producer: IntArray,
-    given: IntArray,
-    awaited: IntArray,
-    recorded: IntArray,
-    answer: IntArray,
+    steps: _StepsInTurn, last: IntArray, end: IntArray, producer: IntArray, state: _StreamStates, answer: IntArray
 ) -> None:
-    """Replay steps in the order of time: set the operation that each one waits for (`answer`), and producers.
+    """Replay steps: set the operation that each one waits for (`answer`), and the producers of operations.
 
-    `index`: the operation for a launch, else the event. Of each stream: `given`, its last operation, and `awaited`,
-    what it waits for before its next one; of each event: `recorded`, the operation before it. All are NONE at first.
+    `last`: the operation that a launch of each operation (n) gives its stream last.
     """
+    given, awaited, recorded = state
+    step = steps.kind
     for i in range(step.size):
-        s, n = stream[i], index[i]
+        s, n = steps.stream[i], steps.item[i]
         if step[i] == LAUNCHES:
             producer[n] = awaited[s]
             given[s], awaited[s] = last[n], NONE
@@ -221,3 +224,50 @@ def _choose_later(a: int, b: int, end: IntArray) -> int:
     if a < 0 or (b >= 0 and end[b] > end[a]):
         return b
     return a
+
+
+# ---- a span of time --------------------------------------------------------------------------------------------------
+
+
+Span = tuple[int, int]
+"""First and last time (ns)."""
+
+
+def cut_to_span(
+    operations: dict[str, IntArray], calls: dict[str, IntArray], steps: EventSteps, call_of_step: IntArray, span: Span
+) -> tuple[EventSteps, IntArray]:
+    """Keep only the operations and calls that run in a span, with their whole lengths; return (steps, their calls).
+
+    Indices in the columns are those of what is kept: NONE for what is not. A call that waited for an operation that
+    ended before the span waits for nothing.
+    """
+    kept = _mark_in_span(operations, span)
+    launch = operations["launch"][kept]
+    kept[launch[launch >= 0]] = True  # the first node of a graph that runs into the span
+    operation = _renumber(kept)
+    for name, column in operations.items():
+        operations[name] = column[kept]
+    for name in ("producer", "launch"):
+        operations[name] = operation[operations[name]]
+    kept = _mark_in_span(calls, span)
+    call = _renumber(kept)
+    for name, column in calls.items():
+        calls[name] = column[kept]
+    waits = np.flatnonzero(calls["sync"] == path.SYNC_OPERATION)
+    calls["target"][waits] = operation[calls["target"][waits]]
+    lost = waits[calls["target"][waits] == NONE]
+    calls["sync"][lost] = path.NO_SYNC
+    low, high = span
+    own = call[call_of_step]
+    inside = np.flatnonzero((steps.time >= low) & (steps.time <= high) | (own >= 0))
+    return EventSteps(*(column[inside] for column in steps)), own[inside]
+
+
+def _mark_in_span(columns: dict[str, IntArray], span: Span) -> BoolArray:
+    low, high = span
+    return np.asarray((columns["end"] >= low) & (columns["begin"] <= high), np.bool_)
+
+
+def _renumber(kept: BoolArray) -> IntArray:
+    """Return the new index of each item; NONE for what is not kept, and, at the end, for NONE."""
+    return np.append(np.where(kept, np.cumsum(kept) - 1, NONE), NONE)

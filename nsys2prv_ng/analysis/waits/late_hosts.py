@@ -13,11 +13,11 @@ from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps, split_at_steps
-from nsys2prv_ng.job.opened_events import load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.paraver.value_tables import HANDS_OVER
+from nsys2prv_ng.reading.opened_events import load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources.host.thread_waits import HANDS_OVER
 
 _EVER = np.iinfo(np.int64).min
 

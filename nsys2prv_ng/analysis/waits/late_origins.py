@@ -21,15 +21,16 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended
-from nsys2prv_ng.analysis.waits.placed_parts import place_parts
+from nsys2prv_ng.analysis.waits.clocks import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, list_indices, list_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.job.device_operations import DeviceOperations, Launches
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.reading.device_operations import DeviceOperations, Launches, number_streams
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.runtime.jit import compiled, inlined
+from nsys2prv_ng.runtime.kernels import search
 
 NONE = -1
 _MOST_STEPS = 1000
@@ -103,7 +104,7 @@ _NO_SIDES = np.zeros((3, 0), np.int64)
 def _find_waits(waits: Waits, among: IntArray, row: IntArray, begin: IntArray) -> IntArray:
     """Return which of the waits `among` starts on each row at each time (ns); NONE without one."""
     at = find_rows([waits.row[among], waits.begin[among]], [row, begin])
-    return np.where(at >= 0, np.append(among, NONE)[at], NONE)
+    return np.where(at >= 0, pick(among, at, NONE), NONE)
 
 
 # ---- what held kernels -----------------------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ class Links:
         on_stream, on_other = find_ended(report, operations, operations.place, operations.begin)
         before = np.where(on_stream >= 0, on_stream, on_other)
         launch = launches.find(operations.place, operations.begin)
-        sent = np.append(launches.sent, np.iinfo(np.int64).max // 2)[launch]
+        sent = pick(launches.sent, launch, np.iinfo(np.int64).max // 2)
         before[~(operations.is_node | (operations.begin - sent > PROMPT_NS))] = NONE
         self.connect(rows[operations.place], operations.begin, before, late, last)
 
@@ -199,33 +200,37 @@ def find_origins(
     known, and `instance` is the index of the late kernel or call that it waited for; NONE without one.
     """
     origin = np.full(held_by.size, NONE)
-    tasks = np.concatenate([late.task, late.waiters.item, partners.tasks.item])
+    items = np.concatenate([late.task, late.waiters.item, partners.tasks.item])
     first_waiter = late.task.size + late.waiters.first
-    first_task = late.task.size + late.waiters.item.size + partners.tasks.first
-    _find_origins(
-        *(held_by, previous, is_known, wait, instance, late.begin, late.lateness),
-        *(partners.collective, partners.message, tasks, first_waiter, first_task, origin),
-    )
+    first_partner = late.task.size + late.waiters.item.size + partners.tasks.first
+    chains = _Chains(held_by, previous, is_known, wait, instance)
+    _find_origins(chains, late, partners, _Tasks(items, first_waiter, first_partner), origin)
     return origin
 
 
+class _Chains(NamedTuple):
+    """What held up each late kernel, and each of the waits: as in `find_origins`."""
+
+    held_by: IntArray
+    previous: IntArray
+    is_known: BoolArray
+    wait: IntArray
+    instance: IntArray
+
+
+class _Tasks(NamedTuple):
+    """The task of each late kernel, then the lists of those that waited for each, and of partners, in one array."""
+
+    item: IntArray
+    first_waiter: IntArray
+    first_partner: IntArray
+
+
 @compiled
-def _find_origins(
-    held_by: IntArray,
-    previous: IntArray,
-    is_known: BoolArray,
-    wait: IntArray,
-    instance: IntArray,
-    begin: IntArray,
-    lateness: IntArray,
-    collective: IntArray,
-    message: IntArray,
-    tasks: IntArray,
-    first_waiter: IntArray,
-    first_task: IntArray,
-    origin: IntArray,
-) -> None:
-    """`tasks`: of each late kernel, then of the lists that begin at `first_waiter` and at `first_task`."""
+def _find_origins(chains: _Chains, late: LateOnes, partners: Partners, tasks: _Tasks, origin: IntArray) -> None:
+    held_by, previous, is_known, wait, instance = chains
+    begin, lateness, collective, message = late.begin, late.lateness, partners.collective, partners.message
+    item, first_waiter, first_partner = tasks
     for k in range(held_by.size):
         x, amount = k, max(1, lateness[k])
         waiting, waiting_end = first_waiter[k], first_waiter[k + 1]
@@ -238,8 +243,8 @@ def _find_origins(
             if y >= 0 and collective[j] < 0:
                 low, high = y, y + 1
             elif number >= 0:
-                low, high = first_task[number], first_task[number + 1]
-            if _holds_all(tasks, low, high, waiting, waiting_end):
+                low, high = first_partner[number], first_partner[number + 1]
+            if _holds_all(item, low, high, waiting, waiting_end):
                 break
             if 2 * wait[j] < amount:
                 j = previous[j]
@@ -260,3 +265,73 @@ def _holds_all(tasks: IntArray, low: int, high: int, wanted: int, wanted_end: in
         if low >= high or tasks[low] != tasks[k]:
             return False
     return True
+
+
+# ---- what ended as a kernel started ----------------------------------------------------------------------------------
+
+
+ENDED_BEFORE_NS, ENDED_AFTER_NS = 10_000, 2_000
+"""How long (ns) before and after a kernel's start an operation may end that the kernel waited for.
+
+In real reports of H200 GPUs (2,000 NCCL kernels that had been launched in advance), the gap to the preceding operation
+on the stream is 1.2 to 6 us. An operation on another stream that the kernel waited for through an event ends between
+3 us before and 1.2 us after the kernel's start.
+"""
+
+PROMPT_NS = 20_000
+"""Longest time (ns) from a launch call to a kernel that waited for nothing: 8 to 13 us in real reports."""
+
+
+class DeviceEnds(NamedTuple):
+    """n operations, sorted by device and end: those of device d are limits[d] .. limits[d + 1] - 1. Times in ns."""
+
+    limits: IntArray
+    stream: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+class KernelStarts(NamedTuple):
+    """n kernels: numbers of their devices and streams, and their starts (ns)."""
+
+    device: IntArray
+    stream: IntArray
+    time: IntArray
+
+
+def find_ended(
+    report: ReportRecords, operations: DeviceOperations, place: IntArray, begin: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return the operations that ended just as kernels started: (the last on its stream, the last on another stream).
+
+    `place` and `begin` (ns): n kernels. The results are indices of operations, -1 without one. Only other streams of
+    the kernel's process and device count. The lanes of a stream are one stream.
+    """
+    device, stream = number_streams(report)
+    order = np.lexsort((operations.end, device[operations.place]))
+    by_device = device[operations.place][order]
+    limits = np.searchsorted(by_device, np.arange(int(device.max(initial=-1)) + 2))
+    ends = DeviceEnds(limits, stream[operations.place][order], operations.begin[order], operations.end[order])
+    ended = np.full((2, begin.size), -1)
+    _find_ended(ends, KernelStarts(device[place], stream[place], begin), ENDED_BEFORE_NS, ENDED_AFTER_NS, *ended)
+    on_stream, on_other = (np.where(index >= 0, pick(order, index, -1), -1) for index in ended)
+    return on_stream, on_other
+
+
+@compiled
+def _find_ended(
+    ends: DeviceEnds, kernels: KernelStarts, before: int, after: int, on_stream: IntArray, on_other: IntArray
+) -> None:
+    """Set the result of `find_ended`, -1 at first. `before` and `after` (ns): how far from the start an end may be."""
+    limits, stream, begin, end = ends
+    device, kernel_stream, time = kernels
+    for i in range(time.size):
+        low, high = limits[device[i]], limits[device[i] + 1]
+        k = search(end, low, high, time[i] - before)
+        while k < high and end[k] <= time[i] + after:
+            if begin[k] < time[i]:
+                if stream[k] == kernel_stream[i]:
+                    on_stream[i] = k
+                else:
+                    on_other[i] = k
+            k += 1

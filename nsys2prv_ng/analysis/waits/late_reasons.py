@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended
 from nsys2prv_ng.analysis.waits.late_hosts import (
     SortedWaits,
     find_main_activity,
@@ -37,18 +36,18 @@ from nsys2prv_ng.analysis.waits.late_hosts import (
     sort_waits,
     sum_costs,
 )
-from nsys2prv_ng.analysis.waits.late_origins import Links, trace_origins
+from nsys2prv_ng.analysis.waits.late_origins import PROMPT_NS, Links, find_ended, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_objects, sum_table, take_rows
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, list_rows, mark_duplicates, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.device_operations import load_device_operations, load_launches
-from nsys2prv_ng.job.names import Names
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_DEPENDENCY, LATE_DEVICE, LATE_LAUNCH, LATE_UNKNOWN
+from nsys2prv_ng.reading.device_operations import load_device_operations, load_launches
+from nsys2prv_ng.reading.opened_events import Names, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 
 NEEDED = (source_names.LAUNCH_LINES, source_names.CUDA_API)
@@ -111,7 +110,7 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
             mine = here[answers.reason[here] == _OPEN]
             if mine.size:
                 answers.report[mine] = index
-                window_begins = np.array([low for low, _ in job.windows], np.int64)
+                window_begins = np.array([low for low, _ in job.scope.windows], np.int64)
                 _ReportReasons(report, rows, job.store, late, answers, links).explain(mine, window_begins)
     answers.reason[answers.reason == _OPEN] = LATE_UNKNOWN
     task = job.whole.task_of_row[late.row].astype(np.int64)
@@ -124,7 +123,7 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
         margin=late.margin,
         lateness=late.begin - late.median,
         origin=origin,
-        origin_task=np.append(task, NONE)[origin],
+        origin_task=pick(task, origin, NONE),
         instance=instance,
     )
 
@@ -255,7 +254,7 @@ class _ReportReasons:
         place, begin, median = operations.place[kernel], self.late.begin[late], self.late.median[late]
 
         launch = launches.find(place, begin)
-        sent = np.append(launches.sent, np.iinfo(np.int64).max)[launch]
+        sent = pick(launches.sent, launch, np.iinfo(np.int64).max)
         # If a launch was before a window, its line starts with the window: its time is not that of the launch.
         is_known = (launch >= 0) & ~np.isin(sent, window_begins)
         after_median = is_known & (sent > median)

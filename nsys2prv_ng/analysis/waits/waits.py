@@ -22,10 +22,10 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_parts
-from nsys2prv_ng.analysis.waits.rendezvous import mark_waiting_sends
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty, mark_mpi, place_parts
+from nsys2prv_ng.analysis.waits.rules import mark_waiting_sends
 from nsys2prv_ng.arrays.groups import find_medians
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment import NONE
@@ -147,8 +147,8 @@ def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
         *parts[:3],
         until=until,
         verdict=verdict,
-        culprit=np.where(has_culprit, np.append(parts.row, rules.NOBODY)[culprit], rules.NOBODY),
-        culprit_begin=np.where(has_culprit, np.append(parts.begin, 0)[culprit], until),
+        culprit=np.where(has_culprit, pick(parts.row, culprit, rules.NOBODY), rules.NOBODY),
+        culprit_begin=np.where(has_culprit, pick(parts.begin, culprit, 0), until),
         margin=np.where(has_culprit, margin, 0),
         operation=number,
         is_mpi=mark_mpi(table, operations.part),

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nsys2prv_ng.comparison.content import MOST_NAMES, lay_out_parts, lay_out_table, list_parts
-from nsys2prv_ng.comparison.model import BudgetRow, Pair, TableRow
+from nsys2prv_ng.comparison.model import Pair, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.sentences import describe_runs, has_times, state_verdict
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
-from nsys2prv_ng.html.charts.maps import Swatch
+from nsys2prv_ng.html.charts.png import Swatch
 from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.tables import Table, show_grid, stripe
-from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.difference.budget import BudgetRow
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.text.formatting import format_difference, format_signed, format_time
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Interval, Name
 from nsys2prv_ng.text.names import USER_CODE

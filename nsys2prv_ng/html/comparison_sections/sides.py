@@ -9,18 +9,18 @@ import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.comparison.model import ComparisonNumbers, Scaling, Side, SideNumbers
-from nsys2prv_ng.comparison.scaling_text import describe_scaling, tabulate_scaling
+from nsys2prv_ng.comparison.scaling import describe_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.axes import Tick
-from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_area, draw_line, draw_points, make_time_axis, spread
+from nsys2prv_ng.html.charts.png import Swatch, format_colour
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.html.tables import Table, show_grid
-from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables.efficiency import HOST_TERMS, list_device_scores, list_scores
+from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores
+from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.formatting import count_noun, format_time, format_window
 from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, make_columns
 from nsys2prv_ng.text.tables import cut_names

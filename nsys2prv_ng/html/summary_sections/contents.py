@@ -1,4 +1,4 @@
-"""Makes the sections on what the job ran, and on what the reports contain and lack."""
+"""Makes the sections on what the job ran and how well, and on what the reports contain and lack."""
 
 from __future__ import annotations
 
@@ -6,17 +6,32 @@ from collections import Counter
 
 from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.names import drop_quotes
-from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
-from nsys2prv_ng.html.trees import show_tree
-from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.tables import calls
-from nsys2prv_ng.summary.tables.efficiency import name_time
-from nsys2prv_ng.summary.tables.flops import tabulate_flops
-from nsys2prv_ng.summary.tables.kernel_activity import tabulate_kernel_activity, tabulate_range_activity
-from nsys2prv_ng.summary.tables.range_tree import LEAST_SHARE, tabulate_range_tree
-from nsys2prv_ng.summary.tables.slow_modes import tabulate_slow_modes
+from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, Table, show_grid, show_tree
+from nsys2prv_ng.replay.numbers import WhatIfNumbers
+from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
+from nsys2prv_ng.summary.efficiency.windows import choose_window, list_windows
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
+from nsys2prv_ng.summary.memory.table import tabulate_memory_operations
+from nsys2prv_ng.summary.path.table import tabulate_path, tabulate_path_of_tasks
+from nsys2prv_ng.summary.pictures.measure import MOST_NAMES
+from nsys2prv_ng.summary.pictures.numbers import Pictures
+from nsys2prv_ng.summary.ranges.table import (
+    LEAST_SHARE,
+    tabulate_kernel_activity,
+    tabulate_range_activity,
+    tabulate_range_tree,
+    tabulate_ranges,
+)
+from nsys2prv_ng.summary.text import name_time
+from nsys2prv_ng.summary.waits.table import tabulate_mpi, tabulate_nccl
+from nsys2prv_ng.summary.what_if import (
+    describe_best,
+    describe_others,
+    describe_steps,
+    describe_unsplit,
+    tabulate_scenarios,
+)
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
@@ -32,7 +47,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     """Return the section on the kernels with most time and on their durations; None without kernels."""
     if not summary.kernels:
         return None
-    table = show_grid(calls.tabulate_kernels(summary, pictures.kernels), MOST_NAMES)
+    table = show_grid(tabulate_kernels(summary.kernels, summary.gpus, pictures.kernels), MOST_NAMES)
     lead = (
         f"Numbers of {name_time(summary)}. A histogram counts kernels, from the shortest to the longest duration, on a"
         " logarithmic axis."
@@ -70,10 +85,10 @@ def make_range_section(summary: JobSummary) -> Section | None:
 def make_operation_section(summary: JobSummary) -> Section | None:
     """Return the section on NVTX ranges, copies and calls; None without any."""
     tables = [
-        calls.tabulate_ranges(summary),
-        calls.tabulate_memory_operations(summary),
-        calls.tabulate_nccl(summary),
-        calls.tabulate_mpi(summary),
+        tabulate_ranges(summary.ranges),
+        tabulate_memory_operations(summary.memory_operations),
+        tabulate_nccl(summary.nccl),
+        tabulate_mpi(summary.mpi),
     ]
     blocks: list[Block] = [show_grid(table) for table in tables if table.rows]
     if not blocks:
@@ -154,3 +169,47 @@ def _tabulate_clocks(pictures: Pictures) -> Table:
     caption = f"Node clocks (--align {pictures.alignment}), errors at 95% confidence"
     columns = make_columns("node", "reference", "offset", "drift (ppm)", "clock error", "operations compared")
     return show_grid(Grid(caption=caption, columns=columns, rows=rows, names=2, more="nodes"), MOST_RANKS)
+
+
+def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section | None:
+    """Return the section on efficiencies and on where GPU time goes; None without any."""
+    efficiency = summary.efficiency
+    if efficiency is None or not efficiency.window_ns:
+        return None
+    windows = list_windows(efficiency, summary.steps)
+    tree = tabulate_efficiency(efficiency, summary.steps)
+    grids = [(tree, len(tree.rows)), (tabulate_parts(windows), MOST_ROWS)]
+    blocks = [show_grid(grid, most) for grid, most in grids if grid.rows]
+    if not blocks:
+        return None
+    chosen = choose_window(efficiency, summary.steps)
+    lead = "POP efficiencies: each is the product of the rows indented below it. 100% is ideal."
+    limits = {"steps": efficiency.steps_ns, "work": efficiency.work_ns}.get(chosen.title)
+    window = pictures.format_window(*limits) if limits else ""
+    presets = ["model/gpu_efficiency"] if chosen.numbers.losses is not None else []
+    return Section("efficiency", "Efficiencies", lead, blocks, [*presets, "model/host_efficiency"], window)
+
+
+def make_path_section(summary: JobSummary, pictures: Pictures) -> Section | None:
+    """Return the section on the critical path by class, rank and part; None without a path."""
+    path = summary.critical_path
+    if path is None or not path.window_ns:
+        return None
+    low, high = path.windows_ns[0][0], path.windows_ns[-1][1]
+    presets = ["analysis/critical_path", "analysis/critical_path_profile"]
+    blocks = [
+        show_grid(tabulate_path_of_tasks(path), MOST_RANKS),
+        show_grid(tabulate_path(path, has_several=summary.tasks > 1)),
+    ]
+    return Section("critical-path", "Critical path", "", blocks, presets, pictures.format_window(low, high))
+
+
+def make_what_if_section(numbers: WhatIfNumbers | None) -> Section | None:
+    """Return the section on predicted savings, the largest first; None without predictions."""
+    if numbers is None or not numbers.scenarios:
+        return None
+    grid = tabulate_scenarios(numbers)
+    blocks: list[Block] = [show_grid(grid)] if grid.rows else []
+    sentences = (describe_best(numbers), describe_others(numbers), describe_unsplit(numbers))
+    blocks += [Paragraph(text) for text in sentences if text]
+    return Section("what-if", "What changes would save", describe_steps(numbers), blocks)

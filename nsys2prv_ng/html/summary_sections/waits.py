@@ -7,18 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
-from nsys2prv_ng.html.charts.maps import Swatch, format_colour
 from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_points, make_log_ticks
+from nsys2prv_ng.html.charts.png import Swatch, format_colour
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, show_grid
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.late import list_stragglers
-from nsys2prv_ng.summary.numbers.pictures import Pictures
-from nsys2prv_ng.summary.numbers.waits import Bandwidth
-from nsys2prv_ng.summary.tables.efficiency import name_time
-from nsys2prv_ng.summary.tables.gpus import tabulate_causes, tabulate_gaps, tabulate_gpus
-from nsys2prv_ng.summary.tables.waits import (
-    list_bandwidth,
+from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.pictures.numbers import Pictures
+from nsys2prv_ng.summary.text import name_time
+from nsys2prv_ng.summary.verdicts.trust import describe_limits
+from nsys2prv_ng.summary.waits.numbers import Bandwidth
+from nsys2prv_ng.summary.waits.table import (
     tabulate_bandwidth,
     tabulate_communicators,
     tabulate_excess,
@@ -26,7 +25,7 @@ from nsys2prv_ng.summary.tables.waits import (
     tabulate_nccl_waits,
     tabulate_reasons,
 )
-from nsys2prv_ng.summary.verdicts.trust import describe_limits
+from nsys2prv_ng.summary.waits.words import list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import format_bytes, format_window
 from nsys2prv_ng.text.grid import Rate
 from nsys2prv_ng.text.names import name_task
@@ -40,17 +39,24 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     if waits is None or not waits.operations:
         return None
     grids = [(tabulate_nccl_waits(waits), MOST_RANKS), (tabulate_mpi_waits(waits), MOST_RANKS)]
-    grids += [(tabulate_reasons(waits), MOST_ROWS), (tabulate_excess(summary), MOST_ROWS)] if waits.split else []
+    grids += (
+        [
+            (tabulate_reasons(waits), MOST_ROWS),
+            (tabulate_excess(waits, summary.measured_ns, summary.step_count), MOST_ROWS),
+        ]
+        if waits.split
+        else []
+    )
     blocks: list[Block] = [show_grid(grid, most) for grid, most in grids if grid.rows]
     blocks += [Paragraph(text) for text in describe_limits(waits)]
     lead = (
         f"Numbers of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs"
         " arrives. The rest of the time is transfer."
     )
-    for rank, _ in list_stragglers(waits)[:1]:
-        if rank.longest_wait is not None:
-            window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
-            lead += f" The longest wait that {name_task(rank.rank, rank.task)} caused was at `--time {window}`."
+    rank = next((rank for rank, _ in list_stragglers(waits)), None)
+    if rank is not None and rank.longest_wait is not None:
+        window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
+        lead += f" The longest wait that {name_task(rank.rank, rank.task)} caused was at `--time {window}`."
     presets = ["analysis/waited_for", "analysis/lateness", "analysis/nccl_waiting"]
     return Section("waits", "Waits and their causes", lead, blocks, presets)
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.paraver.checker.cfg_functions import EVENT, FILTERS
 from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
+from nsys2prv_ng.paraver.checker.cfg_names import EVENT, FILTERS
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgWindow
-from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
+from nsys2prv_ng.paraver.read.label_files import ParaverConfig
 from nsys2prv_ng.paraver.read.problems import Findings
 from nsys2prv_ng.text.formatting import join_first
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 import re
 
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.paraver.checker.cfg_functions import ALIASES, FILTERS, WINDOW_LEVELS
-from nsys2prv_ng.paraver.checker.cfg_keys import is_number
+from nsys2prv_ng.paraver.checker.cfg_names import ALIASES, FILTERS, WINDOW_LEVELS, is_number
 
 LABELLED = ("evt_type", "evt_value")
 """Filters whose numbers may have labels."""

@@ -24,16 +24,6 @@ from dataclasses import field
 from pathlib import Path
 
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.paraver.checker.cfg_functions import ALIASES, DEFAULT_FUNCTION
-from nsys2prv_ng.paraver.checker.cfg_keys import (
-    ALIAS_KEYS,
-    HISTOGRAM_KEYS,
-    HISTOGRAM_MARK,
-    WINDOW_KEYS,
-    WINDOW_MARK,
-    Key,
-    is_number,
-)
 from nsys2prv_ng.paraver.checker.cfg_lists import (
     CfgSyntaxError,
     Function,
@@ -43,6 +33,17 @@ from nsys2prv_ng.paraver.checker.cfg_lists import (
     parse_functions,
     parse_parameters,
     parse_selection,
+)
+from nsys2prv_ng.paraver.checker.cfg_names import (
+    ALIAS_KEYS,
+    ALIASES,
+    DEFAULT_FUNCTION,
+    HISTOGRAM_KEYS,
+    HISTOGRAM_MARK,
+    WINDOW_KEYS,
+    WINDOW_MARK,
+    Key,
+    is_number,
 )
 from nsys2prv_ng.paraver.read.problems import Findings, read_lines
 

@@ -10,9 +10,19 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import Int32Table, IntArray, IntTable
-from nsys2prv_ng.paraver.checker.trace_lines import COMMUNICATION, LINE, RECORD, STATE, TYPE, VALUE, Records
+from nsys2prv_ng.paraver.checker.trace_lines import (
+    COMMUNICATION,
+    LINE,
+    RECORD,
+    STATE,
+    TYPE,
+    VALUE,
+    Records,
+    hash_slot,
+    note,
+    tally,
+)
 from nsys2prv_ng.paraver.checker.trace_lines import RULES as LINE_RULES
-from nsys2prv_ng.paraver.checker.trace_notes import hash_slot, note, tally
 from nsys2prv_ng.runtime.jit import compiled
 
 (
@@ -74,9 +84,11 @@ class HashTable(NamedTuple):
 class Labels(NamedTuple):
     """Labels of a .pcf: the declared types, the values that have a label, and two columns with an entry for each type.
 
-    `label_table` is the number of the label table of a type, `interval` its column of `Intervals`; -1 without one.
+    are_read: whether there is a .pcf. `label_table` is the number of the label table of a type, `interval` its column
+    of `Intervals`; -1 without one.
     """
 
+    are_read: bool
     types: HashTable
     values: HashTable
     label_table: IntArray
@@ -161,26 +173,6 @@ def check_times(columns: IntTable, previous: int, end_time: int, notes: IntTable
 
 
 @compiled
-def check_states(columns: IntTable, rows: IntArray, state_end: IntArray, notes: IntTable) -> None:
-    """Check that states end after their start, and that states of a row do not overlap.
-
-    state_end (rows) is the end of the last state of each row; it is updated.
-    """
-    for i in range(rows.size):
-        if columns[_KIND, i] != STATE:
-            continue
-        line, begin, end, row = columns[LINE, i], columns[6, i], columns[7, i], rows[i]
-        if columns[8, i] > _INT32_MAX:
-            note(notes, STATE_RANGE, line, columns[8, i])
-        if end < begin:
-            note(notes, END_BEFORE_BEGIN, line, begin, end)
-        elif row >= 0:
-            if begin < state_end[row]:
-                note(notes, STATES_OVERLAP, line, begin, state_end[row], columns[4, i], columns[5, i])
-            state_end[row] = max(end, state_end[row])
-
-
-@compiled
 def insert_keys(table: HashTable, keys: IntArray) -> None:
     """Insert keys into an empty hash table (all EMPTY, 2^k slots, more than the keys)."""
     mask = table.keys.size - 1
@@ -212,35 +204,47 @@ def _has_label(labels: Labels, table: int, value: int) -> bool:
 
 
 @compiled
-def check_state_labels(columns: IntTable, labels: Labels, tallies: Tallies) -> None:
-    """Tally states without a label."""
-    for i in range(columns.shape[1]):
-        state = columns[8, i]
-        if columns[_KIND, i] == STATE and state <= _INT32_MAX and not _has_label(labels, STATE_LABELS, state):
-            tally(tallies.states, columns[LINE, i], state, 0)
+def check_states(
+    columns: IntTable, rows: IntArray, state_end: IntArray, labels: Labels, tallies: Tallies, notes: IntTable
+) -> None:
+    """Check that states end after their start and do not overlap on a row, and tally states without a label.
 
-
-@compiled
-def check_types(records: Records, notes: IntTable) -> None:
-    """Check that event types are positive and fit 32 bits."""
-    columns, pairs = records
-    for i in range(pairs.shape[1]):
-        if pairs[TYPE, i] < 1 or pairs[TYPE, i] > _INT32_MAX:
-            note(notes, TYPE_RANGE, columns[LINE, pairs[RECORD, i]], pairs[TYPE, i])
+    state_end (rows) is the end of the last state of each row; it is updated.
+    """
+    for i in range(rows.size):
+        if columns[_KIND, i] != STATE:
+            continue
+        line, begin, end, row = columns[LINE, i], columns[6, i], columns[7, i], rows[i]
+        if columns[8, i] > _INT32_MAX:
+            note(notes, STATE_RANGE, line, columns[8, i])
+        elif labels.are_read and not _has_label(labels, STATE_LABELS, columns[8, i]):
+            tally(tallies.states, line, columns[8, i], 0)
+        if end < begin:
+            note(notes, END_BEFORE_BEGIN, line, begin, end)
+        elif row >= 0:
+            if begin < state_end[row]:
+                note(notes, STATES_OVERLAP, line, begin, state_end[row], columns[4, i], columns[5, i])
+            state_end[row] = max(end, state_end[row])
 
 
 @compiled
 def check_pairs(
     records: Records, rows: IntArray, labels: Labels, intervals: Intervals, tallies: Tallies, notes: IntTable
 ) -> None:
-    """Tally types that are not declared and values (not 0) without a label, and count open intervals."""
+    """Check that types are positive and fit 32 bits.
+
+    With labels, tally types that are not declared and values (not 0) without a label, and count open intervals.
+    """
     columns, pairs = records
     depth, opened_at = intervals
     for i in range(pairs.shape[1]):
         record, event_type, value = pairs[RECORD, i], pairs[TYPE, i], pairs[VALUE, i]
-        if event_type < 1 or event_type > _INT32_MAX:
-            continue
         line, row = columns[LINE, record], rows[record]
+        if event_type < 1 or event_type > _INT32_MAX:
+            note(notes, TYPE_RANGE, line, event_type)
+            continue
+        if not labels.are_read:
+            continue
         declared = _find(labels.types, event_type)
         if declared < 0:
             tally(tallies.types, line, event_type, 0)

@@ -1,4 +1,4 @@
-"""Reads calls of the CUDA runtime and driver APIs on host threads."""
+"""Reads calls of the CUDA runtime and driver APIs, and of cuBLAS and cuDNN, on host threads."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import re
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import read_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-TABLE = Table(RUNTIME, ("start", "end", "globalTid", "nameId"), {"callchainId": NULL})
+_COLUMNS = ("start", "end", "globalTid", "nameId")
+TABLE = Table(RUNTIME, _COLUMNS, {"callchainId": NULL})
+LIBRARY_CALLS = {"CUBLAS_EVENTS": types.CUBLAS_CALL, "CUDNN_EVENTS": types.CUDNN_CALL}
+"""The event type of the calls in the table of each library."""
 
 _VERSION = re.compile(r"_v\d+$")
 _SYNCHRONIZING = re.compile(r"cuda(Device|Stream|Event|Thread)Synchronize|cu(Ctx|Stream|Event)Synchronize")
@@ -48,6 +51,11 @@ def read(reader: ReportReader) -> Result:
     )
 
 
+def read_libraries(reader: ReportReader) -> Result:
+    """Return an interval for each call of cuBLAS and cuDNN, nested as the calls of its library were."""
+    return read_calls(reader, LIBRARY_CALLS, clean_name=clean_call_name)
+
+
 SOURCE = Source(
     source_names.CUDA_API,
     "CUDA API calls",
@@ -55,4 +63,15 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(RUNTIME, "globalTid"),),
     noun="calls",
+    needed_by=("critical_path",),
+    load=LoadCost(events=2, pairs=2),
+)
+LIBRARIES = Source(
+    source_names.CUDA_LIBRARIES,
+    "cuBLAS and cuDNN calls",
+    tuple(Table(table, _COLUMNS) for table in LIBRARY_CALLS),
+    read_libraries,
+    counted_tables=tuple(EventRows(table, "globalTid") for table in LIBRARY_CALLS),
+    noun="calls",
+    needed_by=(),
 )

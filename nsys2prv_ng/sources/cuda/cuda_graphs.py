@@ -10,15 +10,13 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, select_operations
-from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_name_pair, make_number_pair
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_id_pair, make_name_pair, make_number_pair
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 _LAUNCH_IDS = {"graphId": types.GRAPH_ID, "graphExecId": types.GRAPH_EXEC_ID, "correlationId": types.CORRELATION}
 TABLE = Table(GRAPH, COLUMNS, dict.fromkeys(_LAUNCH_IDS, NULL))
@@ -97,4 +95,5 @@ SOURCE = Source(
         EventRows(NODES_TABLE.name, "globalTid"),
     ),
     noun="launches, creations",
+    load=LoadCost(events=1.5, pairs=3.5),
 )

@@ -16,28 +16,20 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
-from nsys2prv_ng.sources.shared.reasons import (
-    BEFORE_CAPTURE,
-    NO_ALLOCATION,
-    NO_BYTES,
-    NO_MEMORY_CHANGE,
-    NO_PROCESS,
-    NO_TIME,
-    SAME_TIME,
-)
+from nsys2prv_ng.sources.cuda.device_operations import CONTEXTS, find_devices
+from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
 
 USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 TABLE = Table(
@@ -74,10 +66,10 @@ def read(reader: ReportReader) -> Result:
     allocation, size = _match_frees(columns)
     rows = result.drop_rows(
         {
-            NO_PROCESS: columns["globalPid"] == NULL,
-            NO_TIME: lacks_time(columns["start"]),
-            NO_MEMORY_CHANGE: ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
-            NO_BYTES: size == NULL,
+            reasons.NO_PROCESS: columns["globalPid"] == NULL,
+            reasons.NO_TIME: reasons.lacks_time(columns["start"]),
+            reasons.NO_MEMORY_CHANGE: ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)),
+            reasons.NO_BYTES: size == NULL,
         }
     )
     if not rows.size:
@@ -89,9 +81,7 @@ def read(reader: ReportReader) -> Result:
         reader, columns, rows[~is_unknown[rows]], kind, allocation, size, gpu, int(is_unknown[rows].sum())
     )
 
-    before = columns["start"][rows] == 0
-    result.drop(BEFORE_CAPTURE, int(before.sum()))
-    rows = rows[~before]
+    rows = rows[result.drop_rows({reasons.BEFORE_CAPTURE: columns["start"][rows] == 0})]
     labels = reader.labels
     is_free = columns["memoryOperationType"][rows] == _FREE
     handles = np.where(is_free, labels.handle(types.FREED_BYTES), labels.handle(types.ALLOCATED_BYTES))
@@ -139,7 +129,7 @@ def _measure_lifetimes(columns: Columns, allocation: IntArray) -> IntArray:
     """Return the time (ns) from each allocation to its free; NULL for frees, and without a free in the report."""
     start = columns["start"]
     lifetime = np.full(columns.rows, NULL, np.int64)
-    free = np.flatnonzero((allocation >= 0) & ~lacks_time(start))
+    free = np.flatnonzero((allocation >= 0) & ~reasons.lacks_time(start))
     lifetime[allocation[free]] = start[free] - start[allocation[free]]
     return lifetime
 
@@ -149,7 +139,7 @@ def _find_gpus(reader: ReportReader, columns: Columns, rows: IntArray, kind: Int
     gpu = np.full(columns.rows, NULL, np.int64)
     rows = rows[~np.isin(kind[rows], _HOST_KINDS)]
     process = get_process(columns["globalPid"][rows])
-    device = contexts.find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
+    device = find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
     codes, pairs = find_distinct_rows(process, device)
     gpu[rows] = np.array([reader.metadata.gpu(*pair).number for pair in pairs], np.int64)[codes]
     return gpu
@@ -161,7 +151,7 @@ def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> Int
     main = get_main_thread(process)
     recorded = reader.once(calls.read_recorded_calls)
     call = recorded.find(process, columns["correlationId"][rows])
-    return np.where(call >= 0, np.append(recorded.global_tid, NULL)[call], main)  # -1 is the last
+    return np.where(call >= 0, pick(recorded.global_tid, call, NULL), main)
 
 
 def _collect_changes(
@@ -201,7 +191,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         if data is None:
             continue
         result.read += data.unknown + data.time.size
-        result.drop(NO_ALLOCATION, data.unknown)
+        result.drop(reasons.NO_ALLOCATION, data.unknown)
         rows.append(part.rows[data.place])
         kinds.append(data.kind)
         times.append(_move_into_windows(part.clock(data.time), part.windows))
@@ -209,7 +199,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     if not rows:
         return JoinResult()
     records, merged = compute_levels(*(np.concatenate(column) for column in (rows, kinds, times, changes)))
-    result.drop(SAME_TIME, merged)
+    result.drop(reasons.SAME_TIME, merged)
     result.records.append(records)
     return JoinResult(accounts={LEVEL: result})
 
@@ -242,10 +232,12 @@ def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArr
 SOURCE = Source(
     source_names.CUDA_MEMORY,
     "CUDA memory allocations",
-    (TABLE, contexts.TABLE, calls.TABLE),
+    (TABLE, CONTEXTS, calls.TABLE),
     read,
     join,
     MemoryChanges,
     counted_tables=(EventRows(USAGE, "globalPid"),),
     noun="allocations, frees",
+    needed_by=("memory",),
+    load=LoadCost(events=0.1, pairs=0.1),
 )

@@ -10,16 +10,16 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.sources.cuda.device_operations import CONTEXTS, find_devices
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
 from nsys2prv_ng.sources.shared.reasons import NO_CALL, NO_PROCESS
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 EVENT = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
@@ -85,10 +85,7 @@ def _add_events(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(EVENT)
     result.read += columns.rows
     rows, thread, time = _find_calls(reader, result, columns)
-    pairs = [
-        Pair(reader.labels.handle(types.CUDA_EVENT_RECORD), 1),
-        *_make_id_pairs(reader, columns, rows, True),
-    ]
+    pairs = [Pair(reader.labels.handle(types.CUDA_EVENT_RECORD), 1), *_make_id_pairs(reader, columns, rows, True)]
     place = reader.places.threads(thread, application=True)
     result.records.append(make_events(place, time, pairs))
 
@@ -107,7 +104,7 @@ def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_
     stream = columns["streamId"][rows]
     context = columns["contextId"][rows]
     process = get_process(columns["globalPid"][rows])
-    device = contexts.find_devices(reader, process, context, columns["deviceId"][rows])
+    device = find_devices(reader, process, context, columns["deviceId"][rows])
     ids = (
         (types.CUDA_EVENT_ID, columns["eventId"][rows], _is_id(columns["eventId"][rows])),
         (types.CUDA_DEVICE_ID, device, _is_id(device)),
@@ -120,8 +117,9 @@ def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_
 SOURCE = Source(
     source_names.CUDA_SYNC,
     "CUDA events and synchronization",
-    (SYNCHRONIZATION_TABLE, EVENT_TABLE, contexts.TABLE, calls.TABLE),
+    (SYNCHRONIZATION_TABLE, EVENT_TABLE, CONTEXTS, calls.TABLE),
     read,
     counted_tables=(EventRows(SYNCHRONIZATION), EventRows(EVENT)),  # their calls make the tasks
     noun="waits, events",
+    load=LoadCost(events=1.6, pairs=5.2),
 )

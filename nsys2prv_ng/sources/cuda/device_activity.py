@@ -13,19 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.intervals.device_sweep import (
-    COMMUNICATION,
-    COMPUTE,
-    IN_FLIGHT,
-    MEMORY,
-    WHOLE_GRAPH,
-    DeviceChanges,
-    cut_changes,
-    sweep_devices,
-)
+from nsys2prv_ng.intervals import device_sweep as sweep
 from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
@@ -36,8 +28,7 @@ from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, OUTSIDE_TRACE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
 
 _TYPES = (types.GPU_ACTIVITY, types.KERNELS_RUNNING, types.KERNELS_IN_FLIGHT, types.GPU_IDLE_STRETCH)
 
@@ -49,7 +40,7 @@ _SOURCES = {
     GRAPH: source_names.CUDA_GRAPHS,
 }
 """The source that shows the operations of each table. Other sources read the tables for other purposes."""
-_KINDS = {KERNEL: COMPUTE, MEMCPY: MEMORY, MEMSET: MEMORY, GRAPH: WHOLE_GRAPH}
+_KINDS = {KERNEL: sweep.COMPUTE, MEMCPY: sweep.MEMORY, MEMSET: sweep.MEMORY, GRAPH: sweep.WHOLE_GRAPH}
 """The kind of the operations of each table. Kernels of NCCL are COMMUNICATION; whole graphs are not known yet."""
 
 
@@ -79,12 +70,13 @@ def read(reader: ReportReader) -> Result:
     place, kind = reader.place_gpus(get_process(pid), device), operations.spread(_KINDS)[rows]
     index, names = reader.names(name)
     is_nccl = np.array([kernels.is_nccl(name) for name in names], np.bool_)[index]
-    kind[is_nccl & (kind == COMPUTE)] = COMMUNICATION
+    kind[is_nccl & (kind == sweep.COMPUTE)] = sweep.COMMUNICATION
 
-    flies = np.flatnonzero(kind != MEMORY)
+    flies = np.flatnonzero(kind != sweep.MEMORY)
     call = reader.once(calls.find_launches)[rows[flies]]
-    launched = np.append(reader.once(calls.read_recorded_calls).begin, np.iinfo(np.int64).max)[call]  # -1 is the last
-    flights = place[flies], np.minimum(launched, begin[flies]), end[flies], np.full(flies.size, IN_FLIGHT, np.int64)
+    launched = pick(reader.once(calls.read_recorded_calls).begin, call, np.iinfo(np.int64).max)
+    in_flight = np.full(flies.size, sweep.IN_FLIGHT)
+    flights = place[flies], np.minimum(launched, begin[flies]), end[flies], in_flight
     result.join_data = np.unique(place)
     result.join_columns = Operations(*map(np.concatenate, zip((place, begin, end, kind), flights, strict=True)))
     for event_type in _TYPES:
@@ -117,13 +109,13 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
     ]
     _, begin, end, kind = (np.concatenate(column) for column in zip(*captured, strict=True))
     if not hides_nccl:
-        kind = np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
-    changes = sweep_devices(np.concatenate(devices), begin, end, kind)
+        kind = np.where(kind == sweep.WHOLE_GRAPH, sweep.COMPUTE, kind)
+    changes = sweep.sweep_devices(np.concatenate(devices), begin, end, kind)
     result = Result(read=changes.device.size)
     # Rows are dropped before the windows add further lines, which do not count as read.
     wanted = parts[0].kept[changes.device // len(captured)]
     result.drop(NOT_SELECTED, int((~wanted).sum()))
-    cut = cut_changes(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
+    cut = sweep.cut_changes(sweep.DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
     result.records = [make_change_records(cut.changes, cut.changes.device // len(captured))]
     result.pieces = cut.more
     result.drop(OUTSIDE_TRACE, cut.outside)
@@ -140,7 +132,7 @@ def _place_on_rows(part: JoinInput) -> Operations:
     """Return the operations of a report, with rows of the trace as places, on the common clock."""
     operations = Operations(*part.load_columns())
     kind = operations.kind  # only a crafted shard has other kinds, or ends before begins
-    if kind.min(initial=0) < 0 or kind.max(initial=0) > WHOLE_GRAPH or (operations.begin > operations.end).any():
+    if kind.min(initial=0) < 0 or kind.max(initial=0) > sweep.WHOLE_GRAPH or (operations.begin > operations.end).any():
         raise TranslationError("the operations of a shard are damaged; read its report again")
     begin, end = part.clock(operations.begin), part.clock(operations.end)
     return Operations(part.rows[operations.place], begin, end, operations.kind)
@@ -148,7 +140,7 @@ def _place_on_rows(part: JoinInput) -> Operations:
 
 def _find_limits(part: JoinInput, operations: Operations) -> tuple[int, int]:
     """Return the start and end (ns, common clock) of a report, given its operations on the common clock."""
-    ran = operations.kind != IN_FLIGHT
+    ran = operations.kind != sweep.IN_FLIGHT
     capture, length = part.metadata.begin, part.metadata.duration
     limits = [int(operations.begin[ran].min()), int(operations.end[ran].max())]
     if 0 < length < LONGEST_TRACE_NS:
@@ -175,7 +167,7 @@ def _number_stretches(parts: Sequence[JoinInput], captured: Sequence[Operations]
     return stretches
 
 
-def make_change_records(changes: DeviceChanges, row: IntArray) -> Records:
+def make_change_records(changes: sweep.DeviceChanges, row: IntArray) -> Records:
     """Return a line for each change, with the values that it changes."""
     activity, running, in_flight, idle = (event_type.number for event_type in _TYPES)
     pairs = [

@@ -1,4 +1,8 @@
-"""Places the operations of all tables on CUDA streams. One that overlaps an earlier operation is on a second row."""
+"""Places the operations of all tables on CUDA streams, and finds the devices of CUDA contexts.
+
+An operation that overlaps an earlier one is on a second row. Some records name device 0 whatever the device of their
+context is.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.arrays.groups import map_unambiguous
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import assign_lanes
+from nsys2prv_ng.intervals.nesting import assign_lanes
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.report.database import NULL, Columns
-from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.shared.reasons import NO_STREAM
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.metadata import PID_MASK, get_process
+from nsys2prv_ng.sources.shared.reasons import NO_STREAM, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
+from nsys2prv_ng.sources.shared.source import Result
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -98,3 +102,33 @@ def locate(reader: ReportReader) -> DeviceOperations:
 def _stack(tables: dict[str, Columns], name: str) -> IntArray:
     parts = [columns.numbers.get(name, np.zeros(columns.rows, np.int64)) for columns in tables.values()]
     return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+# ---- devices of contexts ---------------------------------------------------------------------------------------------
+
+
+CONTEXTS = Table("TARGET_INFO_CUDA_CONTEXT_INFO", ("processId", "contextId", "deviceId"))
+
+_NO_CONTEXT = 0
+
+
+def find_devices(reader: ReportReader, process: IntArray, context: IntArray, device: IntArray) -> IntArray:
+    """Return CUDA's ordinal of the device of each of n records, by its process and context.
+
+    A record without a context (static memory) belongs to the device of its process, if the process has only one. If the
+    report does not contain the device of a context, the ordinal is the recorded one.
+    """
+    contexts = reader.columns(CONTEXTS.name)
+    pid = process & PID_MASK
+    pids, context_devices = contexts["processId"], contexts["deviceId"]
+    at = find_rows([pids, contexts["contextId"]], [pid, context])
+
+    single = map_unambiguous(zip(pids.tolist(), context_devices.tolist(), strict=True))
+    single_at = find_rows([np.array([*single], np.int64)], [pid])
+    single_devices = np.array([*single.values()], np.int64)
+
+    corrected: IntArray = device.copy()
+    corrected[at >= 0] = context_devices[at[at >= 0]]
+    has_no_context = (at < 0) & (context == _NO_CONTEXT) & (single_at >= 0)
+    corrected[has_no_context] = single_devices[single_at[has_no_context]]
+    return corrected

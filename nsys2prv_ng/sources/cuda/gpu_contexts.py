@@ -10,17 +10,13 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
-from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
-from nsys2prv_ng.sources.shared.pairs import make_name_pair
-from nsys2prv_ng.sources.shared.reasons import NO_CONTEXT, NO_TURN_END, NO_TURN_START, OVERLAPS_TURN, SWITCH_STEP
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, Source
-from nsys2prv_ng.sources.shared.switches import pair_switches
+from nsys2prv_ng.sources.shared import reasons
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source, pair_switches
 
 TABLE = Table("GPU_CONTEXT_SWITCH_EVENTS", ("tag", "contextId", "timestamp", "gpuId"), {"globalPid": NULL, "seqNo": 0})
 
@@ -34,23 +30,22 @@ def read(reader: ReportReader) -> Result:
     result = Result()
     tag, context, time, gpu, pid = (columns[name] for name in ("tag", "contextId", "timestamp", "gpuId", "globalPid"))
     is_limit = np.isin(tag, (_SAVE_END, _RESTORE_START))
-    unknown = is_limit & ((context == NULL) | lacks_time(time) | (gpu == NULL))
-    rows = result.drop_rows({NO_CONTEXT: unknown, SWITCH_STEP: ~is_limit})
+    unknown = is_limit & ((context == NULL) | reasons.lacks_time(time) | (gpu == NULL))
+    rows = result.drop_rows({reasons.NO_CONTEXT: unknown, reasons.SWITCH_STEP: ~is_limit})
     # The sequence numbers of the GPU order events of the same time.
     rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], gpu[rows]))]
     owner, _ = encode_rows(gpu[rows], context[rows])
-    shown, end = pair_switches(result, owner, tag[rows] == _RESTORE_START, time[rows], NO_TURN_END, NO_TURN_START)
+    why = reasons.NO_TURN_END, reasons.NO_TURN_START
+    shown, end = pair_switches(result, owner, tag[rows] == _RESTORE_START, time[rows], *why)
     shown = rows[shown]
-    begin = time[shown]
-    crosses = mark_crossing(gpu[shown], begin, end)
-    result.drop(OVERLAPS_TURN, int(crosses.sum()))
-    shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]
+    nested = result.drop_rows({reasons.OVERLAPS_TURN: mark_crossing(gpu[shown], time[shown], end)})
+    shown, end = shown[nested], end[nested]
 
     codes, contexts = find_distinct_rows(get_process(pid[shown]), context[shown])
     names = [_name_context(reader, *key) for key in contexts]
     pair = make_name_pair(reader.labels, types.GPU_CONTEXT, codes, names)
     handle = reader.labels.handle(types.GPU_CONTEXT)
-    result.add_intervals(reader.places.devices(gpu[shown]), begin, end, [pair], [handle])
+    result.add_intervals(reader.places.devices(gpu[shown]), time[shown], end, [pair], [handle])
     return result
 
 

@@ -195,6 +195,7 @@ def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
 
 
 _MOST_KNOWN = 1 << 14
+"""Most names to keep: reports have hundreds. A choice, which bounds the memory of names that never repeat."""
 _known: dict[str, int] = {}
 """Classes of names that reports of this process have had: ranks of a job run the same kernels."""
 

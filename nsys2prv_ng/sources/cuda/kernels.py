@@ -6,16 +6,15 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, select_operations
 from nsys2prv_ng.sources.cuda.kernel_classes import classify_once
 from nsys2prv_ng.sources.cuda.launch_calls import compute_queue_delays
-from nsys2prv_ng.sources.shared.pairs import make_number_pair, register_used
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_number_pair, register_used
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 _ATTRIBUTES = {
     "gridX": types.GRID[0],
@@ -76,4 +75,6 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(KERNEL, "globalPid", device="deviceId"),),
     noun="kernels",
+    needed_by=("gpus", "activity", "kernels", "nccl", "collectives", "waits", "efficiencies", "critical_path"),
+    load=LoadCost(states=1, events=7, pairs=24, communications=1),
 )

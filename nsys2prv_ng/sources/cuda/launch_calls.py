@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.cuda_api import RUNTIME
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
+from nsys2prv_ng.sources.shared.reasons import find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
 
 TABLE = Table(RUNTIME, ("start", "end", "globalTid"), {"correlationId": NULL})
 
@@ -50,7 +51,7 @@ def compute_queue_delays(reader: ReportReader, rows: IntArray) -> IntArray:
     """
     call = reader.once(locate).take(KERNEL, reader.once(find_launches))[rows]
     begin = reader.columns(KERNEL)["start"][rows]
-    launched = np.append(reader.once(read_recorded_calls).end, NULL)[call]  # -1 is the last
+    launched = pick(reader.once(read_recorded_calls).end, call, NULL)
     return np.where((launched != NULL) & (launched <= begin), begin - launched, NULL)
 
 

@@ -13,8 +13,7 @@ from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, TABLES, locate
 from nsys2prv_ng.sources.shared.reasons import NO_CALL, NO_OPERATION, SAME_LAUNCH
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import Source
+from nsys2prv_ng.sources.shared.source import Result, Source
 
 LAUNCH_TABLES = (
     calls.TABLE,
@@ -38,16 +37,13 @@ def read(reader: ReportReader) -> Result:
     # All nodes of a graph have the id of its launch, whatever their kind: the first node on each stream gets the line.
     rows = rows[np.argsort(start[rows], kind="stable")]
     later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows])
-    result.drop(SAME_LAUNCH, int(later.sum()))
-    rows = rows[~later]
+    rows = rows[result.drop_rows({SAME_LAUNCH: later})]
     recorded = reader.once(calls.read_recorded_calls)
     for value in np.unique(tag[rows]):
         tagged = rows[tag[rows] == value]
         sender = reader.places.threads(recorded.global_tid[call[tagged]], application=True)
-        send = recorded.begin[call[tagged]]
-        receiver = operations.place[tagged]
-        lines = make_communications(sender, send, receiver, start[tagged], size[tagged], int(value))
-        result.records.append(lines)
+        ends = sender, recorded.begin[call[tagged]], operations.place[tagged], start[tagged]
+        result.records.append(make_communications(*ends, size[tagged], int(value)))
     return result
 
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, select_operations
-from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_BYTES
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_number_pair
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 MEMCPY_TABLE = Table(
     MEMCPY,
@@ -41,16 +39,6 @@ _UNKNOWN_KIND = 8
 _CAUSES = list(MIGRATION_CAUSES)
 
 
-def _make_copy_values(kind: IntArray) -> IntArray:
-    """Return the values of the memory operation type for CUPTI's copy kinds."""
-    return _COPY_VALUES[np.where((kind >= 0) & (kind < _COPY_VALUES.size), kind, -1)]
-
-
-def _make_kind_values(kind: IntArray) -> IntArray:
-    """Return CUPTI's memory kinds 0 .. 7 as values 1 .. 8; other kinds are unknown."""
-    return np.where((kind >= 0) & (kind < _UNKNOWN_KIND), kind + 1, _UNKNOWN_KIND)
-
-
 def read(reader: ReportReader) -> Result:
     """Return an interval for each copy and set. Bytes are closed too, because presets divide them by the time of the
     burst."""
@@ -68,11 +56,15 @@ def _add_operations(reader: ReportReader, result: Result, table: str) -> None:
     rows, place, begin, end = (column[sound] for column in (rows, *shown))
     labels = reader.labels
     operation, size = labels.handle(types.MEMORY_OPERATION), labels.handle(types.MEMORY_BYTES)
-    value = _make_copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)
+    value = np.full(rows.size, _MEMSET, np.int64)
+    if table == MEMCPY:
+        kind = columns["copyKind"][rows]
+        value = _COPY_VALUES[np.where((kind >= 0) & (kind < _COPY_VALUES.size), kind, -1)]
     opening = [Pair(operation, value), Pair(size, columns["bytes"][rows])]
     for name, event_type in _KINDS[table].items():
         kind = columns[name][rows]
-        opening.append(Pair(labels.handle(event_type), _make_kind_values(kind), kind != NULL))
+        value = np.where((kind >= 0) & (kind < _UNKNOWN_KIND), kind + 1, _UNKNOWN_KIND)  # CUPTI counts from 0
+        opening.append(Pair(labels.handle(event_type), value, kind != NULL))
     if table == MEMCPY:
         cause = columns["migrationCause"][rows]
         opening.append(Pair(labels.handle(types.MIGRATION_CAUSE), cause + 1, np.isin(cause + 1, _CAUSES)))
@@ -90,4 +82,6 @@ SOURCE = Source(
     read,
     counted_tables=tuple(EventRows(table, "globalPid", device="deviceId") for table in (MEMCPY, MEMSET)),
     noun="copies, sets",
+    needed_by=("copies",),
+    load=LoadCost(states=1, events=7, pairs=15, communications=1),
 )

@@ -15,12 +15,9 @@ from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_number_pair
-from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_PROCESS_OR_DEVICE, NO_TIME
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import find_unsound_times, lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_PROCESS_OR_DEVICE, NO_TIME, find_unsound_times, lacks_time
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_id_pair, make_number_pair
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 GPU_FAULTS = Table(
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
@@ -83,4 +80,5 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(GPU_FAULTS.name), EventRows(CPU_FAULTS.name, "globalPid")),
     noun="faults",
+    needed_by=(),
 )

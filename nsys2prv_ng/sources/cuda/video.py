@@ -11,19 +11,18 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import assign_lanes
+from nsys2prv_ng.intervals.nesting import assign_lanes
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, VIDEO_ENGINES
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources.shared.host_calls import read_calls, select_sound_intervals
-from nsys2prv_ng.sources.shared.pairs import make_number_pair
 from nsys2prv_ng.sources.shared.reasons import NO_VIDEO_LANE, UNKNOWN_ENGINE
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_number_pair
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 CALLS = {
@@ -57,9 +56,7 @@ def _add_work(reader: ReportReader, result: Result) -> None:
     """Add an interval for each work item of an engine."""
     columns = reader.columns(WORK.name)
     result.read += columns.rows
-    unknown = ~np.isin(columns["engineType"], list(VIDEO_ENGINES))
-    result.drop(UNKNOWN_ENGINE, int(unknown.sum()))
-    known = np.flatnonzero(~unknown)
+    known = result.drop_rows({UNKNOWN_ENGINE: ~np.isin(columns["engineType"], list(VIDEO_ENGINES))})
     thread = _find_threads(reader)[known]
     rows = select_sound_intervals(result, columns["start"][known], columns["end"][known], thread)
     thread, rows = thread[rows], known[rows]
@@ -67,8 +64,7 @@ def _add_work(reader: ReportReader, result: Result) -> None:
         columns[name][rows] for name in ("start", "end", "engineType", "engineId", "codecId")
     )
     lane = assign_lanes(keys.encode_rows(thread, kind)[0], begin, end)
-    beyond = int((lane >= types.VIDEO_LANES).sum())
-    result.drop(NO_VIDEO_LANE, beyond)
+    result.drop(NO_VIDEO_LANE, int((lane >= types.VIDEO_LANES).sum()))
     # Work alone does not make its process a task, because nsys records all processes that use the engines.
     place = reader.places.observed_threads(thread)
     value = np.where(np.isin(codec + 1, list(VIDEO_CODECS)), codec + 1, VIDEO_CODEC_UNKNOWN)
@@ -90,7 +86,7 @@ def _find_threads(reader: ReportReader) -> IntArray:
     caller, kind, api = caller[has_id], kind[has_id], api[has_id]
     call = keys.find_rows([get_process(caller), kind, api], [process, work["engineType"], work["apiId"]])
     main = np.where(work["globalPid"] == NULL, NULL, get_main_thread(process))
-    return np.where(call >= 0, np.append(caller, NULL)[call], main)
+    return np.where(call >= 0, pick(caller, call, NULL), main)
 
 
 SOURCE = Source(

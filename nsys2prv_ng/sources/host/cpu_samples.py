@@ -10,14 +10,13 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
-from nsys2prv_ng.sources.shared.pairs import make_name_pair
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 SAMPLES = "COMPOSITE_EVENTS"
 TABLE = Table(SAMPLES, ("start", "globalTid"), {"id": NULL})
@@ -56,4 +55,6 @@ SOURCE = Source(
     read,
     counted_tables=(EventRows(SAMPLES),),
     noun="samples",
+    needed_by=(),
+    load=LoadCost(events=0.6, pairs=1),
 )

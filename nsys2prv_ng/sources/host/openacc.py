@@ -17,10 +17,8 @@ from nsys2prv_ng.paraver.value_tables import OPENACC_KINDS, OPENACC_UNKNOWN
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
-from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_name_pair, make_number_pair
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_id_pair, make_name_pair, make_number_pair
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 _REQUIRED = ("start", "end", "globalTid", "eventKind")
 _OPTIONAL = {"srcFile": NULL, "lineNo": 0, "funcName": NULL}
@@ -94,4 +92,5 @@ SOURCE = Source(
     read,
     counted_tables=tuple(EventRows(table.name, "globalTid") for table in TABLES),
     noun="events",
+    needed_by=(),
 )

@@ -21,8 +21,7 @@ from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source, StateIntervals
 
 _ANY = -1
 """Any unlisted kind, and the kind of rows in tables without kinds."""
@@ -194,4 +193,5 @@ SOURCE = Source(
     read,
     counted_tables=tuple(EventRows(table.name, "globalTid", application=False) for table in TABLES),
     noun="regions, tasks, waits",
+    needed_by=(),
 )

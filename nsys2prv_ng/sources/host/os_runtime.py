@@ -1,4 +1,8 @@
-"""Reads OS runtime calls on host threads. Calls of pthreads have a separate event type."""
+"""Reads OS runtime calls on host threads and, apart from them, the system calls that nsys traced (its syscall trace).
+
+Calls of pthreads have a separate event type. No capture of system calls was available: their table follows NVIDIA's
+documentation of the export.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,19 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import NumberedCalls, read_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 OSRT = "OSRT_API"
 _CALL = 27
-TABLE = Table(OSRT, ("start", "end", "globalTid", "nameId"), {"eventClass": _CALL, "callchainId": NULL})
+_COLUMNS = ("start", "end", "globalTid", "nameId")
+TABLE = Table(OSRT, _COLUMNS, {"eventClass": _CALL, "callchainId": NULL})
+SYSTEM_CALL_TABLE = Table("SYSCALL", _COLUMNS, {"callchainId": NULL})
 
 # ENUM_NSYS_EVENT_CLASS: rows for the start and the end of tracing calls in a process.
 _NO_CALLS = (31, 32)
@@ -81,6 +87,17 @@ def read(reader: ReportReader) -> Result:
     )
 
 
+def read_system_calls(reader: ReportReader) -> Result:
+    """Return an interval for each system call that is long enough, with its callers if nsys took a backtrace."""
+    return read_calls(
+        reader,
+        {SYSTEM_CALL_TABLE.name: types.SYSTEM_CALL},
+        system=True,
+        read_chains=lambda reader, _: call_chains.read_chains(reader, call_chains.SYSTEM_CALL_CHAINS),
+        choose_state=choose_call_state,
+    )
+
+
 SOURCE = Source(
     source_names.OS_RUNTIME,
     "OS runtime calls",
@@ -90,4 +107,15 @@ SOURCE = Source(
         EventRows(OSRT, "globalTid", application=False, system_calls=True, no_task=("eventClass", _NO_CALLS)),
     ),
     noun="calls",
+    needed_by=(),
+    load=LoadCost(states=0.5, events=0.7, pairs=0.7),  # most calls are shorter than --osrt-min
+)
+SYSTEM_CALLS = Source(
+    source_names.SYSTEM_CALLS,
+    "System calls",
+    (SYSTEM_CALL_TABLE, call_chains.SYSTEM_CALL_CHAINS),
+    read_system_calls,
+    counted_tables=(EventRows(SYSTEM_CALL_TABLE.name, "globalTid", application=False, system_calls=True),),
+    noun="calls",
+    needed_by=(),
 )

@@ -17,10 +17,8 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
-from nsys2prv_ng.sources.shared.pairs import make_name_pair
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 NSYS = "PROFILER_OVERHEAD"
 CUPTI = "CUPTI_ACTIVITY_KIND_OVERHEAD"

@@ -13,14 +13,12 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.reasons import NO_CORE, NO_CORE_END, NO_CORE_START, NO_DIRECTION, NO_THREAD, NO_TIME
+from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
-from nsys2prv_ng.sources.shared.switches import pair_switches
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source, pair_switches
 
 SCHED = "SCHED_EVENTS"
 TABLE = Table(SCHED, ("start", "cpu", "isSchedIn", "globalTid"))
@@ -33,16 +31,16 @@ def read(reader: ReportReader) -> Result:
     result = Result()
     rows = result.drop_rows(
         {
-            NO_THREAD: thread == NULL,
-            NO_TIME: lacks_time(time),
-            NO_CORE: (core < 0) | (core >= MAX_TYPE),
-            NO_DIRECTION: is_in == NULL,
+            reasons.NO_THREAD: thread == NULL,
+            reasons.NO_TIME: reasons.lacks_time(time),
+            reasons.NO_CORE: (core < 0) | (core >= MAX_TYPE),
+            reasons.NO_DIRECTION: is_in == NULL,
         }
     )
     # Switches at the same time happened in the order of the table.
     rows = rows[np.lexsort((time[rows], thread[rows]))]
     time, core, thread = time[rows], core[rows], thread[rows]
-    shown, end = pair_switches(result, thread, is_in[rows] != 0, time, NO_CORE_END, NO_CORE_START)
+    shown, end = pair_switches(result, thread, is_in[rows] != 0, time, reasons.NO_CORE_END, reasons.NO_CORE_START)
     handle = reader.labels.handle(types.ON_CPU)
     distinct, index = np.unique(core, return_inverse=True)
     ids = reader.labels.name_ids(types.ON_CPU.names, map(_label_core, distinct))[index]
@@ -73,4 +71,6 @@ SOURCE = Source(
     dict[str, Value],
     counted_tables=(EventRows(SCHED),),
     noun="switches",
+    needed_by=(),
+    load=LoadCost(events=0.25, pairs=0.25),
 )

@@ -9,30 +9,21 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.operations.parts import (
-    ANY_SIZE,
-    FROM_ROOT,
-    SYNCHRONISING,
-    TO_ROOT,
-    Collectives,
-    Messages,
-    get_kinds,
-)
-from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, classify_call
+from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, SYNCHRONISING, TO_ROOT, Collectives, Messages, get_kinds
+from nsys2prv_ng.paraver.value_tables import COLLECTIVE, classify_call
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Communicators
 from nsys2prv_ng.sources.mpi.messages import MessageEnds, MpiCalls, MpiMessages
 
+_SIZES_AGREE = ("MPI_Allreduce", "MPI_Alltoall", "MPI_Allgather", "MPI_Reduce_scatter_block")
 _KINDS = {
-    **dict.fromkeys(
-        ("MPI_Barrier", "MPI_Allreduce", "MPI_Alltoall", "MPI_Allgather", "MPI_Reduce_scatter"), SYNCHRONISING
-    ),
-    "MPI_Reduce_scatter_block": SYNCHRONISING,
+    **dict.fromkeys((*_SIZES_AGREE, "MPI_Barrier", "MPI_Reduce_scatter"), SYNCHRONISING),
     **dict.fromkeys(("MPI_Bcast", "MPI_Scatter"), FROM_ROOT),
     **dict.fromkeys(("MPI_Reduce", "MPI_Gather"), TO_ROOT),
 }
-_SIZES_AGREE = ("MPI_Allreduce", "MPI_Alltoall", "MPI_Allgather", "MPI_Reduce_scatter_block")
+_PARTS_OF_CALLS = ("_init", "_begin", "_end")
+"""Ends of the names of calls that are one of several for a collective."""
 
 
 def collect_evidence(
@@ -43,8 +34,11 @@ def collect_evidence(
     All unknown communicators count as one communicator.
     """
     rows = calls.rows
-    is_blocking = np.array([classify_call(name) == COLLECTIVE and _is_blocking(name) for name in names], np.bool_)
-    calls = calls.take(is_blocking[rows.name[calls.first]])
+    is_blocking = [
+        classify_call(name) == COLLECTIVE and not name.startswith("MPI_I") and not name.endswith(_PARTS_OF_CALLS)
+        for name in names
+    ]
+    calls = calls.take(np.array(is_blocking, np.bool_)[rows.name[calls.first]])
     name, process, communicator = (column[calls.first] for column in (rows.name, rows.process, rows.communicator))
     size = np.where(rows.bytes[calls.first] == NULL, ANY_SIZE, rows.bytes[calls.first])
     known = AllCommunicators([communicators])
@@ -67,10 +61,6 @@ def collect_evidence(
         sizes=[known.get_group(key).size for key in communicators.keys],
         owners=[(number & PID_MASK, -1) for number in process[first].tolist()],
     )
-
-
-def _is_blocking(name: str) -> bool:
-    return not name.startswith("MPI_I") and not name.endswith(("_init", "_begin", "_end"))
 
 
 def _mark_known(communicators: Communicators) -> BoolArray:

@@ -15,28 +15,20 @@ from dataclasses import field
 
 import numpy as np
 
+from nsys2prv_ng.arrays.groups import map_unambiguous
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.as_of import find_latest
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import MOST_RANKS
-from nsys2prv_ng.sources.shared.mappings import map_unambiguous
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 COMMUNICATORS = "MPI_COMMUNICATORS"
-_NUMBERS = (
-    "rank",
-    "timestamp",
-    "commHandle",
-    "parentHandle",
-    "localRank",
-    "size",
-    "groupRoot",
-    "groupRootUid",
-)
+_NUMBERS = ("rank", "timestamp", "commHandle", "parentHandle", "localRank", "size", "groupRoot", "groupRootUid")
 TABLE = Table(COMMUNICATORS, (), dict.fromkeys(_NUMBERS, NULL), text=("members",))
 
 WORLD = "world"
@@ -76,7 +68,7 @@ class Communicators:
         process_columns, known, since, key = self.handles
         codes, _ = encode_rows(np.concatenate([process_columns, process]), np.concatenate([known, handle]))
         row = find_latest(codes[: known.size], since, codes[known.size :], time)
-        return np.append(key, 0)[row]
+        return pick(key, row, 0)
 
 
 def read_communicators(reader: ReportReader) -> Communicators:
@@ -108,11 +100,7 @@ def read_communicators(reader: ReportReader) -> Communicators:
 
 
 def _make_key(
-    columns: Columns,
-    row: int,
-    process: int,
-    meaning: Mapping[tuple[int, int], str],
-    copies: dict[tuple[int, str], int],
+    columns: Columns, row: int, process: int, meaning: Mapping[tuple[int, int], str], copies: dict[tuple[int, str], int]
 ) -> str:
     """Return the key of a row: the world, a group with a root, or a copy of the communicator of an earlier row."""
     parent, size, root = (int(columns[name][row]) for name in ("parentHandle", "size", "groupRoot"))

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.applying import ClockMap
@@ -29,24 +30,16 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
 from nsys2prv_ng.sources.shared import reasons
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 
 # Reasons why a send or receive is unmatched. The first reasons also replace the task of a partner.
-TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, TAKEN, PARTIAL, NO_TAG = range(
-    -2, -12, -1
+_REASONS = (
+    *(reasons.TO_NOBODY, reasons.NO_PARTNER, reasons.NO_COMMUNICATOR, reasons.PARTNER_NOT_HERE, reasons.NO_RECEIVE),
+    *(reasons.NO_SEND, reasons.SEVERAL_SENDS, reasons.MAY_BE_TAKEN, reasons.UNEQUAL_ENDS, reasons.NO_TAG),
 )
-_REASONS = {
-    TO_NOBODY: reasons.TO_NOBODY,
-    NO_PARTNER: reasons.NO_PARTNER,
-    NO_COMMUNICATOR: reasons.NO_COMMUNICATOR,
-    NOT_HERE: reasons.PARTNER_NOT_HERE,
-    NO_RECEIVE: reasons.NO_RECEIVE,
-    NO_SEND: reasons.NO_SEND,
-    SEVERAL: reasons.SEVERAL_SENDS,
-    TAKEN: reasons.MAY_BE_TAKEN,
-    PARTIAL: reasons.UNEQUAL_ENDS,
-    NO_TAG: reasons.NO_TAG,
-}
+TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, TAKEN, PARTIAL, NO_TAG = range(
+    -2, -2 - len(_REASONS), -1
+)
 
 _ANY = -1
 _STREAM = ["communicator", "source", "destination"]
@@ -97,7 +90,7 @@ def match_messages(
     result = Result(read=len(sends) + len(receives) - matched.size)
     for state in (sends["state"], receives["state"]):
         for code, count in state[state < 0].value_counts().items():
-            result.drop(_REASONS[int(str(code))], count)
+            result.drop(_REASONS[-2 - int(str(code))], count)
     early = sum(r.messages.started_before for r in reports)
     result.read += early
     result.drop(reasons.EARLY_REQUEST, early)
@@ -277,15 +270,14 @@ def _match_in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.Da
     )
     by_channel = np.argsort(s_channel, kind="stable")
     head = np.searchsorted(s_channel[by_channel], np.arange(channel_state.size + 1)).astype(np.int64)
-    taken = np.full(r_stream.size, -1)
+    taken, used = np.full(r_stream.size, -1), np.zeros(s_stream.size, np.bool_)
     r_state, s_state = np.zeros(r_stream.size, np.int64), np.zeros(s_stream.size, np.int64)
-    _match_streams(
-        *(s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, head[:-1].copy()),
-        *(stream_state, channel_state, np.zeros(s_stream.size, np.bool_), taken, r_state, s_state),
-    )
+    posted, queues = _Ends(r_stream, r_channel, r_state), _Queues(by_channel, head, head[:-1].copy())
+    sent, states = _Ends(s_stream, s_channel, s_state), _States(stream_state, channel_state)
+    _match_streams(sent, posted, is_receive, queues, states, used, taken)
     at = r.index.get_level_values(1)[is_receive]
     send_of_receive = np.full(len(receives), -1, np.int64)
-    send_of_receive[at] = np.append(s.index.to_numpy(), -1)[taken[is_receive]]
+    send_of_receive[at] = pick(s.index.to_numpy(), taken[is_receive], -1)
     receives.loc[at, "state"] = r_state[is_receive]
     sends.loc[s.index, "state"] = s_state
     return send_of_receive
@@ -317,30 +309,47 @@ def _mark_unequal(sent: IntArray, received: IntArray, length: int) -> BoolArray:
     return unequal
 
 
+class _Ends(NamedTuple):
+    """n sends or receives, sorted by stream and time: stream, channel, and the state that is to be set (0 at first)."""
+
+    stream: IntArray
+    channel: IntArray
+    state: IntArray
+
+
+class _Queues(NamedTuple):
+    """The sends of each channel: channel c has `by_channel[head[c]:head[c + 1]]`, and `next` (head[:-1] at first)."""
+
+    by_channel: IntArray
+    head: IntArray
+    next: IntArray
+
+
+class _States(NamedTuple):
+    """States of streams and channels: 0 as long as all messages of one are known."""
+
+    stream: IntArray
+    channel: IntArray
+
+
 @compiled
 def _match_streams(
-    s_stream: IntArray,
-    s_channel: IntArray,
-    r_stream: IntArray,
-    r_channel: IntArray,
+    sends: _Ends,
+    receives: _Ends,
     is_receive: BoolArray,
-    by_channel: IntArray,
-    head: IntArray,
-    next_send: IntArray,
-    stream_state: IntArray,
-    channel_state: IntArray,
+    queues: _Queues,
+    states: _States,
     used: BoolArray,
     taken: IntArray,
-    r_state: IntArray,
-    s_state: IntArray,
 ) -> None:
     """Match the receives of each stream in the order of posting. A barrier among them takes unknown sends.
 
-    Sends and receives are sorted by stream and time; `by_channel[head[c]:head[c + 1]]` are the sends of channel c. The
-    state of a stream or channel is 0 as long as all its messages are known. `next_send`: head[:-1], and `used`: False
-    for each send, at first. Set `taken`: the send of each receive (-1 at first), and the states of receives and sends
-    (0 at first).
+    `used`: False for each send at first. Set `taken`, the send of each receive (-1 at first), and the states.
     """
+    s_stream, s_channel, s_state = sends
+    r_stream, r_channel, r_state = receives
+    by_channel, head, next_send = queues
+    stream_state, channel_state = states
     cursor = 0
     uncertain = 0  # the state of the stream's least certain channel
     for i in range(r_stream.size):

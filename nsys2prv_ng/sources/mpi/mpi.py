@@ -1,4 +1,7 @@
-"""Reads MPI calls on host threads with their parameters, communicators, and messages with two known ends."""
+"""Reads MPI calls on host threads with their parameters, communicators, and messages with two known ends.
+
+Ranks and communicators are registered by name. Their values depend on all reports, so `join` assigns them.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +11,50 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.groups import map_unambiguous
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels, Value
-from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign_values, classify_call
+from nsys2prv_ng.paraver.load_cost import LoadCost
+from nsys2prv_ng.paraver.value_tables import CLASSES, COLLECTIVE, VALUES, assign_values, classify_call
 from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.runtime.limits import allow_pandas
 from nsys2prv_ng.sources.mpi import nvtx_ranges
-from nsys2prv_ng.sources.mpi.calls import SENDS, SEVERAL_ROWS, get_role, get_state
 from nsys2prv_ng.sources.mpi.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.mpi.communicators import TABLE as COMMUNICATORS
 from nsys2prv_ng.sources.mpi.communicators import WORLD, AllCommunicators, Communicators, read_communicators
-from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MpiCalls, MpiMessages, MpiRows, read_messages
-from nsys2prv_ng.sources.mpi.parameters import (
-    COMMUNICATOR_NAMES,
-    RANK_NAMES,
-    make_collective_pairs,
-    make_message_pairs,
+from nsys2prv_ng.sources.mpi.messages import (
+    ANY_SOURCE,
+    NOBODY,
+    RECEIVES,
+    SENDS,
+    SEVERAL_ROWS,
+    MpiCalls,
+    MpiMessages,
+    MpiRows,
+    get_role,
+    get_state,
+    read_messages,
 )
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
-from nsys2prv_ng.sources.shared.mappings import map_unambiguous
-from nsys2prv_ng.sources.shared.pairs import parse_rank, register_used
 from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL, SAME_CALL
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.report_reader import (
+    ReportReader,
+    make_number_pair,
+    make_partial_pair,
+    parse_rank,
+    register_ranks,
+    register_used,
+)
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
 
 _CALL = ("start", "end", "globalTid", "textId")
 _PARAMETERS = ("commHandle", "tag", "remoteRank", "size", "recvSize", "rootRank", "requestHandle")
@@ -186,6 +201,71 @@ def _write_class(
         result.records.append(make_intervals(place[part], begin[part], end[part], select(opening, part), closing))
 
 
+# ---- parameters of calls ---------------------------------------------------------------------------------------------
+
+
+RANK_NAMES, COMMUNICATOR_NAMES = types.MPI_PARTNER.names, types.MPI_COMMUNICATOR.names
+"""Name spaces of communicator ranks and of communicators."""
+
+
+def make_collective_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) -> tuple[list[Pair], list[Pair]]:
+    """Make pairs for root and communicator, and pairs for sent and received bytes of collectives.
+
+    The bytes are amounts, which are reset to 0 at the end of a call. `keys`: the keys of communicators.
+    """
+    rows = calls.rows
+    root, communicator = rows.root[calls.first], rows.communicator[calls.first]
+    attributes = [
+        _make_rank_pair(labels, keys, types.MPI_ROOT, communicator, np.where(root >= 0, root, NULL)),
+        _make_communicator_pair(labels, keys, types.MPI_COLLECTIVE_COMMUNICATOR, calls),
+    ]
+    amounts = [
+        make_number_pair(labels, types.MPI_SENT_BYTES, rows.bytes[calls.first]),
+        make_number_pair(labels, types.MPI_RECEIVED_BYTES, rows.received_bytes[calls.first]),
+    ]
+    return attributes, amounts
+
+
+def make_message_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) -> tuple[list[Pair], list[Pair]]:
+    """Make pairs for partner, tag and communicator, and pairs for bytes of other calls, likewise.
+
+    The receiving half of a Sendrecv has separate event types.
+    """
+    rows = calls.rows
+    both = SENDS | RECEIVES
+    is_sendrecv = rows.role[calls.first] & both == both
+    source, tag, received = (
+        np.where(is_sendrecv, column[calls.last], NULL) for column in (rows.partner, rows.tag, rows.bytes)
+    )
+    attributes = [
+        _make_rank_pair(labels, keys, types.MPI_PARTNER, rows.communicator[calls.first], rows.partner[calls.first]),
+        make_number_pair(labels, types.MPI_TAG, rows.tag[calls.first]),
+        _make_communicator_pair(labels, keys, types.MPI_COMMUNICATOR, calls),
+        _make_rank_pair(labels, keys, types.MPI_SENDRECV_SOURCE, rows.communicator[calls.last], source),
+        make_number_pair(labels, types.MPI_SENDRECV_TAG, tag),
+    ]
+    amounts = [
+        make_number_pair(labels, types.MPI_BYTES, rows.bytes[calls.first]),
+        make_number_pair(labels, types.MPI_SENDRECV_BYTES, received),
+    ]
+    return attributes, amounts
+
+
+def _make_rank_pair(
+    labels: Labels, keys: Sequence[str], event_type: EventType, communicator: IntArray, rank: IntArray
+) -> Pair:
+    """Make a pair for the calls with a rank."""
+    ids = register_ranks(labels, event_type.names, keys, communicator, rank)
+    return make_partial_pair(labels, event_type, ids, rank != NULL)
+
+
+def _make_communicator_pair(labels: Labels, keys: Sequence[str], event_type: EventType, calls: MpiCalls) -> Pair:
+    """Make a pair for the calls with a communicator."""
+    present = calls.rows.has_communicator[calls.first]
+    ids = register_used(labels, event_type.names, keys, calls.rows.communicator[calls.first][present])
+    return make_partial_pair(labels, event_type, ids, present)
+
+
 # ---- all reports together ----------------------------------------------------------------------------------------
 
 
@@ -269,4 +349,6 @@ SOURCE = Source(
         EventRows(nvtx_ranges.NVTX, "globalTid", names=nvtx_ranges.NAMES, otherwise=True),
     ),
     noun="calls",
+    needed_by=("mpi", "critical_path"),
+    load=LoadCost(states=2, events=4, pairs=7, communications=0.3),
 )

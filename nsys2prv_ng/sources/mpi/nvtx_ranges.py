@@ -11,8 +11,7 @@ from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.texts import encode_texts, read_texts
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, encode_texts, read_texts
 
 NVTX = "NVTX_EVENTS"
 TABLE = Table(

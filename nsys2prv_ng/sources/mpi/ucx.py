@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.groups import map_unambiguous
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import assign_lanes
+from nsys2prv_ng.intervals.nesting import assign_lanes
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
@@ -24,12 +25,15 @@ from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
-from nsys2prv_ng.sources.shared.mappings import map_unambiguous
-from nsys2prv_ng.sources.shared.pairs import make_id_pair, make_name_pair, make_number_pair, make_partial_pair
 from nsys2prv_ng.sources.shared.reasons import NO_TRANSFER_LANE
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.report_reader import (
+    ReportReader,
+    make_id_pair,
+    make_name_pair,
+    make_number_pair,
+    make_partial_pair,
+)
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
 
 _COLUMNS = ("start", "end", "globalTid", "textId")
 _MESSAGE = {"packedSize": NULL, "tag": NULL, "peerWorkerUid": NULL}
@@ -88,11 +92,10 @@ def _add_transfers(reader: ReportReader, result: Result) -> None:
         columns[name][rows] for name in ("textId", "start", "end", "globalTid", "packedSize")
     )
     lanes = assign_lanes(thread, begin, end)
-    beyond = lanes >= types.UCX_LANES
-    result.drop(NO_TRANSFER_LANE, int(beyond.sum()))
+    shown = result.drop_rows({NO_TRANSFER_LANE: lanes >= types.UCX_LANES})
     place = reader.places.threads(thread, application=True)
     index, names = reader.names(text)
-    for lane in np.unique(lanes[~beyond]):
+    for lane in np.unique(lanes[shown]):
         here = np.flatnonzero(lanes == lane)
         transfer = make_name_pair(reader.labels, types.UCX_TRANSFERS[lane], index[here], names)
         opening = [transfer, make_number_pair(reader.labels, types.UCX_TRANSFER_BYTES, size[here])]
@@ -143,4 +146,5 @@ SOURCE = Source(
     Workers,
     counted_tables=tuple(EventRows(table.name, "globalTid") for table in (CALLS, SUBMISSIONS, TRANSFERS)),
     noun="calls and transfers",
+    needed_by=(),
 )

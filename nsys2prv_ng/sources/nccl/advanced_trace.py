@@ -1,10 +1,13 @@
-"""Finds the calls in NVIDIA's advanced NCCL trace, and its ranges of GPUs and proxies.
+"""Finds the calls in NVIDIA's advanced NCCL trace, and shows its ranges of GPUs and proxies on rows of the node.
 
 A call of the program, what the runtime schedules, and an operation on a GPU may have the same name. The user guide of
 Nsight Systems documents how ranges nest on host threads, which tells them apart: calls are within an `API Group`, but
 not within the `GroupLaunch`, `GroupRuntime` or `KernelLaunch` that it contains. What is left is on GPUs, or in the
 proxy if its thread has the name of a proxy's thread. No report with such a trace was at hand: whatever differs from the
 documentation is a warning, and is not read.
+
+Channels run at the same time, and so do the steps of a proxy, so their ranges overlap on the thread that reports them.
+The documentation does not name the field with the channel, so a row is a lane: each range takes the first free one.
 """
 
 from __future__ import annotations
@@ -13,21 +16,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import sort_nested
+from nsys2prv_ng.arrays.pick import pick
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.lanes import mark_crossing
-from nsys2prv_ng.intervals.nesting import find_innermost
+from nsys2prv_ng.intervals.nesting import assign_lanes, find_innermost, mark_crossing
+from nsys2prv_ng.objects.places import NodePart
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.nvtx.events import NVTX
-from nsys2prv_ng.sources.shared.nccl_ranges import (
-    ADVANCED_CALLS,
-    API_GROUP,
-    DOCUMENTED,
-    PROXY_THREAD,
-    STRUCTURE,
-)
+from nsys2prv_ng.report.metadata import PID_MASK, get_process
+from nsys2prv_ng.sources.nvtx.events import NVTX, read_nvtx_events
+from nsys2prv_ng.sources.nvtx.names import ADVANCED_CALLS, API_GROUP, DOCUMENTED, PROXY_THREAD, STRUCTURE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import NO_END
+from nsys2prv_ng.sources.shared.source import NO_END, Result
 from nsys2prv_ng.text.names import quote_name
 
 _SHOWN = 3
@@ -75,14 +77,14 @@ def find_advanced_trace(reader: ReportReader, rows: IntArray, name: IntArray, na
     nesting = find_innermost(tid[structure], begin[structure], end[structure], tid[candidates], begin[candidates])
     is_group = np.array([text == API_GROUP for text in names], np.bool_)[name[structure]]
     inner = nesting.innermost
-    fits = (inner >= 0) & (end[candidates] <= np.append(end[structure], 0)[inner])
-    is_api = fits & np.append(is_group, False)[inner]
+    fits = (inner >= 0) & (end[candidates] <= pick(end[structure], inner, 0))
+    is_api = fits & np.isin(inner, np.flatnonzero(is_group))
     group = _find_groups(is_group, nesting.parent)
     elsewhere = np.concatenate([candidates[~fits], np.flatnonzero(on_proxy & sound)])
     return AdvancedTrace(
         calls=rows[candidates[is_api]],
         structure=rows[structure],
-        group=np.concatenate([np.append(group, -1)[inner[is_api]], group]),
+        group=np.concatenate([pick(group, inner[is_api], -1), group]),
         elsewhere=rows[elsewhere],
         is_proxy=on_proxy[elsewhere],
         surprises=_list_surprises(
@@ -98,9 +100,9 @@ def _find_groups(is_group: BoolArray, parent: IntArray) -> IntArray:
     group = np.where(is_group, np.arange(is_group.size), -1)
     above = parent.copy()
     while (above >= 0).any():  # once for each level of nesting
-        known = np.append(is_group, False)[above]
+        known = np.isin(above, np.flatnonzero(is_group))
         group = np.where(known, above, group)
-        above = np.append(parent, -1)[above]
+        above = pick(parent, above, -1)
     return group
 
 
@@ -115,3 +117,34 @@ def _list_surprises(unknown: list[str], *, lacks_groups: bool, crossing: int) ->
     if crossing:
         surprises.append(f"{crossing:,} ranges that do not nest")
     return surprises
+
+
+# ---- ranges of GPUs and proxies --------------------------------------------------------------------------------------
+
+
+def write_channels(reader: ReportReader, result: Result, trace: AdvancedTrace) -> None:
+    """Add an interval for each operation on a GPU, and for each range of a proxy."""
+    _write(reader, result, trace, ~trace.is_proxy, types.NCCL_CHANNEL, "NCCL GPU")
+    _write(reader, result, trace, trace.is_proxy, types.NCCL_PROXY, "NCCL proxy")
+
+
+def _write(
+    reader: ReportReader, result: Result, trace: AdvancedTrace, chosen: BoolArray, event_type: EventType, title: str
+) -> None:
+    """Add intervals of one type, on rows with this title for each process and lane."""
+    rows = trace.elsewhere[chosen]
+    if not rows.size:
+        return
+    columns, texts = reader.columns(NVTX), reader.once(read_nvtx_events).texts
+    process, begin, end = get_process(columns["globalTid"][rows]), columns["start"][rows], columns["end"][rows]
+    end = np.where(end == NULL, NO_END, end)
+    lane = assign_lanes(process, begin, end)
+    index, keys = find_distinct_rows(process, lane)
+    parts = [
+        NodePart(f"{title} of process {key & PID_MASK}", (key,), number, f" lane {number + 1}", is_local=True)
+        for key, number in keys
+    ]
+    value = texts.name_ids(reader.labels, event_type.names, rows)
+    handle = reader.labels.handle(event_type)
+    result.read += rows.size
+    result.add_intervals(reader.places.node_parts(parts)[index], begin, end, [Pair(handle, value)], [handle])

@@ -10,7 +10,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, find_distinct_rows, find_starts, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.report.database import NULL
@@ -19,22 +19,13 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.sources.nccl.advanced_trace import AdvancedTrace, find_advanced_trace
 from nsys2prv_ng.sources.nccl.payload import PayloadColumns, Payloads, read_payloads
+from nsys2prv_ng.sources.nvtx import names as range_names
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, START_END, read_created_domains, read_nvtx_events
-from nsys2prv_ng.sources.shared.nccl_ranges import (
-    ADVANCED_CALLS,
-    API_GROUP,
-    CALLS,
-    COLLECTIVES,
-    RECEIVE,
-    SEND,
-    is_nccl_domain,
-)
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, PAYLOAD_NOT_EXPORTED, PAYLOAD_UNKNOWN, Reason
+from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import NO_END, Result
-from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
+from nsys2prv_ng.sources.shared.source import NO_END, Result
 
-COMMUNICATING = re.compile("|".join(sorted(CALLS)))
+COMMUNICATING = re.compile("|".join(sorted(range_names.CALLS)))
 
 COLLECTIVE, SENDING, RECEIVING = range(3)
 """Direction of a call. One-sided calls, which name a peer, count as sending."""
@@ -98,18 +89,18 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     payload = read_payloads(reader, rows)
     if advanced is not None:
         payload = payload.hide(np.arange(rows.size) >= advanced.calls.size)  # of what is no call
-    counted = payload.given | np.array([text in CALLS for text in names], np.bool_)[name]
+    counted = payload.given | np.array([text in range_names.CALLS for text in names], np.bool_)[name]
     result.read += int(counted.sum())
 
     tid, begin, end = (columns[column][rows] for column in ("globalTid", "start", "end"))
     known_end = np.where(end == NULL, np.maximum(begin, 1), end)
     end = np.where(end == NULL, NO_END, end)
-    sound = result.drop_rows({NO_THREAD: tid == NULL, **find_unsound_times(begin, known_end)}, counted)
+    sound = result.drop_rows({reasons.NO_THREAD: tid == NULL, **reasons.find_unsound_times(begin, known_end)}, counted)
     crosses = mark_crossing(tid[sound], begin[sound], end[sound])
-    kept = sound[result.drop_rows({OVERLAPS_CALL: crosses}, counted[sound])]
+    kept = sound[result.drop_rows({reasons.OVERLAPS_CALL: crosses}, counted[sound])]
     understood = payload.mark_understood()
-    without = PAYLOAD_NOT_EXPORTED[JSON_OPTION] if advanced is not None else _explain_no_payload(reader)
-    lacking = {without: ~payload.given[kept], PAYLOAD_UNKNOWN: ~understood[kept]}
+    without = reasons.PAYLOAD_NOT_EXPORTED[JSON_OPTION] if advanced is not None else _explain_no_payload(reader)
+    lacking = {without: ~payload.given[kept], reasons.PAYLOAD_UNKNOWN: ~understood[kept]}
     result.drop_rows(lacking, counted[kept])
 
     kept = kept[sort_nested(tid[kept], begin[kept], end[kept])]
@@ -123,10 +114,10 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     return NcclCalls(ranges, names, group, shown, payload.take(kept[shown]), advanced)
 
 
-def _explain_no_payload(reader: ReportReader) -> Reason:
+def _explain_no_payload(reader: ReportReader) -> reasons.Reason:
     """Return why calls have no payload. If the report contains the layout of payloads, the export omits them."""
     option = choose_payload_option(reader.metadata.schema_version) if reader.has(SCHEMAS.name) else None
-    return PAYLOAD_NOT_EXPORTED[option or ""]
+    return reasons.PAYLOAD_NOT_EXPORTED[option or ""]
 
 
 def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str], AdvancedTrace | None]:
@@ -148,7 +139,8 @@ def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str], Adv
     is_call = np.array([(text or "").startswith("nccl") for text in texts.names], np.bool_)[name] & pushed
     of_nccl = named.copy()
     for code in np.flatnonzero(may_be & ~named).tolist():
-        of_nccl[code] = is_nccl_domain({texts.names[i] or "" for i in np.unique(name[codes == code]).tolist()})
+        used = np.unique(name[codes == code]).tolist()
+        of_nccl[code] = range_names.is_nccl_domain({texts.names[i] or "" for i in used})
     within = np.flatnonzero(of_nccl[codes])
     advanced = find_advanced_trace(reader, rows[within], name[within], texts.names)
     if advanced is None or is_call.any():
@@ -156,7 +148,7 @@ def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str], Adv
             _warn(reader, ["it has NCCL's own ranges too, and only these are read"])
         return rows[is_call], name[is_call], texts.names, None
     _warn(reader, advanced.surprises)
-    named_calls = [ADVANCED_CALLS.get(text, text) for text in texts.names]
+    named_calls = [range_names.ADVANCED_CALLS.get(text, text) for text in texts.names]
     chosen = np.concatenate([advanced.calls, advanced.structure])
     names = [*named_calls, *texts.names]
     index = texts.name_index[texts.index[chosen]]
@@ -166,9 +158,9 @@ def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str], Adv
 
 def count_advanced_calls(reader: ReportReader) -> int:
     """Return the number of calls in the advanced trace of a report; 0 without one."""
-    if not reader.strings.find_matching_ids(API_GROUP.__eq__):  # spares most reports the reading of their ranges
-        return 0
-    advanced = _find_rows(reader)[3]
+    # This spares most reports the reading of their ranges.
+    has_groups = reader.strings.find_matching_ids(range_names.API_GROUP.__eq__)
+    advanced = _find_rows(reader)[3] if has_groups else None
     return 0 if advanced is None else advanced.calls.size
 
 
@@ -184,10 +176,10 @@ def _join_groups(advanced: AdvancedTrace, payload: Payloads, process: IntArray, 
 
     A group is what has the same `apiGroupId` in a process, also on other threads, or else the same range `API Group`.
     """
-    size, own = advanced.group.size, payload.columns.api_group
+    size, recorded = advanced.group.size, payload.columns.api_group
     calls = advanced.calls.size
     around = np.where(advanced.group >= 0, advanced.group + calls, np.arange(size))
-    number = np.where(own == NULL, own[around], own)
+    number = np.where(recorded == NULL, recorded[around], recorded)
     has_number = number != NULL
     key = np.where(has_number, number, around)
     codes, _ = encode_rows(has_number[kept].astype(np.int64), np.where(has_number[kept], process, 0), key[kept])
@@ -199,7 +191,7 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> CallTable:
     ranges, payload = NcclRanges(*(column[calls.shown] for column in calls.ranges)), calls.payload.columns
     is_collective, is_send, is_receive = (
         np.array([name in among for name in calls.names], np.bool_)[ranges.name]
-        for among in (COLLECTIVES, (SEND,), (RECEIVE,))
+        for among in (range_names.COLLECTIVES, (range_names.SEND,), (range_names.RECEIVE,))
     )
     is_message, process = is_send | is_receive, get_process(ranges.global_tid)
     has_peer = is_message | (payload.peer != NULL)

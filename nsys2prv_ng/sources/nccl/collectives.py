@@ -9,59 +9,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import (
-    count_earlier,
-    encode_rows,
-    find_distinct_rows,
-    find_rows,
-    mark_duplicates,
-    mark_repeated,
-)
+from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.operations.parts import (
-    ANY_SIZE,
-    FROM_ROOT,
-    LOOSE,
-    OTHER,
-    SYNCHRONISING,
-    TO_ROOT,
-    Collectives,
-    Evidence,
-    RankMessages,
-    get_kinds,
-)
+from nsys2prv_ng.operations import parts
+from nsys2prv_ng.operations.parts import Collectives
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.sources.nccl.calls import RECEIVING, CallTable, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, CallPairs, NcclKernels, parse_function
-from nsys2prv_ng.sources.shared.nccl_ranges import COLLECTIVES
+from nsys2prv_ng.sources.nvtx.names import COLLECTIVES
 
 _KINDS = {
-    **dict.fromkeys(("ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"), SYNCHRONISING),
-    **dict.fromkeys(("ncclBroadcast", "ncclBcast", "ncclScatter"), FROM_ROOT),
-    **dict.fromkeys(("ncclReduce", "ncclGather"), TO_ROOT),
+    **dict.fromkeys(("ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"), parts.SYNCHRONISING),
+    **dict.fromkeys(("ncclBroadcast", "ncclBcast", "ncclScatter"), parts.FROM_ROOT),
+    **dict.fromkeys(("ncclReduce", "ncclGather"), parts.TO_ROOT),
 }
 _SYNCHRONISING_FUNCTIONS = [parse_function(name) for name in ("ncclAllReduce", "ncclAllGather", "ncclReduceScatter")]
 """Not ncclAlltoAll, which runs in kernels of sends and receives."""
 
 
 def collect_evidence(
-    names: list[str],
-    communicators: list[str],
-    table: CallTable,
-    kernel: NcclKernels,
-    pairs: CallPairs,
-) -> Evidence:
+    names: list[str], communicators: list[str], table: CallTable, kernel: NcclKernels, pairs: CallPairs
+) -> parts.Evidence:
     """Return the collectives of one report, with the times of their kernels.
 
     If no call records its communicator, kernels are compared in the order in which they ran on each stream, and so are
     kernels that CUDA graphs launch. Kernels outside collectives are in a separate table.
     """
     process, device = (np.where(kernel.place >= 0, column, -1) for column in (kernel.process, kernel.device))
-    member, first = encode_rows(process, device)
+    member, first = keys.encode_rows(process, device)
     owners = list(zip((process[first] & PID_MASK).tolist(), device[first].tolist(), strict=True))
     in_graph = (kernel.graph_node != NULL) & (kernel.range < 0)
-    is_only = ~mark_repeated(pairs.call)
+    is_only = ~keys.mark_repeated(pairs.call)
     only = CallPairs(pairs.kernel[is_only], pairs.call[is_only])
     is_collective = np.array([name in COLLECTIVES for name in names], np.bool_)
     usable = is_collective[table.name[only.call]] & (table.communicator[only.call] >= 0)
@@ -71,11 +51,11 @@ def collect_evidence(
         at, call = only.kernel[usable], only.call[usable]
         operation, size, root = table.name[call], table.bytes[call], table.root[call]
         rank, communicator = _find_callers_ranks(table)[call], table.communicator[call]
-        known_size, keys = np.where(size == NULL, ANY_SIZE, size), [f"nccl {name}" for name in communicators]
-        by_call = _make_table(kernel, member, at, keys, communicator, known_size, OTHER)._replace(
+        known_size, titles = np.where(size == NULL, parts.ANY_SIZE, size), [f"nccl {name}" for name in communicators]
+        by_call = _make_table(kernel, member, at, titles, communicator, known_size, parts.OTHER)._replace(
             operations=names,
             operation=operation,
-            kind=get_kinds(_KINDS, names, operation, size, root, rank),
+            kind=parts.get_kinds(_KINDS, names, operation, size, root, rank),
             is_root=root == rank,
             has_communicator=np.ones(at.size, np.bool_),
             sizes=find_sizes(table, len(communicators)),
@@ -94,9 +74,9 @@ def collect_evidence(
     # The other kernels match no operation.
     loose = np.flatnonzero(~counted & (kernel.place >= 0))
     if loose.size:
-        no_communicator, any_size = np.zeros(loose.size, np.int64), np.full(loose.size, ANY_SIZE, np.int64)
-        tables.append(_make_table(kernel, member, loose, ["nccl"], no_communicator, any_size, LOOSE))
-    return Evidence([rows._replace(owners=owners) for rows in tables])
+        no_communicator, any_size = np.zeros(loose.size, np.int64), np.full(loose.size, parts.ANY_SIZE, np.int64)
+        tables.append(_make_table(kernel, member, loose, ["nccl"], no_communicator, any_size, parts.LOOSE))
+    return parts.Evidence([rows._replace(owners=owners) for rows in tables])
 
 
 def _choose_ids(member: IntArray, communicator: IntArray, ids: IntArray) -> IntArray:
@@ -104,24 +84,24 @@ def _choose_ids(member: IntArray, communicator: IntArray, ids: IntArray) -> IntA
 
     Only an id that stands for one operation can match it.
     """
-    is_unfit = mark_duplicates(communicator, member, ids) | (ids == NULL)
+    is_unfit = keys.mark_duplicates(communicator, member, ids) | (ids == NULL)
     return np.where(np.isin(communicator, communicator[is_unfit]), NULL, ids)
 
 
 def _find_callers_ranks(table: CallTable) -> IntArray:
     """Return the caller's rank in the communicator of each call, if any call of the process records it, else NULL."""
     rows = np.flatnonzero(table.rank != NULL)
-    rows = rows[~mark_duplicates(table.process[rows], table.communicator[rows], table.rank[rows])]
-    rows = rows[~mark_repeated(table.process[rows], table.communicator[rows])]
-    known = find_rows([table.process[rows], table.communicator[rows]], [table.process, table.communicator])
-    return np.append(table.rank[rows], NULL)[known]
+    rows = rows[~keys.mark_duplicates(table.process[rows], table.communicator[rows], table.rank[rows])]
+    rows = rows[~keys.mark_repeated(table.process[rows], table.communicator[rows])]
+    known = keys.find_rows([table.process[rows], table.communicator[rows]], [table.process, table.communicator])
+    return pick(table.rank[rows], known, NULL)
 
 
 def _find_call_sizes(kernel: NcclKernels, table: CallTable, pairs: CallPairs) -> IntArray:
     """Return the bytes of the call of each kernel; ANY_SIZE if they are unknown."""
-    size = np.full(kernel.begin.size, ANY_SIZE, np.int64)
+    size = np.full(kernel.begin.size, parts.ANY_SIZE, np.int64)
     call_size = table.bytes[pairs.call]
-    size[pairs.kernel] = np.where(call_size == NULL, ANY_SIZE, call_size)
+    size[pairs.kernel] = np.where(call_size == NULL, parts.ANY_SIZE, call_size)
     return size
 
 
@@ -134,10 +114,10 @@ def _choose_by_sequence(kernel: NcclKernels, size: IntArray, chosen: BoolArray) 
 
 def _collect_by_sequence(kernel: NcclKernels, member: IntArray, size: IntArray, at: IntArray, name: str) -> Collectives:
     """Return kernels (indices `at`) by stream. The streams of a rank are numbered by their first kernels."""
-    codes, first = encode_rows(member[at], kernel.place[at])
-    stream = count_earlier(member[at[first]])[codes]
+    codes, first = keys.encode_rows(member[at], kernel.place[at])
+    stream = keys.count_earlier(member[at[first]])[codes]
     names = [f"nccl {name} {number}" for number in range(int(stream.max(initial=-1)) + 1)]
-    return _make_table(kernel, member, at, names, stream, size[at], SYNCHRONISING)
+    return _make_table(kernel, member, at, names, stream, size[at], parts.SYNCHRONISING)
 
 
 def _make_table(
@@ -172,7 +152,7 @@ def _make_table(
 
 def collect_messages(
     metadata: Metadata, communicators: list[str], table: CallTable, kernel: NcclKernels, pairs: CallPairs
-) -> RankMessages:
+) -> parts.RankMessages:
     """Return the sends and receives of one report, with the times of their kernels.
 
     A kernel that carries out several messages ends with the last, so it does not show when each message handed over its
@@ -180,14 +160,14 @@ def collect_messages(
     """
     has_communicator = table.communicator >= 0
     columns = (column[has_communicator] for column in (table.communicator, table.process, table.rank))
-    uses = [(communicator, process, rank) for communicator, process, rank in find_distinct_rows(*columns)[1]]
+    uses = [(communicator, process, rank) for communicator, process, rank in keys.find_distinct_rows(*columns)[1]]
     processes = {process for _, process, _ in uses}
     ranks = {process: metadata.find_rank(process, alone=len(processes) == 1) for _, process, _ in uses}
     is_message = table.is_message & (table.peer != NULL) & has_communicator
-    rows = np.flatnonzero(~mark_repeated(pairs.call) & is_message[pairs.call])
+    rows = np.flatnonzero(~keys.mark_repeated(pairs.call) & is_message[pairs.call])
     call, at = pairs.call[rows], pairs.kernel[rows]
     is_send = table.direction[call] != RECEIVING
-    return RankMessages(
+    return parts.RankMessages(
         communicators=communicators,
         sizes=find_sizes(table, len(communicators)),
         uses=uses,
@@ -199,6 +179,6 @@ def collect_messages(
         is_send=is_send,
         order=table.begin[call],
         time=np.where(is_send, kernel.begin[at], kernel.end[at]),
-        handed=np.where(mark_repeated(pairs.kernel)[rows], NULL, kernel.end[at]),
+        handed=np.where(keys.mark_repeated(pairs.kernel)[rows], NULL, kernel.end[at]),
         bytes=table.bytes[call],
     )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.light_dataclass import dataclass
@@ -16,7 +17,7 @@ from nsys2prv_ng.sources.nccl.kernels import CallPairs, NcclKernels
 from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES
 from nsys2prv_ng.sources.nccl.purposes import Purposes, find_purposes
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import NO_END
+from nsys2prv_ng.sources.shared.source import NO_END
 
 
 class CommunicatorUses(NamedTuple):
@@ -40,7 +41,7 @@ class MessageEnds(NamedTuple):
     """The thread."""
     peer: IntArray
     id: IntArray
-    """The same on both sides."""
+    """Id of the message, which its send and its receive share."""
     receives: BoolArray
     bytes: IntArray
     order: IntArray
@@ -110,7 +111,7 @@ def _collect_messages(table: CallTable, kernels: NcclKernels, pairs: CallPairs) 
     kernel, order = kernel_of_call[rows], table.begin[rows]
     has_kernel = kernel >= 0
     end = np.where(table.end[rows] == NO_END, order, table.end[rows])
-    of_kernel = (np.append(column, -1)[kernel] for column in (kernels.place, kernels.begin, kernels.end))
+    of_kernel = (pick(column, kernel, -1) for column in (kernels.place, kernels.begin, kernels.end))
     place, begin, end = map(np.where, [has_kernel] * 3, of_kernel, (table.place[rows], order, end))
     return MessageEnds(
         communicator=table.communicator[rows],

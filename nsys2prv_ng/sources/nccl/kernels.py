@@ -20,13 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import (
-    combine_columns,
-    count_earlier,
-    encode_rows,
-    find_distinct,
-    list_indices,
-)
+from nsys2prv_ng.arrays.row_keys import combine_columns, count_earlier, encode_rows, find_distinct, list_indices
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.report.metadata import get_process
@@ -108,7 +102,7 @@ class GroupedCalls(NamedTuple):
     """Index into FUNCTIONS, or NO_FUNCTION."""
     communicator: IntArray
     kind: IntArray
-    """The same for calls with the same name and payload."""
+    """A number that calls with equal names and payloads share."""
 
 
 class GroupedKernels(NamedTuple):

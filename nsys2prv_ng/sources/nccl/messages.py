@@ -18,10 +18,9 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.communicators import Communicator, Reports, find_communicators
 from nsys2prv_ng.sources.nccl.join_data import MessageEnds
 from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES
-from nsys2prv_ng.sources.shared.pairs import parse_rank
 from nsys2prv_ng.sources.shared.reasons import PEER_UNKNOWN, RANK_UNKNOWN, RECEIVE_ALONE, SEND_ALONE
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, NamedCommunicator
+from nsys2prv_ng.sources.shared.report_reader import parse_rank
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, NamedCommunicator, Result
 
 MESSAGES = "nccl_messages"
 _BY_ID = -2

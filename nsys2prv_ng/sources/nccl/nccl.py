@@ -11,45 +11,32 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH
+from nsys2prv_ng.sources.nccl import calls as nccl_calls
+from nsys2prv_ng.sources.nccl import kernels as nccl_kernels
 from nsys2prv_ng.sources.nccl import payload
-from nsys2prv_ng.sources.nccl.calls import (
-    COMMUNICATING,
-    CallTable,
-    NcclCalls,
-    count_advanced_calls,
-    make_table,
-    read_calls,
-)
-from nsys2prv_ng.sources.nccl.channels import write_channels
+from nsys2prv_ng.sources.nccl.advanced_trace import write_channels
+from nsys2prv_ng.sources.nccl.calls import CallTable, NcclCalls
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.nccl.join_data import NcclJoinData, make_join_data
-from nsys2prv_ng.sources.nccl.kernels import (
-    CallPairs,
-    GroupedCalls,
-    GroupedKernels,
-    NcclKernels,
-    assign_calls,
-    parse_function,
-    read_kernels,
-)
+from nsys2prv_ng.sources.nccl.kernels import CallPairs, NcclKernels
 from nsys2prv_ng.sources.nccl.messages import join
 from nsys2prv_ng.sources.nccl.payload_events import make_call_events, make_kernel_events, write_events
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.shared.reasons import KERNEL_LOST, KERNEL_WITHOUT_LAUNCH, KERNEL_WITHOUT_PAYLOAD, NO_NCCL_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 
 def read(reader: ReportReader) -> Result:
     """Return the payloads of calls, then the payloads of NCCL's kernels."""
     result = Result()
-    calls = read_calls(reader, result)
-    kernels = read_kernels(reader, calls.ranges)
-    table = make_table(reader, calls)
+    calls = nccl_calls.read_calls(reader, result)
+    kernels = nccl_kernels.read_kernels(reader, calls.ranges)
+    table = nccl_calls.make_table(reader, calls)
     call_events = make_call_events(reader.labels, calls.payload, table)
     write_events(reader.labels, result, table.place, table.begin, table.end, call_events)
 
@@ -82,12 +69,12 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
     result.drop(KERNEL_WITHOUT_LAUNCH, int(no_call.sum()))
     result.drop(NO_NCCL_CALL, int(outside.sum()))
 
-    function = np.array([parse_function(name) for name in calls.names], np.int64)[table.name]
+    function = np.array([nccl_kernels.parse_function(name) for name in calls.names], np.int64)[table.name]
     kind = combine_columns(table.name, table.communicator, table.bytes, table.operation, table.root, table.peer)
     group, columns = calls.group[kernels.range[within]], (kernels.function, kernels.device, kernels.begin)
-    pairs = assign_calls(
-        GroupedCalls(table.group, function, table.communicator, kind),
-        GroupedKernels(group, *(column[within] for column in columns)),
+    pairs = nccl_kernels.assign_calls(
+        nccl_kernels.GroupedCalls(table.group, function, table.communicator, kind),
+        nccl_kernels.GroupedKernels(group, *(column[within] for column in columns)),
     )
     result.drop(KERNEL_WITHOUT_PAYLOAD, within.size - np.unique(pairs.kernel).size)
     return pairs._replace(kernel=within[pairs.kernel])
@@ -101,8 +88,10 @@ SOURCE = Source(
     join,
     NcclJoinData,
     counted_tables=(
-        EventRows(nvtx_events.NVTX, "globalTid", names=COMMUNICATING),
-        EventRows(nvtx_events.NVTX, count=count_advanced_calls),
+        EventRows(nvtx_events.NVTX, "globalTid", names=nccl_calls.COMMUNICATING),
+        EventRows(nvtx_events.NVTX, count=nccl_calls.count_advanced_calls),
     ),
     noun="calls",
+    needed_by=("nccl", "collectives", "waits"),
+    load=LoadCost(events=7, pairs=14, communications=0.2),
 )

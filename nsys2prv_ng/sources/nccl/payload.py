@@ -22,8 +22,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import MOST_RANKS
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, Fields, PayloadLayout
 from nsys2prv_ng.sources.nvtx.events import NVTX
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.texts import encode_texts, parse_json, read_texts
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, encode_texts, parse_json, read_texts
 
 PAYLOAD_TABLE = Table(NVTX, (), {"jsonTextId": NULL}, text=("jsonText",), blob=("binaryData",))
 TABLES = (PAYLOAD_TABLE, *LAYOUT_TABLES)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, mark_duplicates, sort_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver import event_types as types
@@ -22,8 +23,8 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.calls import COLLECTIVE, RECEIVING, SENDING, CallTable
 from nsys2prv_ng.sources.nccl.kernels import CallPairs
 from nsys2prv_ng.sources.nccl.payload import Payloads
-from nsys2prv_ng.sources.shared.pairs import register_ranks
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.report_reader import register_ranks
+from nsys2prv_ng.sources.shared.source import Result
 
 _TYPES = (
     types.NCCL_COMMUNICATOR,
@@ -96,7 +97,7 @@ def _make_number_events(event_type: EventType, value: IntArray) -> Events:
 def _make_name_events(labels: Labels, event_type: EventType, names: list[str], index: IntArray) -> Events:
     """Make an event for each call that has a name, given the index into the names or -1 of every call."""
     ids = labels.name_ids(event_type.names, names)
-    return _make_number_events(event_type, np.append(ids, NULL)[index])
+    return _make_number_events(event_type, pick(ids, index, NULL))
 
 
 def _make_rank_events(

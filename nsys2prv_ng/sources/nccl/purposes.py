@@ -1,7 +1,7 @@
 """Finds what the calls of a process on a communicator look like: gradients, sharded parameters, activations, experts.
 
-This looks at one process and one report. Members and the other processes must agree (`axes.py`) before a communicator
-gets a name. Every rule asks for evidence that the other uses cannot leave, so many calls fit none:
+This looks at one process and one report. Members and the other processes must agree (`communicators.py`) before a
+communicator gets a name. Every rule asks for evidence that the other uses cannot leave, so many calls fit none:
 
 - Gradients and parameters have a list of sizes that repeats, with at least three large sizes (two if sharded), one of
   which comes once in each repetition: the embedding, or the last bucket. Or all calls follow each other without a
@@ -11,6 +11,10 @@ gets a name. Every rule asks for evidence that the other uses cannot leave, so m
   with whole graphs hides this; then the other members decide.
 - Stages send and receive, but not always in one group. Exchanges along a ring always do.
 - Tokens go to all experts in one group, in sizes that change from call to call.
+
+The thresholds below are choices: no standard sets them. If one is too low, a communicator may get the name of another
+use, unless members or the grid of ranks disagree; if it is too high, it keeps a number instead of a name.
+docs/reference/sources.md has them for users.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import is_nccl
 from nsys2prv_ng.sources.nccl.calls import CallTable, NcclCalls
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, parse_function
-from nsys2prv_ng.sources.shared.nccl_ranges import RECEIVE, SEND
+from nsys2prv_ng.sources.nvtx.names import RECEIVE, SEND
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 NO_PURPOSE, GRADIENTS, SHARDS, ACTIVATIONS, STAGES, EXPERTS, HIDDEN = range(7)
@@ -263,10 +267,10 @@ class _Launches(NamedTuple):
         count, launched = np.zeros(thread.size, np.int64), np.zeros(thread.size, np.int64)
         for tid in np.unique(thread).tolist():
             at = np.flatnonzero(thread == tid)
-            own = np.flatnonzero((self.thread == tid) & (self.function == _OTHER_KERNEL))
-            own = own[np.argsort(self.time[own], kind="stable")]
-            count[at] = np.searchsorted(self.time[own], time[at])
-            launched[at] = np.concatenate([[0], np.cumsum(self.number[own])])[count[at]]
+            sent = np.flatnonzero((self.thread == tid) & (self.function == _OTHER_KERNEL))
+            sent = sent[np.argsort(self.time[sent], kind="stable")]
+            count[at] = np.searchsorted(self.time[sent], time[at])
+            launched[at] = np.concatenate([[0], np.cumsum(self.number[sent])])[count[at]]
         return count, launched
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
@@ -23,9 +24,8 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Key, add_node_samples, make_block, read_blocks, scale_values
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 _VALUES = "CPU counters"
 
@@ -104,7 +104,7 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
     result.drop(NO_VALUES, int((~counted).sum()))
 
     def take_by_value(name: str) -> IntArray:
-        return np.append(events[name][known], NULL)[event]  # -1 is the last
+        return pick(events[name][known], event, NULL)
 
     device = [take_by_value("globalVm"), take_by_value("cpu")]
     block = make_block(take_by_value("start"), device, [values["idx"]], values["value"])

@@ -20,11 +20,9 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, TABLE, WARNING, join_text
-from nsys2prv_ng.sources.shared.reasons import NO_TIME, OUTSIDE_TRACE
+from nsys2prv_ng.sources.shared.reasons import NO_TIME, OUTSIDE_TRACE, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
 
 MESSAGES = Table(TABLE, (), {"timestamp": NULL, "timestampType": NULL, "severity": NULL}, text=("text",))
 

@@ -20,24 +20,14 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.patterns import match_patterns
+from nsys2prv_ng.sources.shared import samples as sampling
 from nsys2prv_ng.sources.shared.reasons import BETWEEN_LIMITS, NO_GPU, ONLY_JSON, OTHER_METRIC, UNCHANGED, Reason
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.samples import (
-    Block,
-    Key,
-    Samples,
-    join_blocks,
-    make_keys,
-    make_records,
-    mark_limits,
-    number_keys,
-    read_blocks,
-    select_sound,
-)
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
+from nsys2prv_ng.sources.shared.samples import Block, Key, Samples
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
+from nsys2prv_ng.text.names import match_patterns
 
 METRICS = "GPU_METRICS"
 TABLE = Table(METRICS, ("typeId", "metricId", "value"), {"timestamp": NULL, "rawTimestamp": NULL})
@@ -68,24 +58,24 @@ def read(reader: ReportReader) -> Result:
         result.drop(ONLY_JSON, result.read)
         return result
     device, metric = ("typeId",), ("typeId", "metricId")
-    blocks = read_blocks(reader, TABLE, device, metric, only_limits=reader.options.metrics_limits)
+    blocks = sampling.read_blocks(reader, TABLE, device, metric, only_limits=reader.options.metrics_limits)
     index, names = _find_metrics(reader, blocks)
-    samples = join_blocks(blocks, _find_gpus(blocks), index)
+    samples = sampling.join_blocks(blocks, _find_gpus(blocks), index)
     result.read = samples.time.size
     result.join_data = MetricFilter(frozenset(name for name, _ in names), reader.options.metrics)
 
-    samples = select_sound(reader, result, samples, "GPU metrics", NO_GPU)
+    samples = sampling.select_sound(reader, result, samples, "GPU metrics", NO_GPU)
     chosen = np.array([not reader.options.metrics or _is_chosen(name, result.join_data.patterns) for name, _ in names])
     if not chosen.all():
         samples = _select(result, samples, chosen[samples.metric], OTHER_METRIC)
     if reader.options.metrics_changes:
         samples = _select(result, samples, _mark_changes(samples), UNCHANGED)
     if reader.options.metrics_limits:
-        is_limit = mark_limits(samples.time, samples.device)
+        is_limit = sampling.mark_limits(samples.time, samples.device)
         samples = _select(result, samples, np.repeat(is_limit, np.diff(samples.first)), BETWEEN_LIMITS)
     if samples.time.size:
         types = [families.make_gpu_metric(name, metric_id) for name, metric_id in names]
-        result.records.append(make_records(reader, samples, reader.places.devices(samples.device), types))
+        result.records.append(sampling.make_records(reader, samples, reader.places.devices(samples.device), types))
     return result
 
 
@@ -112,12 +102,12 @@ def _find_metrics(reader: ReportReader, blocks: Sequence[Block]) -> tuple[dict[K
         metric_id = kind[1]
         return None if metric_id == NULL else (named.get(kind, f"GPU metric {metric_id}"), metric_id)
 
-    return number_keys(make_keys(blocks)[1], find_metric)
+    return sampling.number_keys(sampling.make_keys(blocks)[1], find_metric)
 
 
 def _find_gpus(blocks: Sequence[Block]) -> dict[Key, int]:
     """Return nsys's GPU number for each type; -1 for no type."""
-    return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in make_keys(blocks)[0]}
+    return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in sampling.make_keys(blocks)[0]}
 
 
 def _select(result: Result, samples: Samples, wanted: BoolArray, reason: Reason) -> Samples:
@@ -186,4 +176,6 @@ SOURCE = Source(
     MetricFilter,
     counted_tables=(EventRows(METRICS),),
     noun="values",
+    needed_by=(),
+    load=LoadCost(events=0.03, pairs=1),
 )

@@ -23,13 +23,10 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
-from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.samples import Key, add_node_samples, read_blocks
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
-from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 NIC, SWITCH = "NIC", "IB switch"
 """The first words of the rows' names."""

@@ -25,16 +25,12 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread
 from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
 from nsys2prv_ng.sources.shared.reasons import NO_METRIC, NO_VALUES, ONLY_JSON
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, parse_json
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, get_times, make_block, scale_values
-from nsys2prv_ng.sources.shared.source import EventRows, Source
-from nsys2prv_ng.sources.shared.texts import parse_json
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
 EVENTS = Table(
-    "GENERIC_EVENTS",
-    ("typeId",),
-    {"genericEventId": NULL, "timestamp": NULL, "rawTimestamp": NULL, "globalTid": NULL},
+    "GENERIC_EVENTS", ("typeId",), {"genericEventId": NULL, "timestamp": NULL, "rawTimestamp": NULL, "globalTid": NULL}
 )
 DATA = Table("GENERIC_EVENT_DATA", ("genericEventId", "fieldIdx"), {"intVal": NULL, "uintVal": NULL})
 _REALS = Table(DATA.name, (), real=("floatVal", "doubleVal"))

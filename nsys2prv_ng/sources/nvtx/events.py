@@ -8,7 +8,7 @@ import pyarrow as pa
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.lanes import assign_lanes, clamp_to_parents, mark_crossing
+from nsys2prv_ng.intervals.nesting import assign_lanes, clamp_to_parents, mark_crossing
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN, make_nvtx_number
 from nsys2prv_ng.paraver.labels import Labels
@@ -16,14 +16,11 @@ from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
-from nsys2prv_ng.sources.nvtx.names import split_numbers
-from nsys2prv_ng.sources.shared.nccl_ranges import is_nccl_domain
-from nsys2prv_ng.sources.shared.pairs import register_used
-from nsys2prv_ng.sources.shared.patterns import match_patterns
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, Reason, name_unknown_event
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import NO_END, Result
-from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
+from nsys2prv_ng.sources.nvtx.names import is_nccl_domain, split_numbers
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, Reason, find_unsound_times, name_unknown_event
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, register_used
+from nsys2prv_ng.sources.shared.source import NO_END, Result
+from nsys2prv_ng.text.names import match_patterns
 
 NVTX = "NVTX_EVENTS"
 INTEGER_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")

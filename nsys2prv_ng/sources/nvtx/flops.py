@@ -243,9 +243,9 @@ def _list_makers(
     of_root[root[at]] = np.arange(rows.size)
     of_root[np.bincount(root[at], minlength=every.size) > 1] = -1
     maker = of_root[root]
-    own = np.full(every.size, -1, np.int64)
-    own[at] = np.arange(rows.size)
-    maker = np.where((maker >= 0) & is_gradient[maker], own, maker)
+    itself = np.full(every.size, -1, np.int64)
+    itself[at] = np.arange(rows.size)
+    maker = np.where((maker >= 0) & is_gradient[maker], itself, maker)
     ids = fields.field("op").take(pa.array(events.texts.index[every]))
     index, distinct = _encode(ids)
     first = np.full(len(distinct), -1, np.int64)

@@ -3,6 +3,9 @@
 Push/pop ranges nest on their thread. Start/end ranges may not, so they have lanes: each lane is an event type, and a
 range takes the first lane that is free on its thread. PyTorch writes a number into each text; the number is cut off and
 becomes an event.
+
+nsys's samples of Python are marks in a separate domain, with the functions on the stack as JSON: `Frames` starts with
+the innermost one. `Function` and `File` are ids of names, as everywhere in the export.
 """
 
 from __future__ import annotations
@@ -11,45 +14,41 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
-from nsys2prv_ng.sources.nvtx import python_samples
-from nsys2prv_ng.sources.nvtx.events import (
-    INTEGER_PAYLOADS,
-    MARK,
-    NAMING,
-    NVTX,
-    PUSH_POP,
-    REAL_PAYLOADS,
-    TABLE,
-    NvtxEvents,
-    read_nvtx_events,
-)
+from nsys2prv_ng.sources.nvtx import events as nvtx_events
+from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, NvtxEvents
 from nsys2prv_ng.sources.nvtx.flops import count_flops
 from nsys2prv_ng.sources.nvtx.names import read_sequence_numbers
-from nsys2prv_ng.sources.shared.pairs import make_name_pair, make_number_pair
-from nsys2prv_ng.sources.shared.patterns import match_patterns
 from nsys2prv_ng.sources.shared.reasons import NO_RANGE_LANE, OTHER_DOMAIN, OVERLAPS_RANGE
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import NO_END, Result
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
-from nsys2prv_ng.sources.shared.texts import encode_texts, read_texts
+from nsys2prv_ng.sources.shared.report_reader import (
+    ReportReader,
+    encode_texts,
+    make_name_pair,
+    make_number_pair,
+    read_texts,
+)
+from nsys2prv_ng.sources.shared.source import NO_END, EventRows, JoinInput, JoinResult, Result, Source
+from nsys2prv_ng.text.names import match_patterns
 
 
 def read(reader: ReportReader) -> Result:
     """Return the ranges and marks of each domain; a range without an end lasts until the trace ends."""
     if not reader.columns(NVTX).rows:
         return Result()
-    events = reader.once(read_nvtx_events)
+    events = reader.once(nvtx_events.read_nvtx_events)
     result = events.account.copy_records()
     for domain in events.domains:
         if domain in events.selected:
@@ -76,7 +75,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 def _count_flops(reader: ReportReader) -> IntArray:
-    return count_flops(reader.once(read_nvtx_events))
+    return count_flops(reader.once(nvtx_events.read_nvtx_events))
 
 
 class _DomainWriter:
@@ -99,7 +98,7 @@ class _DomainWriter:
         self.result.drop(NO_RANGE_LANE, beyond)
         for lane, rows in enumerate(lanes[: families.NVTX_LANES]):
             self._write_ranges(rows, families.make_nvtx_lane(self.domain, lane))
-        marks = self.events.select_domain(self.domain, MARK)
+        marks = self.events.select_domain(self.domain, nvtx_events.MARK)
         if marks.size:
             pairs = [self._make_name(families.make_nvtx_mark(self.domain), marks), *self._make_attributes(marks)]
             self.result.records.append(make_events(self._get_places(marks), self.columns["start"][marks], pairs))
@@ -155,12 +154,12 @@ class _DomainWriter:
         """Make pairs for payloads: integers as they are, reals with six decimals, JSON as a label (except NCCL's)."""
         pairs = []
         integer = np.full(rows.size, NULL, np.int64)
-        for name in INTEGER_PAYLOADS:
+        for name in nvtx_events.INTEGER_PAYLOADS:
             integer = np.where(integer == NULL, self.columns[name][rows], integer)
         if (integer != NULL).any():
             pairs.append(make_number_pair(self.labels, families.make_nvtx_payload(self.domain), integer))
         real = np.full(rows.size, np.nan)
-        for name in REAL_PAYLOADS:
+        for name in nvtx_events.REAL_PAYLOADS:
             real = np.where(np.isnan(real), self.columns.reals[name][rows], real)
         event_type = families.make_nvtx_real_payload(self.domain)
         scaled = real * 10.0**event_type.precision
@@ -170,8 +169,8 @@ class _DomainWriter:
             pairs.append(Pair(self.labels.handle(event_type), value, fits))
         if self.domain != families.NCCL_DOMAIN:  # the source `nccl` reads NCCL's JSON
             json = read_texts(self.reader, self.columns, rows, "jsonText", "jsonTextId")
-            is_sample = self.domain == python_samples.DOMAIN
-            pairs += python_samples.read_functions(self.reader, json) if is_sample else self._make_json_labels(json)
+            is_sample = self.domain == PYTHON_DOMAIN
+            pairs += _read_functions(self.reader, json) if is_sample else self._make_json_labels(json)
         return pairs
 
     def _make_json_labels(self, json: pa.Array) -> list[Pair]:
@@ -181,13 +180,56 @@ class _DomainWriter:
         return [make_name_pair(self.labels, families.make_nvtx_json_payload(self.domain), index, texts, index >= 0)]
 
 
+# ---- samples of Python -----------------------------------------------------------------------------------------------
+
+
+PYTHON_DOMAIN = "Python Periodic Sampling"
+_FRAME_START = '{"Function":'
+_FRAME = r'^(?P<function>[0-9]{1,18}),"File":(?P<file>[0-9]{1,18})[,}]'
+
+
+def _read_functions(reader: ReportReader, texts: pa.Array) -> list[Pair]:
+    """Return the functions in the JSON of n samples: one pair for each level of the stacks."""
+    split = pc.split_pattern(texts.cast(pa.string()).fill_null(""), _FRAME_START)
+    parts, number = split.flatten(), pc.list_value_length(split).to_numpy()
+    before = np.cumsum(number) - number  # index of the part before the first frame of each sample
+    pairs = []
+    for level, event_type in enumerate(types.SAMPLED_PYTHON[: reader.options.stack_depth]):
+        samples = np.flatnonzero(number > level + 1)
+        if not samples.size:
+            break
+        frames = pc.extract_regex(parts.take(pa.array(before[samples] + 1 + level)), _FRAME)
+        function, file = (_parse_integers(pc.struct_field(frames, name)) for name in ("function", "file"))
+        known = function != NULL
+        value = np.zeros(len(texts), np.int64)
+        value[samples[known]] = _register_names(reader, function[known], file[known], event_type.names)
+        if known.any():
+            pairs.append(Pair(reader.labels.handle(event_type), value, value > 0))
+    return pairs
+
+
+def _parse_integers(column: pa.Array) -> IntArray:
+    """Return the integers in a column of texts; NULL for a missing text."""
+    return np.asarray(pc.fill_null(pc.cast(column, pa.int64()), NULL).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _register_names(reader: ReportReader, function: IntArray, file: IntArray, space: str) -> IntArray:
+    """Return the ids of names `function (file)`, without the file's folders, which may differ between ranks."""
+    codes, pairs = find_distinct_rows(function, file)
+    names, files = (reader.strings(np.array(ids, np.int64)) for ids in zip(*pairs, strict=True))
+    labels = [f"{name} ({path.rpartition('/')[2]})" for name, path in zip(names, files, strict=True)]
+    return reader.labels.name_ids(space, labels)[codes]
+
+
 SOURCE = Source(
     source_names.NVTX,
     "NVTX ranges and marks",
-    (TABLE,),
+    (nvtx_events.TABLE,),
     read,
     join,
     tuple[tuple[str, ...], list[str]],
-    counted_tables=(EventRows(NVTX, "globalTid", application=False, no_task=("eventType", NAMING)),),
+    counted_tables=(EventRows(NVTX, "globalTid", application=False, no_task=("eventType", nvtx_events.NAMING)),),
     noun="ranges, marks, names",
+    needed_by=("ranges",),
+    load=LoadCost(events=3, pairs=3.5),
 )

@@ -13,8 +13,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns, encode_rows, find_distinct, sort_nested
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import mark_crossing
-from nsys2prv_ng.intervals.nesting import find_innermost
+from nsys2prv_ng.intervals.nesting import find_innermost, mark_crossing
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.sources.cuda import launch_calls
@@ -24,8 +23,7 @@ from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.nvtx.events import NvtxEvents
 from nsys2prv_ng.sources.shared.reasons import NO_GPU_RANGE_LANE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import Source
+from nsys2prv_ng.sources.shared.source import Result, Source
 
 
 class LaunchedOperations(NamedTuple):

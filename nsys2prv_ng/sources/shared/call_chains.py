@@ -19,8 +19,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.pairs import make_partial_pair
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_partial_pair
 
 
 def _declare_chains(name: str) -> Table:

@@ -8,18 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns
 from nsys2prv_ng.sources.shared import call_chains
-from nsys2prv_ng.sources.shared.pairs import make_name_pair
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, name_short_call
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times, name_short_call
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
+from nsys2prv_ng.sources.shared.source import Result
 
 
 class NumberedCalls(NamedTuple):
@@ -58,9 +56,8 @@ def read_calls(
         sound = select_sound_calls(result, begin, end, thread)
         if system:
             shortest = reader.options.osrt_min
-            is_long = end[sound] - begin[sound] >= shortest
-            result.drop(name_short_call(shortest), int((~is_long).sum()))
-            sound = sound[is_long]  # the rest of nested calls nests as well
+            is_short = end[sound] - begin[sound] < shortest
+            sound = sound[result.drop_rows({name_short_call(shortest): is_short})]  # the rest of nested calls nests too
         rows, begin, end = rows[sound], begin[sound], end[sound]
         place = reader.places.threads(thread[sound], application=not system, system_calls=system)
         index, names = reader.names(columns["nameId"][rows])
@@ -92,9 +89,7 @@ def _make_call_pair(
 def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
     """Return the rows of calls that have a thread and sound times (ns) and nest on their thread; drop the others."""
     rows = select_sound_intervals(result, begin, end, global_tid)
-    crosses = mark_crossing(global_tid[rows], begin[rows], end[rows])
-    result.drop(OVERLAPS_CALL, int(crosses.sum()))
-    return rows[~crosses]
+    return rows[result.drop_rows({OVERLAPS_CALL: mark_crossing(global_tid[rows], begin[rows], end[rows])})]
 
 
 def select_sound_intervals(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:

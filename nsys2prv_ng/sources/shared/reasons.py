@@ -1,4 +1,4 @@
-"""Defines why an event of a report is not in the trace: every reason, and its kind.
+"""Defines why an event of a report is not in the trace: every reason and its kind, and which times cannot be shown.
 
 A reason is a text, as the account of a translation lists it. Its kind tells whether something is lost, and gives the
 column of the account. Reasons are defined here only, so that each of them has a kind, and so that a text that comes
@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from typing import Literal, NewType
 
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver import event_types, families
-from nsys2prv_ng.report.export_settings import BLOBS_OPTION, JSON_OPTION
+from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.export_settings import BLOBS_OPTION, FARTHEST, JSON_OPTION
 from nsys2prv_ng.text.formatting import format_duration, format_time
 
 Reason = NewType("Reason", str)
@@ -208,3 +213,25 @@ ROLES_UNKNOWN = _define("lost", "root or kind of the operation is not recorded")
 COMMUNICATORS_ALIKE = _define("lost", "communicators cannot be told apart without payload")
 COUNTERPART_MISSING = _define("lost", "no report shows its counterpart")
 NOT_ALIGNED = _define("lost", "the clocks of the reports are not aligned")
+
+
+# ---- times that no trace can show ------------------------------------------------------------------------------------
+
+
+_FAR = FARTHEST - 2 * LONGEST_TRACE_NS
+"""Times (ns) above this limit or below its negative are damaged: they could overflow on another clock."""
+
+
+def lacks_time(time: IntArray) -> BoolArray:
+    """Return a mask of the n points that cannot be shown, because their time (ns) is missing or damaged."""
+    return (time > _FAR) | (time < -_FAR)  # NULL is
+
+
+def find_unsound_times(begin: IntArray, end: IntArray) -> dict[Reason, BoolArray]:
+    """Return masks of the n intervals that cannot be shown, by reason; the masks do not overlap. Times are in ns."""
+    null = (begin == NULL) | (end == NULL)
+    backward = ~null & (end < begin)
+    zero = ~null & (begin == 0) & (end == 0)
+    # The comparison adds to the start, so that nothing overflows.
+    endless = ~null & (lacks_time(begin) | (end > np.minimum(begin, _FAR) + LONGEST_TRACE_NS))
+    return {TOO_LONG: endless & ~backward, NO_LIMITS: null, BACKWARD: backward, ZERO_TIME: zero}

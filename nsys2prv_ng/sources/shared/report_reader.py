@@ -1,17 +1,25 @@
-"""Gives sources access to the tables of one report. Columns and shared intermediate results are read only once."""
+"""Gives sources the tables of one report and the texts in their rows, and makes pairs of what they read.
+
+Columns and shared intermediate results are read only once.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.places import Places
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_process
 from nsys2prv_ng.report.nvtx_payload import LINKS, Fields, read_payload_tables
@@ -132,3 +140,83 @@ def _merge_declarations(tables: Iterable[Table]) -> dict[str, Table]:
         )
         declared[table.name] = Table(table.name, required, optional, text, real, blob)
     return declared
+
+
+# ---- texts that are in the rows of a table, or that the rows name by an id -------------------------------------------
+
+
+def read_texts(reader: ReportReader, columns: Columns, rows: IntArray, inline: str, by_id: str) -> pa.Array:
+    """Return the text of each of n rows: in the column `inline`, else the text with the id in `by_id`, else null."""
+    text = columns.texts[inline].combine_chunks().take(pa.array(rows, pa.int64()))
+    if (columns[by_id][rows] == NULL).all():
+        return text
+    ids, position = np.unique(columns[by_id][rows], return_inverse=True)
+    names = [None if i == NULL else name for i, name in zip(ids, reader.strings(ids), strict=True)]
+    return pc.coalesce(text, pa.array(names, pa.string()).take(pa.array(position)))
+
+
+def encode_texts(texts: pa.Array) -> tuple[IntArray, list[Any]]:
+    """Return (index of each of n texts or blobs into the distinct ones, -1 for a null; distinct ones)."""
+    encoded = texts.dictionary_encode()
+    return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def parse_json(text: str | None) -> dict[str, object] | None:
+    """Return the members of a JSON object; None for any other text."""
+    try:
+        parsed = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+# ---- pairs of event type and value that n events show ----------------------------------------------------------------
+
+
+def make_number_pair(labels: Labels, event_type: EventType, value: IntArray) -> Pair:
+    """Make the pair for the events that have a value; NULL stands for no value."""
+    return Pair(labels.handle(event_type), value, value != NULL)
+
+
+def make_name_pair(
+    labels: Labels, event_type: EventType, index: IntArray, names: Iterable[str], present: BoolArray | None = None
+) -> Pair:
+    """Make the pair that shows a name at each event, given the index of each into distinct names."""
+    return Pair(labels.handle(event_type), labels.name_ids(event_type.names, names)[index], present)
+
+
+def make_id_pair(reader: ReportReader, event_type: EventType, ids: IntArray, present: BoolArray | None = None) -> Pair:
+    """Make the pair that shows a name of the report at each event, given its id."""
+    return make_name_pair(reader.labels, event_type, *reader.names(ids), present)
+
+
+def make_partial_pair(labels: Labels, event_type: EventType, value: IntArray, present: BoolArray) -> Pair:
+    """Make the pair for the events in a mask of n, given the values of these events alone."""
+    values = np.zeros(present.size, np.int64)
+    values[present] = value
+    return Pair(labels.handle(event_type), values, present)
+
+
+def register_used(labels: Labels, space: str, names: Sequence[str], index: IntArray) -> IntArray:
+    """Return the ids of the names at n indices. Names at no index are not registered."""
+    position, used = find_distinct(index)
+    return labels.name_ids(space, [names[i] for i in used])[position]
+
+
+def register_ranks(
+    labels: Labels, space: str, communicators: Sequence[str], communicator: IntArray, rank: IntArray
+) -> IntArray:
+    """Return the ids of the ranks (not NULL) of n events, by the names that `parse_rank` reads.
+
+    `communicator`: index of each into the keys of communicators. The `join` of a source assigns the values of ranks,
+    which depend on all reports.
+    """
+    known = rank != NULL
+    codes, distinct = find_distinct_rows(communicator[known], rank[known])
+    return labels.name_ids(space, [f"{communicators[index]} {local}" for index, local in distinct])[codes]
+
+
+def parse_rank(name: str) -> tuple[str, int]:
+    """Return the key of the communicator and the rank in it, for the name of a rank."""
+    key, _, rank = name.rpartition(" ")
+    return key, int(rank)

@@ -19,10 +19,9 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import EVENT, POINT, Records, pack_tie
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, NO_VALUE, REPETITION, TOO_LARGE, Reason
+from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, NO_VALUE, REPETITION, TOO_LARGE, Reason, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.sound_times import lacks_time
+from nsys2prv_ng.sources.shared.source import Result
 
 Key = tuple[int, ...]
 T = TypeVar("T")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.verdict import Gain, Statement, Verdict
-from nsys2prv_ng.summary.verdicts import bottlenecks
-from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import COPY_BOUND, NETWORK_BOUND, Case
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.verdict import Gain, Statement, Verdict
+from nsys2prv_ng.summary.verdicts.bottlenecks import COPIES, TRANSFER, Bottleneck
+from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
-from nsys2prv_ng.summary.verdicts.judge import classify
+from nsys2prv_ng.summary.verdicts.judge import choose_variant, classify
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
 from nsys2prv_ng.summary.verdicts.memory import describe_leaks
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
@@ -21,8 +20,6 @@ from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usua
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
 from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
-from nsys2prv_ng.summary.verdicts.variants import choose_copies, choose_transfer
-from nsys2prv_ng.summary.verdicts.where import find_places
 from nsys2prv_ng.text.formatting import format_percent, format_window
 from nsys2prv_ng.text.names import quote_name
 
@@ -47,12 +44,12 @@ def answer(summary: JobSummary) -> Verdict:
     case = Case(summary)
     bottleneck = classify(case)
     stragglers = find_stragglers(case)
-    places, where = ([], "") if bottleneck is None else find_places(case, bottleneck)
+    places, where = ([], "") if bottleneck is None else bottleneck.places(case)
     gains = [] if bottleneck is None else list_gains(case, bottleneck)
     share = None if bottleneck is None else _measure_share(case, bottleneck)
     startup, doubts = describe_start_up(summary), list_doubts(summary)
-    if bottleneck == bottlenecks.INSTRUMENTED:  # the first line has this doubt
-        doubts = [doubt for doubt in doubts if doubt.evidence != ["ranges"]]
+    if bottleneck is not None and bottleneck.doubt:  # the first line has this doubt
+        doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]
     hint = see = ""
     statements = [Statement(label="BOTTLENECK", text=_describe_no_class(case), evidence=["efficiency"])]
     if bottleneck is not None:
@@ -75,11 +72,11 @@ def answer(summary: JobSummary) -> Verdict:
     ]
     statements.append(Statement(label="SLOW", text=describe_slow_modes(summary), evidence=["slow_modes"]))
     statements.append(Statement(label="MEMORY", text=describe_leaks(summary), evidence=["memory"]))
-    if bottleneck is None or bottleneck.key != bottlenecks.PIPELINE.key:
+    if pipeline != where:
         statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
     slow = case.slow_steps
     if slow is not None:
-        are_named = bottleneck is not None and bottleneck.key in bottlenecks.SLOW
+        are_named = bottleneck is not None and bottleneck.of_steps
         reason = "" if are_named else describe_reason(summary)[0]
         before = [] if are_named else [describe_slow(slow, name_step(summary)), reason]
         text = "; ".join(filter(None, [*before, describe_usual(slow)]))
@@ -109,51 +106,26 @@ def answer(summary: JobSummary) -> Verdict:
 
 def _measure_share(case: Case, bottleneck: Bottleneck) -> float | None:
     """Return the part of GPU time that is in the class, from 0 to 1; None if it is none of GPU time."""
-    losses = case.losses
-    if losses is None or not case.gpu_ns:
-        return None
-    parts = {
-        bottlenecks.COMPUTE.key: losses.compute_ns,
-        bottlenecks.OPAQUE.key: losses.whole_graph_ns,
-        bottlenecks.UNCLASSIFIED.key: losses.not_split_ns,
-        bottlenecks.STRAGGLER.key: losses.waiting_ns,
-        bottlenecks.PIPELINE.key: losses.waiting_ns,
-        bottlenecks.IMBALANCE.key: losses.waiting_ns,
-        bottlenecks.TRANSFER.key: losses.moving_ns,
-        bottlenecks.COPIES.key: losses.memory_ns,
-        bottlenecks.HOST.key: losses.host_ns,
-        bottlenecks.LAUNCH.key: losses.host_ns,
-        bottlenecks.QUEUED.key: losses.queued_ns + losses.graph_ns,
-        bottlenecks.UNEXPLAINED.key: losses.unknown_ns,
-    }
-    ns = parts.get(bottleneck.key)
+    ns = 0 if case.losses is None or not case.gpu_ns else bottleneck.measure(case.losses)
     return ns / case.gpu_ns if ns else None
 
 
 def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None, gains: list[Scenario]) -> str:
-    """Return the class, and its share of GPU time in words."""
-    percent = "" if share is None else format_percent(share, 1)
-    words = {
-        bottlenecks.COMPUTE.key: f"GPUs compute {percent} of the time",
-        bottlenecks.OPAQUE.key: f"{percent} of GPU time",
-        bottlenecks.UNCLASSIFIED.key: f"{percent} of GPU time",
-        bottlenecks.TRANSFER.key: f"{percent} of GPU time is data transfer",
-        bottlenecks.COPIES.key: f"{percent} of GPU time is copies alone{_explain(bottleneck, share, gains)}",
-        bottlenecks.QUEUED.key: f"{percent} of GPU time",
-        bottlenecks.UNEXPLAINED.key: f"{percent} of GPU time",
-        bottlenecks.HOST.key: f"GPUs idle {percent} of the time because the host launches late{_name_mpi(case)}",
-        bottlenecks.LAUNCH.key: f"GPUs idle {percent} of the time in short gaps between launches",
-    }
-    waits = f"{percent} of GPU time is wait"
-    text = words.get(bottleneck.key, waits) if percent else ""
-    slow = case.slow_steps
-    if slow is not None and bottleneck.key in bottlenecks.SLOW:
-        text = describe_slow(slow, name_step(case.summary))
-    if not text:
-        text = _describe_rank_time(case, bottleneck)
-    wait_ns = 0 if case.losses is None else case.losses.waiting_ns
-    if bottleneck.key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key) and wait_ns > _WAIT_SHARE * case.gpu_ns:
-        text += f", and wait {format_percent(wait_ns, case.gpu_ns)} for other ranks"
+    """Return the class, and its share of GPU time in words, or else of the ranks' time in MPI: GPUs idle meanwhile."""
+    text = ""
+    if bottleneck.of_steps and case.slow_steps is not None:
+        text = describe_slow(case.slow_steps, name_step(case.summary))
+    elif share is not None:
+        text = bottleneck.sentence.format(
+            share=format_percent(share, 1),
+            in_mpi=_name_mpi(case),
+            worth=_explain(bottleneck, share, gains),
+            waits=_name_waits(case),
+        )
+    elif bottleneck.on_hosts is not None:
+        field, sentence = bottleneck.on_hosts
+        part = case.measure_mpi(field)
+        text = "" if part is None else sentence.format(share=format_percent(part, 1))
     return f"{bottleneck.title}: {text}" if text else bottleneck.title
 
 
@@ -163,12 +135,17 @@ def _name_mpi(case: Case) -> str:
     return f" ({format_percent(ns, case.gpu_ns)} in MPI)" if ns >= _MPI_SHARE * case.gpu_ns else ""
 
 
-def _explain(bottleneck: Bottleneck, share: float | None, gains: list[Scenario]) -> str:
+def _name_waits(case: Case) -> str:
+    """Return how much of GPU time is wait for other ranks; "" if it is little."""
+    ns = 0 if case.losses is None else case.losses.waiting_ns
+    many = ns > _WAIT_SHARE * case.gpu_ns
+    return f", and wait {format_percent(ns, case.gpu_ns)} for other ranks" if many else ""
+
+
+def _explain(bottleneck: Bottleneck, share: float, gains: list[Scenario]) -> str:
     """Return what a part of GPU time is worth, if that is much more than its share; "" if it is not."""
-    if share is None or not gains or gains[0].share < _MUCH_MORE * share:
-        return ""
-    chained = ": they run one after the other" if bottleneck == bottlenecks.COPIES_CHAIN else ""
-    return f"; without them, steps would be {format_percent(gains[0].share, 1)} shorter{chained}"
+    is_more = bool(gains) and gains[0].share >= _MUCH_MORE * share
+    return bottleneck.worth.format(gain=format_percent(gains[0].share, 1)) if is_more else ""
 
 
 def _describe_no_class(case: Case) -> str:
@@ -181,31 +158,15 @@ def _describe_no_class(case: Case) -> str:
     return f"{text}; main threads spend {format_percent(1 - host.mpi_parallel, 1)} of it in MPI{first}"
 
 
-def _describe_rank_time(case: Case, bottleneck: Bottleneck) -> str:
-    """Return the share of the ranks' time in MPI, if GPU time does not show the class: GPUs idle meanwhile."""
-    calls = case.mpi
-    if not calls or case.window is None:
-        return ""
-    whole = case.window.numbers.window_ns * len(calls)
-    if bottleneck.key == bottlenecks.TRANSFER.key:
-        return f"{format_percent(sum(mpi.transfer_ns for mpi in calls), whole)} of rank time is MPI transfer"
-    if bottleneck.key == bottlenecks.UNCLASSIFIED.key:
-        return f"{format_percent(sum(mpi.unsplit_ns for mpi in calls), whole)} of rank time, in MPI"
-    if bottleneck.key in (bottlenecks.STRAGGLER.key, bottlenecks.IMBALANCE.key, bottlenecks.PIPELINE.key):
-        return f"{format_percent(sum(mpi.wait_ns for mpi in calls), whole)} of rank time is wait in MPI"
-    return ""
-
-
 # ---- TRY -------------------------------------------------------------------------------------------------------------
 
 
 def _hint_at_other(case: Case, bottleneck: Bottleneck, gains: list[Scenario]) -> str:
     """Return the beginning of the hint for copies or transfer, if GAIN has them for a job of another class; else ""."""
-    changes = [gain.change for gain in gains]
-    if COPY_BOUND in changes and bottleneck.key != bottlenecks.COPIES.key:
-        return f"; against copies: {choose_copies(case).hint.partition(';')[0]}"
-    if NETWORK_BOUND in changes and bottleneck.key != bottlenecks.TRANSFER.key:
-        return f"; against transfer: {choose_transfer(case.summary).hint.partition(';')[0]}"
+    changes = [gain.only for gain in gains]
+    for noun, other in (("copies", COPIES), ("transfer", TRANSFER)):
+        if other.bound in changes and bottleneck.key != other.key:
+            return f"; against {noun}: {choose_variant(case, other).hint.partition(';')[0]}"
     return ""
 
 
@@ -218,7 +179,7 @@ def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
     windows = [] if _SHIFTING.intersection(summary.chosen) else summary.windows_ns
     if summary.steps is None and not summary.chosen:
         windows = [] if efficiency is None or efficiency.work_ns is None else [efficiency.work_ns]
-    if windows and bottleneck.key in bottlenecks.SLOW and case.slow_steps is not None:
+    if windows and bottleneck.of_steps and case.slow_steps is not None:
         slowest = locate_slowest(summary, case.slow_steps)
         windows = windows if slowest is None else [slowest]
     if not windows:

@@ -1,307 +1,462 @@
-"""The classes of bottlenecks: when each applies, what to try, and the preset that shows it.
+"""Declares the classes of bottlenecks, in the order in which judge.py asks for them.
 
-docs/reference/bottlenecks.md has the same table, which a test compares. The hints are fixed texts, not conclusions from
-the reports.
+A class is all that the program says of it: when it applies, its sentence, where it is, what counts as its gain, what to
+try, and the preset that shows it. docs/reference/bottlenecks.md is written from it (docs/bottlenecks.py). The hints are
+fixed texts, not conclusions from the reports.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.verdicts import rules, where
+from nsys2prv_ng.summary.verdicts.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND, WAIT_BOUND, Case
+from nsys2prv_ng.summary.verdicts.where import Found
 
 
-class Bottleneck(NamedTuple):
-    """A class of bottlenecks. `rule`: when a job is in it, in words; judge.py applies the rules from top to bottom."""
+@dataclass(frozen=True, kw_only=True)
+class Bottleneck:
+    """A class of bottlenecks, or a variant of one. A field that is left out does not apply to it."""
 
     key: str
     title: str
     rule: str
+    """When a job is in it, in words."""
     hint: str
     preset: str
     evidence: tuple[str, ...]
     """Keys of the JSON of a summary with the numbers."""
 
+    applies: Callable[[Case], bool] | None = None
+    """Whether a job is in it; None if what changes save, or else what is lost, decides (`bound`, `loss`)."""
+    refines: Bottleneck | None = None
+    """The class that it is a variant of: it is asked for only if a job is in that one."""
+    loss: tuple[str, ...] = ()
+    """Fields of Losses: the GPU time that is in the class."""
+    bound: Change | None = None
+    """The change that nobody can make as such and that removes the class; what.RANK stands for any one rank."""
+    gains: tuple[str, ...] | None = None
+    """Targets of the changes that count as its gains; () for none; None: the best change of any target."""
+    without_kernels: bool = False
+    """Whether changes of launches, and of ranges with their kernels, do not count: kernels would be faster as well."""
+    unknown: str = ""
+    """Why no replay can predict its gains."""
+    sentence: str = ""
+    """What a job is like, with the words of `answer.py`: {share} of GPU time, {in_mpi}, {worth} and {waits}."""
+    worth: str = ""
+    """What {worth} stands for, if its gain is much more than its share."""
+    on_hosts: tuple[str, str] | None = None
+    """A field of MpiWaits with its time on main threads, and its sentence, for jobs whose GPU time does not show it."""
+    places: Callable[[Case], Found] = where.find_none
+    on_path: tuple[tuple[int, ...], str] | None = None
+    """Kinds of time on the critical path that it can save at most, and what would save them, as a clause."""
+    of_steps: bool = False
+    """Whether one or a few slow steps are the cause."""
+    needs_host: bool = False
+    """Whether hosts limit what it can gain, so that GAIN names them."""
+    overlaps: bool = False
+    """Whether its time can hide behind the rest of the time, and no further."""
+    overlap_slows: bool = False
+    """Whether its hint is overlap with kernels, which NCCL's kernels slow: both need the GPU and its memory."""
+    doubt: tuple[str, ...] = ()
+    """Evidence of the doubt that its title has already."""
+
+    def measure(self, losses: Losses) -> int:
+        """Return the GPU time (ns) in the class."""
+        return sum(getattr(losses, name) for name in self.loss)
+
+
+def _refine(whole: Bottleneck, applies: Callable[[Case], bool], **others: Any) -> Bottleneck:
+    """Return a variant of a class: what differs, and when it applies."""
+    return replace(whole, refines=whole, applies=applies, **others)
+
+
+_HOST_PATH = (types.PATH_HOST, types.PATH_CUDA_CALL, types.PATH_SYSTEM_CALL, types.PATH_LAUNCH)
+_IN_GRAPHS = "the report does not have the kernels inside the graphs"
+_OF_GPU_TIME = "{share} of GPU time"
+_WAIT, _WAIT_IN_MPI = "{share} of GPU time is wait", ("wait_ns", "{share} of rank time is wait in MPI")
 
 START_UP = Bottleneck(
-    "start-up only",
-    "Start-up only",
-    "one step is slow, in the first quarter; it takes a third of the time of all and at least five times the median",
-    "count that step as warm-up: choose later steps with --steps, or start the capture later",
-    "analysis/slow_steps",
-    ("slow_steps", "steps"),
+    key="start-up only",
+    title="Start-up only",
+    rule="one step is slow, in the first quarter; it takes a third of the time of all and at least five times the "
+    "median",
+    applies=rules.has_slow_start,
+    of_steps=True,
+    gains=(),
+    places=where.find_slow_steps,
+    hint="count that step as warm-up: choose later steps with --steps, or start the capture later",
+    preset="analysis/slow_steps",
+    evidence=("slow_steps", "steps"),
 )
 SLOW_STEPS = Bottleneck(
-    "slow steps",
-    "Slow steps",
-    "at most a third of four or more steps take twice the median or more, and they cost a quarter of the time of all",
-    "find what only these steps do: new shapes (pad, bucket, warm up), checkpoints, evaluation, data, library loads",
-    "analysis/slow_steps",
-    ("slow_steps", "steps", "efficiency"),
+    key="slow steps",
+    title="Slow steps",
+    rule="at most a third of four or more steps take twice the median or more, and they cost a quarter of the time of "
+    "all",
+    applies=rules.has_slow_steps,
+    of_steps=True,
+    gains=(),
+    places=where.find_slow_steps,
+    hint="find what only these steps do: new shapes (pad, bucket, warm up), checkpoints, evaluation, data, library "
+    "loads",
+    preset="analysis/slow_steps",
+    evidence=("slow_steps", "steps", "efficiency"),
 )
-SLOW = (START_UP.key, SLOW_STEPS.key)
-"""Classes of which one or a few slow steps are the cause."""
 COMPUTE = Bottleneck(
-    "compute-bound",
-    "Compute-bound",
-    "GPUs compute at least 80% of the time and no host sets the pace, or half of it and nothing else saves 5%",
-    "make the largest kernels cheaper: lower precision, fused or better kernels, larger tiles, less work",
-    "analysis/kernel_classes",
-    ("efficiency", "kernels"),
+    key="compute-bound",
+    title="Compute-bound",
+    rule="GPUs compute at least 80% of the time and no host sets the pace, or half of it and nothing else saves 5%",
+    applies=rules.computes,
+    loss=("compute_ns",),
+    gains=(what.CLASS, what.KERNEL, what.RANGE),
+    needs_host=True,
+    sentence="GPUs compute {share} of the time",
+    places=where.find_kernels,
+    on_path=((types.PATH_COMPUTE,), "if kernels took no time"),
+    hint="make the largest kernels cheaper: lower precision, fused or better kernels, larger tiles, less work",
+    preset="analysis/kernel_classes",
+    evidence=("efficiency", "kernels"),
 )
-COMPUTE_FP32 = COMPUTE._replace(
+COMPUTE_OPAQUE = _refine(
+    COMPUTE,
+    rules.computes_in_graphs,
+    title="Compute-bound, in opaque CUDA graphs",
+    rule="compute-bound, and most compute is in CUDA graphs that were traced as a whole",
+    gains=(),
+    unknown=_IN_GRAPHS,
+    hint="capture again with --cuda-graph-trace=node to see which kernels of the graphs take long",
+)
+COMPUTE_FUSIBLE = _refine(
+    COMPUTE,
+    rules.computes_what_fuses,
+    title="Compute-bound, in kernels that can be fused",
+    rule="compute-bound, mostly in elementwise, copy, reduction, norm, loss and optimizer kernels; no torch.compile",
+    places=where.find_fusible_kernels,
+    hint="fuse small kernels (a compiler such as torch.compile, fused layers and optimizers); avoid casts and copies",
+)
+COMPUTE_FP32 = _refine(
+    COMPUTE,
+    rules.multiplies_fp32,
     title="Compute-bound, in FP32 matrix products",
     rule="compute-bound, and GEMM FP32 is the largest kernel class",
     hint="use tensor cores: BF16 or FP16 autocast, or TF32 (torch.set_float32_matmul_precision('high'))",
 )
-COMPUTE_FUSIBLE = COMPUTE._replace(
-    title="Compute-bound, in kernels that can be fused",
-    rule="compute-bound, mostly in elementwise, copy, reduction, norm, loss and optimizer kernels; no torch.compile",
-    hint="fuse small kernels (a compiler such as torch.compile, fused layers and optimizers); avoid casts and copies",
-)
-COMPUTE_16 = COMPUTE._replace(
+COMPUTE_16 = _refine(
+    COMPUTE,
+    rules.multiplies_16,
     rule="compute-bound, and matrix products with operands of 16 bits or less are the largest kernel class",
     hint="larger or fewer matrix products (they use 16 bits or less already), FP8, fused layers",
 )
-COMPUTE_ATTENTION = COMPUTE._replace(
+COMPUTE_ATTENTION = _refine(
+    COMPUTE,
+    rules.attends,
     title="Compute-bound, in attention",
     rule="compute-bound, and attention is the largest kernel class",
     hint="fuse the kernels around attention (torch.compile); use its newest fused kernels; shorter or packed sequences",
 )
-COMPUTE_OPAQUE = COMPUTE._replace(
-    title="Compute-bound, in opaque CUDA graphs",
-    rule="compute-bound, and most compute is in CUDA graphs that were traced as a whole",
-    hint="capture again with --cuda-graph-trace=node to see which kernels of the graphs take long",
-)
 OPAQUE = Bottleneck(
-    "opaque CUDA graphs",
-    "Opaque CUDA graphs",
-    "at least half of the GPU time is in CUDA graphs that were traced as a whole and may contain NCCL",
-    "capture again with --cuda-graph-trace=node to see what the graphs do",
-    "basics/graphs",
-    ("efficiency",),
+    key="opaque CUDA graphs",
+    title="Opaque CUDA graphs",
+    rule="at least half of the GPU time is in CUDA graphs that were traced as a whole and may contain NCCL",
+    applies=rules.runs_opaque_graphs,
+    loss=("whole_graph_ns",),
+    gains=(),
+    unknown=_IN_GRAPHS,
+    sentence=_OF_GPU_TIME,
+    hint="capture again with --cuda-graph-trace=node to see what the graphs do",
+    preset="basics/graphs",
+    evidence=("efficiency",),
 )
 UNCLASSIFIED = Bottleneck(
-    "unclassified communication",
-    "Exposed communication, transfer or wait unknown",
-    "NCCL kernels that may wait or transfer data are the largest loss, and at least a quarter of the GPU time",
-    "include the reports of all ranks: a kernel is classified by when the other ranks start",
-    "analysis/exposed_communication",
-    ("efficiency", "waits"),
+    key="unclassified communication",
+    title="Exposed communication, transfer or wait unknown",
+    rule="NCCL kernels that may wait or transfer data are the largest loss, and at least a quarter of the GPU time",
+    loss=("not_split_ns",),
+    unknown="no replay can tell what unclassified kernels would do",
+    sentence=_OF_GPU_TIME,
+    on_hosts=("unsplit_ns", "{share} of rank time, in MPI"),
+    places=where.find_unclassified,
+    on_path=((types.PATH_NOT_SPLIT, types.PATH_MOVING), "if communication took no time"),
+    hint="include the reports of all ranks: a kernel is classified by when the other ranks start",
+    preset="analysis/exposed_communication",
+    evidence=("efficiency", "waits"),
 )
-UNCLASSIFIED_PAYLOAD = UNCLASSIFIED._replace(
+UNCLASSIFIED_PAYLOAD = _refine(
+    UNCLASSIFIED,
+    rules.lacks_payload,
     rule="unclassified communication, and NCCL calls have no payload",
     hint="export again with nsys export --include-json true, so that ranks can be matched",
 )
-UNCLASSIFIED_MPI = UNCLASSIFIED._replace(
-    rule="host-bound, most of it in MPI calls, and most MPI time may be wait or transfer",
-    preset="basics/mpi",
-    evidence=("waits", "mpi"),
+IMBALANCE = Bottleneck(
+    key="imbalance",
+    title="Imbalance: ranks wait for each other",
+    rule="waits are the largest gain, and no rank causes most of them",
+    loss=("waiting_ns",),
+    bound=WAIT_BOUND,
+    sentence=_WAIT,
+    on_hosts=_WAIT_IN_MPI,
+    places=where.find_late_ranks,
+    hint="balance the work of the ranks; bind processes to cores; synchronise less often",
+    preset="analysis/waited_for",
+    evidence=("waits", "what_if"),
 )
-STRAGGLER = Bottleneck(
-    "wait for a straggler",
-    "Wait for a straggler",
-    "waits are the largest gain and one rank causes most of them, or one rank as fast as the others saves at least "
-    "half of the largest gain",
-    "speed up what makes that rank late, or give it less work; check its CPU binding and its data",
-    "analysis/waited_for",
-    ("waits", "what_if"),
+PIPELINE = _refine(
+    IMBALANCE,
+    rules.waits_in_messages,
+    key="pipeline bubble",
+    title="Pipeline bubble",
+    rule="waits are the largest gain, and most waits for NCCL are in sends and receives",
+    places=where.find_stages,
+    hint="use more micro-batches, balance the stages, or interleave them",
+    preset="analysis/pipeline_bubble",
+    evidence=("waits.pipeline", "waits", "what_if"),
 )
-STRAGGLER_COMPUTES = STRAGGLER._replace(
-    rule="wait for a straggler, and its GPU computes at least a tenth longer than the median of the others",
-    hint="give that rank less work (lengths, batches, experts), or make its kernels faster; check its GPU's clocks",
-)
-PIPELINE = Bottleneck(
-    "pipeline bubble",
-    "Pipeline bubble",
-    "waits are the largest gain, and most waits for NCCL are in sends and receives",
-    "use more micro-batches, balance the stages, or interleave them",
-    "analysis/pipeline_bubble",
-    ("waits.pipeline", "waits", "what_if"),
-)
-PIPELINE_UNBALANCED = PIPELINE._replace(
+PIPELINE_UNBALANCED = _refine(
+    PIPELINE,
+    rules.has_slow_stage,
     rule="pipeline bubble, and one stage works longer than the others",
     hint="balance the stages: give the stage that sets the pace fewer layers; then use more micro-batches",
 )
-IMBALANCE = Bottleneck(
-    "imbalance",
-    "Imbalance: ranks wait for each other",
-    "waits are the largest gain, and no rank causes most of them",
-    "balance the work of the ranks; bind processes to cores; synchronise less often",
-    "analysis/waited_for",
-    ("waits", "what_if"),
+STRAGGLER = _refine(
+    IMBALANCE,
+    rules.waits_for_one,
+    key="wait for a straggler",
+    title="Wait for a straggler",
+    rule="waits are the largest gain and one rank causes most of them, or one rank as fast as the others saves at "
+    "least half of the largest gain",
+    bound=Change(what.RANK),
+    gains=(what.RANGE, what.CALL),
+    without_kernels=True,
+    places=where.find_straggler,
+    hint="speed up what makes that rank late, or give it less work; check its CPU binding and its data",
+)
+STRAGGLER_COMPUTES = _refine(
+    STRAGGLER,
+    rules.waits_for_compute,
+    rule="wait for a straggler, and its GPU computes at least a tenth longer than the median of the others",
+    hint="give that rank less work (lengths, batches, experts), or make its kernels faster; check its GPU's clocks",
 )
 TRANSFER = Bottleneck(
-    "exposed transfer",
-    "Exposed communication",
-    "an ideal network is the largest gain",
-    "compare busbw with your link; send fewer bytes; larger buckets; overlap with compute",
-    "analysis/exposed_communication",
-    ("efficiency", "waits", "what_if"),
+    key="exposed transfer",
+    title="Exposed communication",
+    rule="an ideal network is the largest gain",
+    loss=("moving_ns",),
+    bound=NETWORK_BOUND,
+    overlaps=True,
+    overlap_slows=True,
+    sentence="{share} of GPU time is data transfer",
+    on_hosts=("transfer_ns", "{share} of rank time is MPI transfer"),
+    places=where.find_transfers,
+    on_path=((types.PATH_MOVING, types.PATH_MPI), IF_BOUND[NETWORK_BOUND]),
+    hint="compare busbw with your link; send fewer bytes; larger buckets; overlap with compute",
+    preset="analysis/exposed_communication",
+    evidence=("efficiency", "waits", "what_if"),
 )
-TRANSFER_LARGE = TRANSFER._replace(
+TRANSFER_GATHER = _refine(
+    TRANSFER,
+    rules.gathers,
+    rule="exposed transfer, and AllGather takes most NCCL time, as with sharded parameters",
+    overlap_slows=False,
+    hint="gather less if memory allows (ZeRO-2, reshard_after_forward=False); prefetch; 16-bit parameters, gradients",
+)
+TRANSFER_MESSAGES = _refine(
+    TRANSFER,
+    rules.sends,
+    rule="exposed transfer, and sends and receives take most NCCL time",
+    hint="overlap sends with compute; send fewer bytes; check that NCCL uses the fast network between nodes",
+)
+TRANSFER_LARGE = _refine(
+    TRANSFER,
+    rules.moves_large_messages,
     rule="exposed transfer, and most NCCL time with known sizes is in messages of 8 MiB or more",
     hint="send fewer bytes (16-bit gradients); overlap with compute; compare busbw with your link",
 )
-TRANSFER_MPI = TRANSFER._replace(
+TRANSFER_MPI = _refine(
+    TRANSFER,
+    rules.moves_by_mpi,
     rule="exposed transfer, and no NCCL kernels: MPI moves the data",
+    overlap_slows=False,
+    places=where.find_mpi_calls,
     hint="start messages earlier and overlap them with compute; send fewer bytes",
     preset="basics/mpi",
     evidence=("waits", "mpi", "what_if"),
 )
-TRANSFER_MPI_COLLECTIVES = TRANSFER_MPI._replace(
-    rule="exposed transfer over MPI, and most of it in collectives",
-    hint="overlap collectives with compute (MPI_Iallreduce and alike); reduce fewer bytes, in fewer calls",
-)
-TRANSFER_MPI_STAGED = TRANSFER_MPI._replace(
+TRANSFER_MPI_STAGED = _refine(
+    TRANSFER_MPI,
+    rules.copies_around_mpi,
     rule="exposed transfer over MPI, and copies between hosts and GPUs take at least a tenth of the MPI time",
     hint="use GPU-aware MPI, which needs no copies to the host; overlap messages with compute; send fewer bytes",
 )
-TRANSFER_GATHER = TRANSFER._replace(
-    rule="exposed transfer, and AllGather takes most NCCL time, as with sharded parameters",
-    hint="gather less if memory allows (ZeRO-2, reshard_after_forward=False); prefetch; 16-bit parameters, gradients",
-)
-TRANSFER_MESSAGES = TRANSFER._replace(
-    rule="exposed transfer, and sends and receives take most NCCL time",
-    hint="overlap sends with compute; send fewer bytes; check that NCCL uses the fast network between nodes",
+TRANSFER_MPI_COLLECTIVES = _refine(
+    TRANSFER_MPI,
+    rules.moves_in_mpi_collectives,
+    rule="exposed transfer over MPI, and most of it in collectives",
+    hint="overlap collectives with compute (MPI_Iallreduce and alike); reduce fewer bytes, in fewer calls",
 )
 COPIES = Bottleneck(
-    "copies",
-    "Copies",
-    "free copies are the largest gain",
-    "use pinned memory and asynchronous copies on a stream of their own; keep data on the GPU",
-    "basics/memory_operations",
-    ("memory_operations", "what_if"),
+    key="copies",
+    title="Copies",
+    rule="free copies are the largest gain",
+    loss=("memory_ns",),
+    bound=COPY_BOUND,
+    without_kernels=True,
+    overlaps=True,
+    sentence="{share} of GPU time is copies alone{worth}",
+    worth="; without them, steps would be {gain} shorter",
+    places=where.find_copies,
+    on_path=((types.PATH_MEMORY,), IF_BOUND[COPY_BOUND]),
+    hint="use pinned memory and asynchronous copies on a stream of their own; keep data on the GPU",
+    preset="basics/memory_operations",
+    evidence=("memory_operations", "what_if"),
 )
-COPIES_PEER = COPIES._replace(
+COPIES_PEER = _refine(
+    COPIES,
+    rules.copies_between_gpus,
     rule="copies, most of them between GPUs",
     hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
 )
-COPIES_CHAIN = COPIES_PEER._replace(
+COPIES_CHAIN = _refine(
+    COPIES_PEER,
+    rules.copies_in_chain,
     rule="copies, most of them between GPUs, which run one after the other",
+    worth="; without them, steps would be {gain} shorter: they run one after the other",
     hint="these copies wait for each other: let them run at once (streams, events), or use a collective of NCCL",
 )
-COPIES_PINNED = COPIES._replace(
+COPIES_PINNED = _refine(
+    COPIES,
+    rules.copies_pinned_memory,
     rule="copies, most of them from or to pinned memory",
     hint="memory is pinned already: copy less (keep data on the GPU, no offload); hide copies behind compute",
 )
-COPIES_INSIDE = COPIES._replace(
+COPIES_INSIDE = _refine(
+    COPIES,
+    rules.copies_within_gpus,
     rule="copies, most of them within a GPU, sets or migrations",
     hint="avoid copies within a GPU (in place, contiguous layouts, gradient_as_bucket_view); prefetch managed memory",
 )
 HOST = Bottleneck(
-    "host-bound",
-    "Host-bound",
-    "an ideal host is the largest gain",
-    "move this work off the main thread (workers, prefetch), make it faster, or overlap it with GPU work",
-    "analysis/gpu-gaps",
-    ("efficiency", "gpus", "what_if"),
+    key="host-bound",
+    title="Host-bound",
+    rule="an ideal host is the largest gain",
+    loss=("host_ns",),
+    bound=HOST_BOUND,
+    gains=(what.RANGE, what.CALL),
+    without_kernels=True,
+    sentence="GPUs idle {share} of the time because the host launches late{in_mpi}{waits}",
+    places=where.find_host,
+    on_path=(_HOST_PATH, IF_BOUND[HOST_BOUND]),
+    hint="move this work off the main thread (workers, prefetch), make it faster, or overlap it with GPU work",
+    preset="analysis/gpu-gaps",
+    evidence=("efficiency", "gpus", "what_if"),
 )
-HOST_ALLOCATES = HOST._replace(
-    title="Host-bound, in calls that allocate",
-    rule="host-bound, and most of it in calls that allocate or free memory",
-    hint="allocate once and reuse: no empty_cache() in the loop, a caching allocator or cudaMallocAsync",
+UNCLASSIFIED_MPI = replace(
+    UNCLASSIFIED,
+    refines=HOST,
+    applies=rules.waits_or_moves_in_mpi,
+    rule="host-bound, most of it in MPI calls, and most MPI time may be wait or transfer",
+    places=where.find_mpi_calls,
+    preset="basics/mpi",
+    evidence=("waits", "mpi"),
 )
-HOST_MPI = HOST._replace(
+HOST_MPI = _refine(
+    HOST,
+    rules.calls_mpi,
     title="Host-bound, in MPI calls",
     rule="host-bound, and most of it in MPI calls",
     hint="include the reports of all ranks, to tell wait from transfer; overlap messages with compute, or send fewer",
     preset="basics/mpi",
     evidence=("efficiency", "mpi", "what_if"),
 )
-HOST_SYNCHRONISES = HOST._replace(
+INSTRUMENTED = _refine(
+    HOST,
+    rules.opens_operator_ranges,
+    title="Host-bound, slowed by NVTX ranges of operators",
+    rule="host-bound or launch-bound, and PyTorch's NVTX ranges of operators are at least as many as kernels",
+    gains=(),
+    unknown="a replay would keep what the ranges of operators cost the host",
+    doubt=("ranges",),
+    hint="capture again without NVTX ranges of operators (emit_nvtx, --pytorch=autograd-nvtx): they slow the host",
+)
+HOST_ALLOCATES = _refine(
+    HOST,
+    rules.allocates,
+    title="Host-bound, in calls that allocate",
+    rule="host-bound, and most of it in calls that allocate or free memory",
+    hint="allocate once and reuse: no empty_cache() in the loop, a caching allocator or cudaMallocAsync",
+)
+HOST_SYNCHRONISES = _refine(
+    HOST,
+    rules.synchronises,
     title="Host-bound, in calls that synchronise",
     rule="host-bound, most of it in calls that synchronise, or these calls without time save as much as an ideal host",
     hint="synchronise less: no .item(), print or blocking copy in the loop; use streams and events",
 )
-LAUNCH = Bottleneck(
-    "launch-bound",
-    "Launch-bound",
-    "host-bound, gaps shorter than 20 us on average, and no single range or call but launches is most of it",
-    "launch less: CUDA graphs, torch.compile, fused or larger kernels and optimizers, larger batches",
-    "analysis/gpu-gaps",
-    ("efficiency", "gpus", "what_if"),
+LAUNCH = _refine(
+    HOST,
+    rules.launches,
+    key="launch-bound",
+    title="Launch-bound",
+    rule="host-bound, gaps shorter than 20 us on average, and no single range or call but launches is most of it",
+    sentence="GPUs idle {share} of the time in short gaps between launches{waits}",
+    places=where.find_launches,
+    hint="launch less: CUDA graphs, torch.compile, fused or larger kernels and optimizers, larger batches",
 )
-LAUNCH_OPTIMIZER = LAUNCH._replace(
+LAUNCH_OPTIMIZER = _refine(
+    LAUNCH,
+    rules.launches_optimizer,
     rule="launch-bound, and ranges named after an optimizer launch at least a third of all operations",
     hint="use a fused or foreach optimizer first; then CUDA graphs, torch.compile, larger batches",
 )
-LAUNCH_FUSIBLE = LAUNCH._replace(
+LAUNCH_FUSIBLE = _refine(
+    LAUNCH,
+    rules.launches_what_fuses,
     rule="launch-bound, but GPUs compute at least half of the time, mostly in kernels that can be fused",
     hint="fuse small kernels first (torch.compile, fused layers): fewer launches, less memory traffic; CUDA graphs",
 )
-INSTRUMENTED = HOST._replace(
-    title="Host-bound, slowed by NVTX ranges of operators",
-    rule="host-bound or launch-bound, and PyTorch's NVTX ranges of operators are at least as many as kernels",
-    hint="capture again without NVTX ranges of operators (emit_nvtx, --pytorch=autograd-nvtx): they slow the host",
-)
 QUEUED = Bottleneck(
-    "queued",
-    "Operations start late, though they were launched in time",
-    "no bound saves 5%, and GPU idle time between queued operations, or in CUDA graphs, is the largest loss",
-    "look for dependencies: events, blocking streams, small nodes of graphs; use more streams",
-    "analysis/queue_delay",
-    ("efficiency",),
+    key="queued",
+    title="Operations start late, though they were launched in time",
+    rule="no bound saves 5%, and GPU idle time between queued operations, or in CUDA graphs, is the largest loss",
+    loss=("queued_ns", "graph_ns"),
+    sentence=_OF_GPU_TIME,
+    hint="look for dependencies: events, blocking streams, small nodes of graphs; use more streams",
+    preset="analysis/queue_delay",
+    evidence=("efficiency",),
 )
 UNEXPLAINED = Bottleneck(
-    "unexplained gaps",
-    "GPU gaps that the report does not explain",
-    "no bound saves 5%, and GPU idle time without a recorded launch is the largest loss",
-    "record the CUDA API on all processes (--trace=cuda); trace unified memory; sample the CPU",
-    "analysis/gpu-gaps",
-    ("efficiency",),
+    key="unexplained gaps",
+    title="GPU gaps that the report does not explain",
+    rule="no bound saves 5%, and GPU idle time without a recorded launch is the largest loss",
+    loss=("unknown_ns",),
+    sentence=_OF_GPU_TIME,
+    hint="record the CUDA API on all processes (--trace=cuda); trace unified memory; sample the CPU",
+    preset="analysis/gpu-gaps",
+    evidence=("efficiency",),
 )
-UNEXPLAINED_MIGRATIONS = UNEXPLAINED._replace(
+UNEXPLAINED_MIGRATIONS = _refine(
+    UNEXPLAINED,
+    rules.migrates,
     title="GPU gaps without a launch, as managed memory migrates",
     rule="unexplained gaps, and at least as many migrations of managed memory",
     hint="prefetch managed memory (cudaMemPrefetchAsync, cudaMemAdvise), so that GPUs do not wait for page faults",
     preset="basics/unified_memory",
 )
 NOTHING = Bottleneck(
-    "nothing to gain",
-    "Nothing to gain from a single change",
-    "none of the above: nothing saves or loses 5% of a step",
-    "look at the largest kernels and ranges (--details)",
-    "views/cuda_activities",
-    ("efficiency", "what_if"),
+    key="nothing to gain",
+    title="Nothing to gain from a single change",
+    rule="none of the above: nothing saves or loses 5% of a step",
+    hint="look at the largest kernels and ranges (--details)",
+    preset="views/cuda_activities",
+    evidence=("efficiency", "what_if"),
 )
 
-BOTTLENECKS = (
-    *(START_UP, SLOW_STEPS, COMPUTE, COMPUTE_FP32, COMPUTE_FUSIBLE, COMPUTE_16, COMPUTE_ATTENTION, COMPUTE_OPAQUE),
-    *(
-        OPAQUE,
-        UNCLASSIFIED,
-        UNCLASSIFIED_PAYLOAD,
-        UNCLASSIFIED_MPI,
-        PIPELINE,
-        PIPELINE_UNBALANCED,
-        STRAGGLER,
-        STRAGGLER_COMPUTES,
-        IMBALANCE,
-    ),
-    *(
-        TRANSFER,
-        TRANSFER_GATHER,
-        TRANSFER_MESSAGES,
-        TRANSFER_LARGE,
-        TRANSFER_MPI,
-        TRANSFER_MPI_STAGED,
-        TRANSFER_MPI_COLLECTIVES,
-    ),
-    *(COPIES, COPIES_CHAIN, COPIES_PEER, COPIES_PINNED, COPIES_INSIDE),
-    *(
-        HOST_MPI,
-        INSTRUMENTED,
-        HOST_ALLOCATES,
-        HOST_SYNCHRONISES,
-        LAUNCH_OPTIMIZER,
-        LAUNCH_FUSIBLE,
-        LAUNCH,
-        HOST,
-        QUEUED,
-        UNEXPLAINED,
-        UNEXPLAINED_MIGRATIONS,
-        NOTHING,
-    ),
-)
-"""All classes, in the order of the rules."""
-OVERLAPPED = (TRANSFER, TRANSFER_LARGE, TRANSFER_MESSAGES)
-"""Classes whose hint is overlap with kernels, which NCCL's kernels slow: both need the GPU and its memory."""
+BOTTLENECKS = tuple(each for each in list(globals().values()) if isinstance(each, Bottleneck))
+"""All classes and variants, in the order of their declarations, in which judge.py asks for them."""

@@ -8,21 +8,24 @@ from functools import cached_property
 
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.changes import read_changes
+from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
-from nsys2prv_ng.summary.tables.efficiency import NamedWindow, are_steps, choose_window
+from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
+from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.waits.words import NOT_SELECTED
 
-COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
 _STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")
 """MPI calls that neither transfer data between ranks nor wait for messages."""
 LEAST = 0.05
 """Least share of a step, or of GPU time, that is worth a change."""
 HALF = 0.5
-HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND = "host = ideal", "network = ideal", "waits = 0", "copies = 0"
+"""What is more than this part of a whole is most of it."""
+_LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
+"""Beginnings of the names of calls that launch."""
+HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND = map(Change, (what.HOST, what.NETWORK, what.WAITS, what.COPIES))
 
 IF_BOUND = {
     HOST_BOUND: "if the host never delayed the GPUs",
@@ -60,33 +63,47 @@ class Case:
         return self.losses.devices * self.window.numbers.window_ns
 
     @property
+    def compute_by_class(self) -> dict[str, int]:
+        """The compute time (ns) of each class of kernels, the longest first, without unselected ranks."""
+        classes = {} if self.losses is None else self.losses.compute_by_class
+        return {name: ns for name, ns in classes.items() if name != NOT_SELECTED}
+
+    @property
     def scenarios(self) -> list[Scenario]:
         """All changes that a replay tried."""
         return [] if self.summary.what_if is None else self.summary.what_if.scenarios
 
     @property
+    def ranks(self) -> list[RankWaits]:
+        """The waits of each task; empty if no operation is over ranks."""
+        return [] if self.summary.waits is None else self.summary.waits.ranks
+
+    @property
     def mpi(self) -> list[MpiWaits]:
         """The MPI calls over ranks of each task that has any."""
-        waits = self.summary.waits
-        return [] if waits is None else [rank.mpi for rank in waits.ranks if rank.mpi is not None]
+        return [rank.mpi for rank in self.ranks if rank.mpi is not None]
 
-    @cached_property
-    def mpi_transfer_share(self) -> float | None:
-        """The part of the ranks' time in which MPI transfers data, from 0 to 1; None if there is none."""
+    def measure_mpi(self, field: str) -> float | None:
+        """Return the part of the ranks' time that is in a field of MpiWaits, from 0 to 1; None without MPI calls."""
         if not self.mpi or self.window is None:
             return None
-        return sum(mpi.transfer_ns for mpi in self.mpi) / (self.window.numbers.window_ns * len(self.mpi)) or None
+        return sum(getattr(mpi, field) for mpi in self.mpi) / (self.window.numbers.window_ns * len(self.mpi))
 
     @cached_property
-    def bounds(self) -> dict[str, Scenario]:
+    def bounds(self) -> dict[Change, Scenario]:
         """Bounds that a replay predicts, by their change; without those that are below the variation of the steps."""
-        names = (HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND)
-        return {each.change: each for each in self.scenarios if each.change in names and is_worth(each)}
+        return {each.changes[0]: each for each in self.scenarios if each.only in IF_BOUND and is_worth(each)}
+
+    def find_bound(self, change: Change | None) -> Scenario | None:
+        """Return what a bound saves, that of a rank or else of no waits for what.RANK; None if nothing measurable."""
+        if change is None or change.target != what.RANK:
+            return None if change is None else self.bounds.get(change)
+        return self.rank_change if self.rank_to_change is not None else self.bounds.get(WAIT_BOUND)
 
     @cached_property
     def changes(self) -> list[Scenario]:
         """Changes that somebody can make and that save something measurable, the best first."""
-        named = [each for each in self.scenarios if each.change.startswith(("range ", "call ", "class ", "kernel "))]
+        named = [each for each in self.scenarios if each.changes[0].target in what.NAMED]
         return sorted(filter(is_worth, named), key=lambda each: -each.saving_ns)
 
     @cached_property
@@ -121,7 +138,7 @@ class Case:
 
     @cached_property
     def host_calls(self) -> Counter[str]:
-        """The same idle time (ns) by call, "" for none."""
+        """Idle time (ns) of GPUs while the host was late, by call, "" for none."""
         sums = Counter[str]()
         for (_, call), (ns, _) in self.host_gaps.items():
             sums[call] += ns
@@ -146,9 +163,14 @@ class Case:
 
 def find_rank(scenario: Scenario) -> int | None:
     """Return the rank that a change makes as fast as the others; None for other changes."""
-    changes = read_changes(scenario.change)
-    ranks = [change.ranks for change in changes if change.target == what.RANK]
-    return ranks[0][0] if len(changes) == 1 and ranks and ranks[0] is not None and len(ranks[0]) == 1 else None
+    change = scenario.only
+    ranks = None if change is None or change.target != what.RANK else change.ranks
+    return ranks[0] if ranks is not None and len(ranks) == 1 else None
+
+
+def is_launch(change: Change) -> bool:
+    """Return whether a change is one of a launch call."""
+    return change.target == what.CALL and change.name.startswith(_LAUNCHES)
 
 
 def is_worth(scenario: Scenario) -> bool:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers, StepOfRank
-from nsys2prv_ng.summary.tables.efficiency import (
-    choose_window,
-    list_parts,
-    name_steps,
-)
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers, StepOfRank
+from nsys2prv_ng.summary.efficiency.windows import choose_window, list_parts, name_steps
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import name_task
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.numbers.wait_reasons import ON_HOST
-from nsys2prv_ng.summary.numbers.waits import Excess, RankWaits
 from nsys2prv_ng.summary.verdicts.case import HALF, Case
+from nsys2prv_ng.summary.waits.numbers import Excess, RankWaits
+from nsys2prv_ng.summary.waits.words import ON_HOST
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.names import quote_name
 

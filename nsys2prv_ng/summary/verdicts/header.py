@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.efficiency import StepNumbers
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import are_steps, choose_window
+from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
+from nsys2prv_ng.summary.efficiency.windows import are_steps, choose_window
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import count_nouns, format_span, format_time
 from nsys2prv_ng.text.names import clean_name
 

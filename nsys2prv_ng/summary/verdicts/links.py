@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.links import LinkNumbers, SlowLink
-from nsys2prv_ng.summary.tables.links import name_end
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.links.numbers import LinkNumbers, SlowLink
+from nsys2prv_ng.summary.links.words import name_end
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.text.names import quote_name
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.memory import GpuMemory
-from nsys2prv_ng.summary.tables.memory import name_users
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.memory.numbers import GpuMemory
+from nsys2prv_ng.summary.memory.words import name_users
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
 from nsys2prv_ng.text.names import describe_place, quote_name
 

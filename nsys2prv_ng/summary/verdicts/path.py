@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_types import PATH_GAP, PATH_HOST, PATH_KINDS, PATH_LAUNCH, PATH_OUTSIDE
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
-from nsys2prv_ng.summary.tables.efficiency import choose_window, name_numbered
-from nsys2prv_ng.summary.tables.path import find_main_task
-from nsys2prv_ng.summary.verdicts import bottlenecks
-from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND
+from nsys2prv_ng.summary.efficiency.windows import name_numbered
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.path.numbers import PathNumbers, PathPart
+from nsys2prv_ng.summary.path.words import find_main_task
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.layout import MOST_ROWS
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
@@ -18,40 +14,8 @@ from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 _MOST_CLASSES = 3
 _BEFORE = [PATH_KINDS[kind] for kind in (PATH_LAUNCH, PATH_GAP)]
 """Classes of time that precedes an operation."""
-_MOST_OF_SHARE = 2
-_MOST_LONGER = 1.05
-"""A path that is this many times as long as the time that is judged says nothing about it."""
 _LEAST_SHARE = 0.05
 """Least share of the path at which a class is worth a word."""
-_HOST = (types.PATH_HOST, types.PATH_CUDA_CALL, types.PATH_SYSTEM_CALL, types.PATH_LAUNCH)
-_KINDS_OF_CLASS = {
-    bottlenecks.COMPUTE.key: ((types.PATH_COMPUTE,), "if kernels took no time"),
-    bottlenecks.TRANSFER.key: ((types.PATH_MOVING, types.PATH_MPI), IF_BOUND[NETWORK_BOUND]),
-    bottlenecks.UNCLASSIFIED.key: ((types.PATH_NOT_SPLIT, types.PATH_MOVING), "if communication took no time"),
-    bottlenecks.COPIES.key: ((types.PATH_MEMORY,), IF_BOUND[COPY_BOUND]),
-    bottlenecks.HOST.key: (_HOST, IF_BOUND[HOST_BOUND]),
-    bottlenecks.LAUNCH.key: (_HOST, IF_BOUND[HOST_BOUND]),
-}
-"""The time on the critical path that a class of bottlenecks can save at most, and what would save it."""
-
-
-def bound_gain(summary: JobSummary, bottleneck: Bottleneck, share: float | None) -> str:
-    """Return what a class can save at most: its time on the critical path; "" without a path.
-
-    `share`: the class's part of GPU time. A path with far more of the class says nothing, as one that begins on a host
-    long before its GPU does.
-    """
-    path, bound = summary.critical_path, _KINDS_OF_CLASS.get(bottleneck.key)
-    if path is None or not path.window_ns or bound is None or summary.efficiency is None:
-        return ""
-    kinds, clause = bound
-    if path.window_ns > _MOST_LONGER * choose_window(summary.efficiency, summary.steps).numbers.window_ns:
-        return ""
-    ns = sum(path.classes.get(PATH_KINDS[kind], 0) for kind in kinds)
-    if share is not None and ns > _MOST_OF_SHARE * share * path.window_ns:
-        return ""
-    saves = f"at most {format_time(ns)} of {format_time(path.window_ns)} ({format_percent(ns, path.window_ns)})"
-    return f"{saves} {clause} (a bound from the critical path)"
 
 
 def describe_path(summary: JobSummary) -> str:

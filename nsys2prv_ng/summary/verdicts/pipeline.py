@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pipeline import PipelineNumbers
-from nsys2prv_ng.summary.tables.pipeline import describe_size, name_ranks
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
+from nsys2prv_ng.summary.pipeline.words import describe_size, name_ranks
 from nsys2prv_ng.text.formatting import format_percent, format_time
 
 _MOST_STAGES = 3

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.slow_modes import SlowMode
-from nsys2prv_ng.summary.tables.slow_modes import name_steps, name_tasks
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.numbers import SlowMode
+from nsys2prv_ng.summary.kernels.words import name_steps, name_tasks
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import quote_name
 

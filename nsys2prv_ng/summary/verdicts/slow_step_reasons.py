@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.slow_steps import LateInSlow, SlowStepNumbers
-from nsys2prv_ng.summary.numbers.verdict import Place
-from nsys2prv_ng.summary.tables.efficiency import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.steps.numbers import LateInSlow, SlowStepNumbers
+from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name

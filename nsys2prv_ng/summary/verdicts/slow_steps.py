@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.tables.efficiency import PARTS, list_parts
+from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency
+from nsys2prv_ng.summary.efficiency.windows import PARTS, list_parts
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import (
     count_noun,
     format_number_ranges,
@@ -37,6 +37,11 @@ class SlowSteps:
     slow: list[StepEfficiency]
     usual: list[StepEfficiency]
     median_ns: int
+
+    @property
+    def longest(self) -> StepEfficiency:
+        """The longest slow step; the first of equal ones."""
+        return max(self.slow, key=lambda step: step.window_ns)
 
     @property
     def excess_ns(self) -> int:
@@ -80,12 +85,6 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
         return None
     found = SlowSteps(slow, usual, steps.median_ns)
     return found if found.share >= _LEAST_SHARE else None
-
-
-def find_slowest(summary: JobSummary) -> int | None:
-    """Return the number of the longest slow step; None if no step is slow."""
-    found = find_slow_steps(summary)
-    return None if found is None else max(found.slow, key=lambda step: step.window_ns).number
 
 
 def describe_slow(found: SlowSteps, name: str) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.verdict import Straggler, StragglerReason
-from nsys2prv_ng.summary.numbers.wait_reasons import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
-from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.verdicts.case import HALF, LEAST, Case, find_rank, is_worth, list_inherited
 from nsys2prv_ng.summary.verdicts.excess import (
     describe_longer_range,
@@ -15,6 +13,8 @@ from nsys2prv_ng.summary.verdicts.excess import (
     find_longer_range,
     find_more_compute,
 )
+from nsys2prv_ng.summary.waits.numbers import RankWaits, WaitNumbers
+from nsys2prv_ng.summary.waits.words import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, name_task, quote_name
 

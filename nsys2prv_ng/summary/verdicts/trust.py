@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from nsys2prv_ng.report.diagnostics import REMEDY
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
-from nsys2prv_ng.summary.numbers.verdict import Statement
-from nsys2prv_ng.summary.numbers.waits import WaitNumbers
-from nsys2prv_ng.summary.tables.efficiency import choose_window, list_parts
+from nsys2prv_ng.summary.efficiency.windows import choose_window, list_parts
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.verdict import Statement
 from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
-from nsys2prv_ng.summary.verdicts.what_if import describe_replayed
+from nsys2prv_ng.summary.waits.numbers import WaitNumbers
+from nsys2prv_ng.summary.waits.words import describe_missing_payload
+from nsys2prv_ng.summary.what_if import describe_replayed
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 

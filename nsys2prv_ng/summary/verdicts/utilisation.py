@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges
 from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent
 

@@ -1,21 +1,19 @@
-"""Finds where a bottleneck is, and describes it: ranges, calls, kernel classes, NCCL functions, ranks."""
+"""Finds where bottlenecks are, and describes it: ranges, calls, kernel classes, NCCL functions, ranks.
+
+A class names its function in bottlenecks.py. Each returns the places, the longest time first, and their description;
+([], "") if none is known.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.changes import read_changes
-from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
-from nsys2prv_ng.summary.numbers.verdict import Place
-from nsys2prv_ng.summary.numbers.waits import RankWaits
-from nsys2prv_ng.summary.tables.waits import list_bandwidth
-from nsys2prv_ng.summary.verdicts import bottlenecks
-from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import HALF, Case, list_inherited, list_mpi_calls, sum_nccl_kernels
+from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.verdict import Place
+from nsys2prv_ng.summary.verdicts.case import HALF, Case, is_launch, list_inherited, list_mpi_calls, sum_nccl_kernels
 from nsys2prv_ng.summary.verdicts.excess import (
     describe_longer_range,
     describe_more_compute,
@@ -23,10 +21,12 @@ from nsys2prv_ng.summary.verdicts.excess import (
     find_more_compute,
 )
 from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
+from nsys2prv_ng.summary.verdicts.rules import FUSIBLE
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, are_host_bound, describe_extra, name_step_range
 from nsys2prv_ng.summary.verdicts.stragglers import find_stragglers, sum_by_range
-from nsys2prv_ng.summary.verdicts.variants import FUSIBLE, LAUNCH_CALLS, list_selected_classes
+from nsys2prv_ng.summary.waits.numbers import RankWaits
+from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
@@ -36,43 +36,34 @@ _MOST_STEPS = 10
 _LEAST_SHARE = 0.1
 """Least share of a place that is worth a word, unless it is the first."""
 _NEARLY_ALL = 0.995
-_Late = tuple[RankWaits, MainReason | None]
+"""Least share of a single place that is not written as a percentage: it would be 99.5% or more."""
+Found = tuple[list[Place], str]
 
 
-def find_places(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
-    """Return the places of a bottleneck, the longest time first, and their description; ([], "") if none is known."""
-    key = bottleneck.key
-    if key == bottlenecks.COMPUTE.key:
-        return _find_kernels(case, bottleneck)
-    if key == bottlenecks.TRANSFER.key:
-        return _find_transfers(case)
-    if key in (bottlenecks.STRAGGLER.key, bottlenecks.IMBALANCE.key, bottlenecks.PIPELINE.key):
-        places, text = _find_waits(case, bottleneck)
-        stages = describe_pipeline(case.summary) if key == bottlenecks.PIPELINE.key else ""
-        return places, stages or text
-    if key == bottlenecks.COPIES.key:
-        return _find_copies(case)
-    if key in (bottlenecks.HOST.key, bottlenecks.LAUNCH.key):
-        places, text = _find_host(case)
-        return places, text + (_describe_launches(case) if key == bottlenecks.LAUNCH.key else "")
-    if key in bottlenecks.SLOW:
-        return _find_slow_steps(case)
-    if key == bottlenecks.UNCLASSIFIED.key:
-        return _find_mpi(case) if bottleneck == bottlenecks.UNCLASSIFIED_MPI else _find_unclassified(case.summary)
+def find_none(case: Case) -> Found:
+    """Return no places: for classes whose share of GPU time says it all."""
     return [], ""
 
 
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def _find_kernels(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
+def find_kernels(case: Case) -> Found:
     """Return the largest kernel classes, and the NVTX ranges that launched most kernel time."""
-    losses, summary = case.losses, case.summary
-    classes = {} if losses is None else list_selected_classes(losses)
-    places, text = _describe("class", classes, case.gpu_ns, "GPU time")
-    if bottleneck == bottlenecks.COMPUTE_FUSIBLE:
-        fusible = sum(classes.get(name, 0) for name in FUSIBLE)
-        text += f", in all {format_percent(fusible, case.gpu_ns)} in classes that can be fused"
+    places, text = _describe("class", case.compute_by_class, case.gpu_ns, "GPU time")
+    return _add_launching(case, places, text)
+
+
+def find_fusible_kernels(case: Case) -> Found:
+    """Return the largest kernel classes, how much of them can be fused, and the NVTX ranges that launched most."""
+    places, text = _describe("class", case.compute_by_class, case.gpu_ns, "GPU time")
+    fusible = format_percent(sum(case.compute_by_class.get(name, 0) for name in FUSIBLE), case.gpu_ns)
+    return _add_launching(case, places, f"{text}, in all {fusible} in classes that can be fused")
+
+
+def _add_launching(case: Case, places: list[Place], text: str) -> Found:
+    """Return places and their description with the NVTX ranges that launched most kernel time, if they are many."""
+    summary = case.summary
     whole = sum(each.total_ns for each in summary.launched)
     skipped = ("", name_step_range(summary))
     sums = {each.range: each.total_ns for each in summary.launched if each.range not in skipped}
@@ -82,12 +73,12 @@ def _find_kernels(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]
     return [*places, *ranges], f"{text}; launched in {launched}"
 
 
-def _find_transfers(case: Case) -> tuple[list[Place], str]:
+def find_transfers(case: Case) -> Found:
     """Return the NCCL functions with most kernel time, how much overlaps with compute, and the rate of the largest."""
     summary = case.summary
     functions = sum_nccl_kernels(summary)
     if not functions:
-        return _find_mpi(case)
+        return [], ""
     places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
     communication = sum(gpu.communication_ns for gpu in summary.gpus)
     overlapped = sum(gpu.overlap_ns for gpu in summary.gpus)
@@ -104,7 +95,7 @@ def _find_transfers(case: Case) -> tuple[list[Place], str]:
     return places, text
 
 
-def _find_copies(case: Case) -> tuple[list[Place], str]:
+def find_copies(case: Case) -> Found:
     """Return the kinds of copies with most time, and how much the first of them copies at which rate."""
     copies = {copy.operation: copy for copy in case.summary.memory_operations}
     times = {operation: copy.total_ns for operation, copy in copies.items()}
@@ -117,7 +108,7 @@ def _find_copies(case: Case) -> tuple[list[Place], str]:
     return places, text
 
 
-def _find_mpi(case: Case) -> tuple[list[Place], str]:
+def find_mpi_calls(case: Case) -> Found:
     """Return the MPI calls with most time, and the ranges that GPUs were idle in meanwhile."""
     calls = list_mpi_calls(case.summary)
     places, text = _describe("call", calls, sum(calls.values()), "MPI time")
@@ -125,7 +116,8 @@ def _find_mpi(case: Case) -> tuple[list[Place], str]:
     for (range_, call), (ns, _) in case.host_gaps.items():
         if range_ and call.startswith("MPI_"):
             ranges[range_] += ns
-    for range_, ns in ranges.most_common(1):
+    if ranges:
+        range_, ns = max(ranges.items(), key=_get_ns)
         places.append(Place(kind="range", name=range_, ns=ns))
         text += f"; mostly in {quote_name(range_)}"
     sent = [call for call in case.summary.mpi if call.sent_bytes and call.count]
@@ -135,9 +127,10 @@ def _find_mpi(case: Case) -> tuple[list[Place], str]:
     return places, text
 
 
-def _find_unclassified(summary: JobSummary) -> tuple[list[Place], str]:
-    reasons = {} if summary.waits is None else summary.waits.not_split
-    functions = sum_nccl_kernels(summary)
+def find_unclassified(case: Case) -> Found:
+    """Return the NCCL functions with most kernel time, and why most of their kernels are not classified."""
+    waits, functions = case.summary.waits, sum_nccl_kernels(case.summary)
+    reasons = {} if waits is None else waits.not_split
     places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
     if reasons:
         reason = max(reasons, key=lambda reason: reasons[reason])
@@ -148,7 +141,7 @@ def _find_unclassified(summary: JobSummary) -> tuple[list[Place], str]:
 # ---- on hosts --------------------------------------------------------------------------------------------------------
 
 
-def _find_host(case: Case) -> tuple[list[Place], str]:
+def find_host(case: Case) -> Found:
     """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little."""
     by_range, of_range = Counter[str](), Counter[tuple[str, str]]()
     step = name_step_range(case.summary)
@@ -158,7 +151,7 @@ def _find_host(case: Case) -> tuple[list[Place], str]:
         of_range[name, call] += ns
     whole = sum(by_range.values())
     if not whole:
-        return _find_slowest_change(case.changes)
+        return _find_slowest_change(case)
     calls = {call: ns for call, ns in case.host_calls.items() if call}
     ranges = {name: ns for name, ns in by_range.items() if name}
     in_calls, in_ranges = (max(times.values(), default=0) for times in (calls, ranges))
@@ -173,27 +166,28 @@ def _find_host(case: Case) -> tuple[list[Place], str]:
     return places, f"{text}; mostly {inside}" if 2 * ns > by_range[places[0].name] else text
 
 
-def _describe_launches(case: Case) -> str:
-    """Return how many operations are launched a step, and how little each computes; "" without steps."""
+def find_launches(case: Case) -> Found:
+    """Return what hosts were in, how many operations are launched a step, and how little each computes."""
+    places, text = find_host(case)
     summary, losses = case.summary, case.losses
     operations = sum(node.operations for node in summary.range_tree if not node.depth)
     parts = case.counted_steps * len(summary.gpus)
     if not operations or not parts or losses is None:
-        return ""
+        return places, text
     mean = format_time(round(losses.compute_ns / operations))
-    return f"; {operations / parts:,.0f} operations a step and GPU, {mean} of compute each"
+    return places, f"{text}; {operations / parts:,.0f} operations a step and GPU, {mean} of compute each"
 
 
-def _find_slowest_change(changes: Sequence[Scenario]) -> tuple[list[Place], str]:
+def _find_slowest_change(case: Case) -> Found:
     """Return the range or call whose change saves most, if idle times of GPUs are not known."""
-    for each in changes:
-        for change in read_changes(each.change):
-            if change.target in (what.RANGE, what.CALL):
-                return [Place(kind=change.target, name=change.name)], quote_name(change.name)
-    return [], ""
+    changes = (change for each in case.changes for change in each.changes if change.target in (what.RANGE, what.CALL))
+    change = next(changes, None)
+    if change is None:
+        return [], ""
+    return [Place(kind=change.target, name=change.name)], quote_name(change.name)
 
 
-def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
+def find_slow_steps(case: Case) -> Found:
     """Return the slow steps, what they have more of than the usual ones, and what hosts were in."""
     found = case.slow_steps
     assert found is not None
@@ -208,76 +202,93 @@ def _find_slow_steps(case: Case) -> tuple[list[Place], str]:
     if not text or not are_host_bound(found):
         return places, text
     # Calls are those of all steps; most of this time is in the slow ones.
-    calls = Counter({call: ns for call, ns in case.host_calls.items() if not call.startswith(LAUNCH_CALLS)})
-    for call, ns in calls.most_common(1):
-        if 2 * ns > case.host_calls.total():
-            text += f"; hosts are mostly {f'in {quote_name(call)}' if call else 'outside traced calls'}"
-            places += [Place(kind="call", name=call, ns=ns)] if call else []
+    calls = [item for item in case.host_calls.items() if not is_launch(Change(what.CALL, item[0]))]
+    call, ns = max(calls, key=_get_ns, default=("", 0))
+    if ns > HALF * case.host_calls.total():
+        text += f"; hosts are mostly {f'in {quote_name(call)}' if call else 'outside traced calls'}"
+        places += [Place(kind="call", name=call, ns=ns)] if call else []
     return places, text
 
 
 def _blame_straggler(case: Case, found: SlowSteps) -> tuple[str, list[Place]]:
     """Return the rank that others waited for during half of what slow steps cost, and its places; ("", []) without."""
-    others = 0 if case.summary.waits is None else len(case.summary.waits.ranks) - 1
+    others = len(case.ranks) - 1
     usual_ns = others * sum(step.window_ns for step in found.usual)
-    for straggler in find_stragglers(case)[:1]:
-        cost = straggler.caused_wait_ns
-        if cost - straggler.inherited_ns - usual_ns < HALF * found.excess_ns * others:
-            break
-        name = name_task(straggler.rank, straggler.task)
-        places, inside = [Place(kind="rank", name=name, ns=cost)], ""
-        for range_, ns in sum_by_range(straggler).most_common(1):
-            if range_ and ns > HALF * cost:
-                places.append(Place(kind="range", name=range_, ns=ns))
-                inside = f", which is in {quote_name(range_)}"
-        return f"the others wait for {name}{inside}", places
-    return "", []
+    straggler = next(iter(find_stragglers(case)), None)
+    if straggler is None:
+        return "", []
+    cost = straggler.caused_wait_ns
+    if cost - straggler.inherited_ns - usual_ns < HALF * found.excess_ns * others:
+        return "", []
+    name = name_task(straggler.rank, straggler.task)
+    places, inside = [Place(kind="rank", name=name, ns=cost)], ""
+    range_, ns = max(sum_by_range(straggler).items(), key=_get_ns, default=("", 0))
+    if range_ and ns > HALF * cost:
+        places.append(Place(kind="range", name=range_, ns=ns))
+        inside = f", which is in {quote_name(range_)}"
+    return f"the others wait for {name}{inside}", places
 
 
-def _find_waits(case: Case, bottleneck: Bottleneck) -> tuple[list[Place], str]:
-    """Return the ranks that others wait for, and what makes the first of them late."""
+def find_stages(case: Case) -> Found:
+    """Return the ranks that others wait for, and the stages of the pipeline that they are, if it is certain."""
+    places, text = find_late_ranks(case)
+    return places, describe_pipeline(case.summary) or text
+
+
+def find_straggler(case: Case) -> Found:
+    """Return the rank that others wait for: that of the change that saves something, if there is one."""
+    number = case.rank_to_change
+    ranks = sorted(_list_late(case), key=lambda item: number is None or item[0].rank != number)
+    if not ranks:
+        return [], ""
+    return _describe_late(case, *ranks[0])
+
+
+def find_late_ranks(case: Case) -> Found:
+    """Return the ranks that others wait for, and what makes them late."""
+    late = _list_late(case)[:_MOST_PLACES]
+    found = [_describe_late(case, *item, "" if n else " of the wait time") for n, item in enumerate(late)]
+    return [place for places, _ in found for place in places], "; ".join(text for _, text in found)
+
+
+def _list_late(case: Case) -> list[tuple[RankWaits, MainReason | None]]:
+    """Return the ranks that others wait for, those first that had waited least for another one, and their reasons."""
     waits = case.summary.waits
     if waits is None:
-        return [], ""
-    caused = sum(rank.all_caused_ns for rank in waits.ranks)
+        return []
+    least = _LEAST_SHARE * sum(rank.all_caused_ns for rank in waits.ranks)
     inherited = {rank.task: ns for rank, ns in list_inherited(waits)}
-    ranks = [(rank, main) for rank, main in list_stragglers(waits) if rank.all_caused_ns > _LEAST_SHARE * caused]
-    ranks.sort(key=lambda item: inherited[item[0].task] - item[0].all_caused_ns)
-    if bottleneck.key == bottlenecks.STRAGGLER.key:
-        ranks = _put_first(ranks, case.rank_to_change)[:1]
-    places: list[Place] = []
-    texts: list[str] = []
-    for rank, main in ranks[:_MOST_PLACES]:
-        name = name_task(rank.rank, rank.task)
-        places.append(Place(kind="rank", name=name, ns=rank.all_caused_ns))
-        text = f"{name} causes {format_percent(rank.all_caused_ns, caused)}"
-        text += "" if texts else " of the wait time"
-        more, longer = find_more_compute(case, rank), find_longer_range(case, rank)
-        if longer is not None:
-            text += f": {describe_longer_range(case, longer)}"
-            places.append(Place(kind="range", name=longer.name, ns=longer.ns - longer.others_ns))
-        elif more is not None:
-            text += f": {describe_more_compute(case, more)}"
-        elif main is not None:
-            row = main.row
-            inside = [quote_name(part) for part in (row.range, row.what) if part]
-            if inside:
-                text += f" ({' / '.join(inside)})"
-                places += [Place(kind="range", name=row.range, ns=row.ns)] if row.range else []
-                places += [Place(kind="call", name=row.what, ns=row.ns)] if row.what else []
-        texts.append(text)
-    return places, "; ".join(texts)
+    ranks = [(rank, main) for rank, main in list_stragglers(waits) if rank.all_caused_ns > least]
+    return sorted(ranks, key=lambda item: inherited[item[0].task] - item[0].all_caused_ns)
 
 
-def _put_first(ranks: list[_Late], number: int | None) -> list[_Late]:
-    """Return the ranks, that of a number first."""
-    return sorted(ranks, key=lambda item: number is None or item[0].rank != number)
+def _describe_late(case: Case, rank: RankWaits, main: MainReason | None, of: str = " of the wait time") -> Found:
+    """Return a rank that others wait for, and what makes it late."""
+    name = name_task(rank.rank, rank.task)
+    share = format_percent(rank.all_caused_ns, sum(each.all_caused_ns for each in case.ranks))
+    places, text = [Place(kind="rank", name=name, ns=rank.all_caused_ns)], f"{name} causes {share}{of}"
+    more, longer = find_more_compute(case, rank), find_longer_range(case, rank)
+    if longer is not None:
+        places.append(Place(kind="range", name=longer.name, ns=longer.ns - longer.others_ns))
+        return places, f"{text}: {describe_longer_range(case, longer)}"
+    if more is not None:
+        return places, f"{text}: {describe_more_compute(case, more)}"
+    row = None if main is None else main.row
+    inside = [] if row is None else [(kind, name) for kind, name in (("range", row.range), ("call", row.what)) if name]
+    if row is None or not inside:
+        return places, text
+    places += [Place(kind=kind, name=name, ns=row.ns) for kind, name in inside]
+    return places, f"{text} ({' / '.join(quote_name(name) for _, name in inside)})"
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def _describe(kind: str, times: Mapping[str, int], whole: int, of: str) -> tuple[list[Place], str]:
+def _get_ns(item: tuple[str, int]) -> int:
+    return item[1]
+
+
+def _describe(kind: str, times: Mapping[str, int], whole: int, of: str) -> Found:
     """Return the places with most of a time (ns), and their shares of `whole`, the time that `of` names."""
     largest = sorted(((name, ns) for name, ns in times.items() if ns), key=lambda item: (-item[1], item[0]))
     kept = [item for n, item in enumerate(largest[:_MOST_PLACES]) if not n or item[1] >= _LEAST_SHARE * whole]

@@ -17,16 +17,15 @@ from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, compute_effic
 from nsys2prv_ng.analysis.efficiency.times import WindowTimes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.compute.efficiency import sum_efficiency
-from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, WindowEfficiency
+from nsys2prv_ng.steps.steps import Steps
+from nsys2prv_ng.summary.efficiency.measure import sum_efficiency
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, WindowEfficiency
 from tests.analysis.efficiency.efficiency_truth import Times, Truth, measure_common, measure_own
 from tests.conftest import REPOSITORY
-from tests.job.step_truth import StepTruth
 from tests.report_truth import PUSH_POP
+from tests.steps.step_truth import StepTruth
 
 _RANKS = {
     "exercises": "ex1a-slow ex1a-fast ex1b-fp32 ex2b-manual ex2b-overlap ex3a-pp1 ex3a-pp2 ex3a-pp2-plain tpgraph-1x4",
@@ -107,7 +106,7 @@ def list_ranges_of_steps(truth: Truth, steps: Steps, base: int) -> pd.DataFrame:
     named = ranges[(ranges["domain"] == "") & (ranges["name"] == steps.name) & (ranges["style"] == PUSH_POP)]
     if not named.empty:
         return named
-    # What recurs without ranges has its truth in tests/job/test_repetition.py: here it is given.
+    # What recurs without ranges has its truth in tests/steps/test_repetition.py: here it is given.
     assert steps.delimiter and len(truth.reports) == 1
     [process] = {process for gpu in truth.gpus.values() for process in gpu.processes}
     columns = {"begin": steps.host_begin + base, "end": steps.host_end + base}

@@ -362,7 +362,7 @@ def list_idle_pieces(truth: Truth) -> list[IdlePiece]:
     returned = list_calls(objects).groupby(["row", "begin"])["end"].max().to_dict()
     ranges = _list_ranges_of_rows(objects)
     main_row = find_main_rows(objects)
-    nodes = _find_graph_nodes(truth.reports)
+    nodes = set().union(*(report.list_graph_nodes() for report in truth.reports))
     operations = list_gpu_operations(objects)
     names = {
         row: (objects.reports[index].host, objects.reports[index].find_gpu_uuid(number))
@@ -414,18 +414,6 @@ def _list_ranges_of_rows(objects: Objects) -> dict[int, list[tuple[int, int, str
             row = objects.thread_row[index, tid]
             ranges.setdefault(row, []).append((begin + report.utc, end + report.utc, name))
     return ranges
-
-
-def _find_graph_nodes(reports: Iterable[Report]) -> set[int]:
-    """Return when nodes of graphs begin."""
-    nodes: set[int] = set()
-    for report in reports:
-        for table in ("KERNEL", "MEMCPY", "MEMSET"):
-            name = f"CUPTI_ACTIVITY_KIND_{table}"
-            if report.has(name) and "graphNodeId" in report.sql(f"SELECT * FROM {name} LIMIT 0"):
-                starts = report.sql(f"SELECT start FROM {name} WHERE COALESCE(graphNodeId, 0) != 0")["start"]
-                nodes |= {start + report.utc for start in starts.tolist()}
-    return nodes
 
 
 def sum_pieces(pieces: Iterable[IdlePiece], windows: dict[tuple[str, str], WindowList]) -> dict[tuple[str, str], int]:

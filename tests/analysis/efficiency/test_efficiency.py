@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, DeviceTimes, HostTimes
 from nsys2prv_ng.analysis.waits.waits import find_waits
-from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.summary.compute.efficiency import rate_devices, rate_host, sum_efficiency
-from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, WindowEfficiency
+from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.summary.efficiency.measure import rate_devices, rate_host, sum_efficiency
+from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, WindowEfficiency
 from tests.analysis.efficiency import efficiency_truth as plain
 from tests.analysis.efficiency.efficiency_reports import (
     ALL_TIME,
@@ -33,10 +33,11 @@ from tests.analysis.efficiency.efficiency_reports import (
 )
 from tests.analysis.efficiency.efficiency_truth import Truth
 from tests.analysis.gpus.kernel_class_truth import list_pieces, sum_pieces
-from tests.conftest import Unpacked, slow_but, unpack
-from tests.job.step_truth import StepTruth, list_ranges
+from tests.conftest import Unpacked, unpack
 from tests.report_truth import Report
 from tests.spans import list_report_sets
+from tests.steps.step_truth import StepTruth, list_ranges
+from tests.tiers import cases
 from tests.translated import changed
 
 FOR_EVERY_PUSH = (
@@ -46,7 +47,7 @@ FOR_EVERY_PUSH = (
 """Beside DDP: MPI with GPUs and alone, graphs, one process with several GPUs, ranges of all kinds, and none."""
 
 
-OTHERS = list_report_sets(SETS, further=set(SETS) - set(FOR_EVERY_PUSH))
+OTHERS = list_report_sets(SETS, push=FOR_EVERY_PUSH)
 
 
 @pytest.fixture(scope="module", params=[pytest.param(DDP, id="ddp-2x2", marks=pytest.mark.slow), *OTHERS])
@@ -188,7 +189,7 @@ EX2B = ("ex2b-manual", "ex2b-overlap")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ddp-2x2", ("ddp-2x2", *EX2B), EX2B))
+@pytest.mark.parametrize("name", cases(("ddp-2x2", *EX2B), push=1))
 def test_numbers_that_others_printed(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = DDP
     if name != "ddp-2x2":

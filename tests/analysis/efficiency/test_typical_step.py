@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis.efficiency import typical_step
-from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.efficiency.typical_step import (
     LongestStates,
     StepSpan,
     choose_steps,
+    find_turns,
     list_ranges,
     make_step_edges,
 )
@@ -32,10 +32,10 @@ from tests.analysis.efficiency.efficiency_reports import DDP, opened
 from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth
 from tests.analysis.test_heat_maps import cover, select
 from tests.intervals.test_step_functions import columns
-from tests.job.made_steps import make_steps
-from tests.job.step_truth import StepTruth
-from tests.job.step_truth import list_ranges as list_steps_ranges
 from tests.report_truth import PUSH_POP, Report
+from tests.steps.made_steps import make_steps
+from tests.steps.step_truth import StepTruth
+from tests.steps.step_truth import list_ranges as list_steps_ranges
 
 # ---- which step ------------------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ def check_ranges(job: Job, step: StepSpan, reports: Sequence[Path]) -> None:
     found = list_ranges(job, find_waits(job), step)
     base, span = job.alignment.utc_base, step.end - step.begin
     assert [own.label for own in found] == [task.name for task in job.tree.model.tasks[:4]]
-    shift = job.zero + base
+    shift = job.scope.zero + base
     for own, path in zip(found, reports, strict=True):
         report = Report(path)
         nvtx = report.nvtx[(report.nvtx["style"] == PUSH_POP) & (report.nvtx["domain"] != "NCCL")]
@@ -224,3 +224,25 @@ def test_the_task_that_others_waited_for_most_is_shown(ddp: Job, monkeypatch: py
         lengths, longest = ([bar.end_ns - bar.begin_ns for bar in ranges.bars] for ranges in (own, whole))
         assert sorted(lengths, reverse=True) == sorted(longest, reverse=True)[:3]
         assert own.hidden + 3 == whole.hidden + len(whole.bars)
+
+
+MS = 10**6
+
+
+@pytest.mark.parametrize(
+    ("ms", "found"),
+    [
+        ([18, 145] * 5, (18, 145)),
+        ([145, 18] * 5, (18, 145)),
+        ([18, 145] * 5 + [18], (18, 145)),
+        ([18, 145] * 3, None),  # too few
+        ([20, 21] * 10, None),  # hardly apart
+        ([18] * 10 + [145] * 10, None),  # slower from some step on
+        ([18, 18, 145, 145] * 5, None),
+        ([18, 145] * 9 + [145, 145], (18, 145)),  # one of 20 out of turn
+        ([18, 145] * 9 + [145, 18] * 2, None),  # four of 22
+        ([30] * 20, None),
+    ],
+)
+def test_turns(ms: list[int], found: tuple[int, int] | None) -> None:
+    assert find_turns(np.array(ms, np.int64) * MS) == (None if found is None else (found[0] * MS, found[1] * MS))

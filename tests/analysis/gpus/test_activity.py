@@ -10,7 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.summary.numbers.job import GpuNumbers, JobSummary
+from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
+from nsys2prv_ng.summary.job import JobSummary
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report
 from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
@@ -38,7 +39,7 @@ class Made:
         yield from zip(with_operations, (part for _, part in self.operations.groupby("gpu_row")), strict=True)
 
 
-@pytest.fixture(scope="module", params=list_report_sets(SETS, further=FURTHER))
+@pytest.fixture(scope="module", params=list_report_sets(SETS, push=set(SETS) - set(FURTHER)))
 def made(request: pytest.FixtureRequest) -> Made:
     return Made(*summary_and_reports(*request.param))
 
@@ -80,7 +81,6 @@ def test_each_gap_has_its_causes(made: Made) -> None:
         assert sum(each.gaps for each in gpu.idle_causes if each.cause != "host") <= gpu.gaps
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("rank", range(4))
 def test_peak_memory_is_that_of_a_running_sum(samples: Path, rank: int) -> None:
     report = Report(samples / f"ddp-2x2.rank{rank}.sqlite")

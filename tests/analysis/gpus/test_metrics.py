@@ -12,9 +12,10 @@ import pytest
 
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import Selection
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, opened
-from tests.conftest import NO_REPORTS, SAMPLES, Unpacked, slow_but
+from tests.conftest import SAMPLES
+from tests.report_sets import find_set, sets
 from tests.report_truth import Report
 from tests.sources.node.test_gpu_metrics import GPU_TYPE, SETS
 from tests.sources.small_reports import Rows, export
@@ -54,13 +55,9 @@ def read_means(report: Report) -> dict[tuple[str, int, str], Numbers]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("samples/single-graph", [name for name in SETS if "ddplong" not in name]))
-def test_means_of_every_gpu(name: str, unpacked: Unpacked) -> None:
-    folder, pattern = SETS[name]
-    paths = [unpacked(path) for path in sorted(folder.glob(pattern))]
-    if not paths:
-        assert folder != SAMPLES
-        pytest.skip(NO_REPORTS)
+@pytest.mark.parametrize("name", sets(name for name in SETS if "ddplong" not in name))
+def test_means_of_every_gpu(name: str) -> None:
+    paths = find_set(name)
     expected = {}
     for report in map(Report, paths):
         if report.has("GPU_METRICS"):

@@ -16,17 +16,17 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.event_types import PATH_COMPUTE, PATH_GRAPH
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.compute.job import compute_summary
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.summarize import compute_summary
 from nsys2prv_ng.summary.text import format_summary
 from tests.analysis.path.path_reports import STREAM_SYNC, Capture
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.sources.small_reports import translate_reports
+from tests.tiers import cases
 
 ACTIVITY, WITH_WAITS = 63000400, 63000413
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -186,8 +186,7 @@ def test_kernels_of_graphs_match_by_order_if_none_is_hidden(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("hidden", [2, 0])
+@pytest.mark.parametrize("hidden", cases([2, 0], push=1))
 def test_nobody_is_late_where_a_rank_hides_its_kernels(tmp_path: Path, hidden: int) -> None:
     reports = write_ranks(tmp_path / "mixed", whole=[hidden])
     with opened(reports, tmp_path) as job:

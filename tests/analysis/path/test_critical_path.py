@@ -14,10 +14,9 @@ from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path, load_path_lanes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.analysis.path.path_job import SmallJob
@@ -35,8 +34,8 @@ from tests.analysis.path.path_reports import (
     write_job,
 )
 from tests.analysis.path.path_truth import STREAM, THREAD, Lane, find_longest
-from tests.conftest import push_but
 from tests.sources.small_reports import UTC
+from tests.tiers import cases
 
 
 @contextmanager
@@ -125,7 +124,7 @@ def compare(seed: int, folder: Path, latency: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("latency", push_but([0], [0, 9_000]))
+@pytest.mark.parametrize("latency", cases([0, 9_000], push=[9_000]))
 def test_the_longest_path_through_reports(tmp_path_factory: pytest.TempPathFactory, latency: int) -> None:
     assert sum(compare(seed, tmp_path_factory.mktemp("job"), latency) for seed in range(5)) >= 3
 
@@ -157,17 +156,19 @@ def read_path(
         return list(zip(begin, found.kind.tolist(), names, strict=True))
 
 
-@pytest.mark.fast_cases(2)
 @pytest.mark.parametrize(
     ("call", "kind", "memory", "waits"),
-    [
-        ("cudaMemcpy", TO_HOST, (DEVICE, PINNED), True),
-        ("cudaMemcpy", ON_DEVICE, (DEVICE, DEVICE), False),
-        ("cudaMemcpyAsync", TO_HOST, (DEVICE, PINNED), False),
-        ("cudaMemcpyAsync", TO_HOST, (DEVICE, PAGEABLE), True),
-        ("cudaMemcpyAsync", TO_DEVICE, (PAGEABLE, DEVICE), True),
-        ("cudaMemcpyAsync", ON_DEVICE, (DEVICE, DEVICE), False),
-    ],
+    cases(
+        [
+            ("cudaMemcpy", TO_HOST, (DEVICE, PINNED), True),
+            ("cudaMemcpy", ON_DEVICE, (DEVICE, DEVICE), False),
+            ("cudaMemcpyAsync", TO_HOST, (DEVICE, PINNED), False),
+            ("cudaMemcpyAsync", TO_HOST, (DEVICE, PAGEABLE), True),
+            ("cudaMemcpyAsync", TO_DEVICE, (PAGEABLE, DEVICE), True),
+            ("cudaMemcpyAsync", ON_DEVICE, (DEVICE, DEVICE), False),
+        ],
+        quick=2,
+    ),
 )
 def test_copies_that_wait(call: str, kind: int, memory: tuple[int, int], waits: bool, tmp_path: Path) -> None:
     """Copies on the device, and those of pinned memory, end within their calls by chance."""

@@ -13,10 +13,11 @@ import pytest
 
 from nsys2prv_ng.paraver import event_types as types
 from tests.analysis.path.test_critical_path import found_path
-from tests.analysis.path.test_real_paths import locate as locate_set
 from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels, read_utc
 from tests.analysis.waits.test_waits import locate
-from tests.conftest import Unpacked, push_but
+from tests.conftest import Unpacked
+from tests.report_sets import find_set, sets
+from tests.tiers import cases
 
 pytestmark = pytest.mark.slow
 
@@ -60,8 +61,7 @@ def sum_kinds(pieces: Sequence[Piece]) -> Counter[int]:
     return total
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("rank", [0, 3])
+@pytest.mark.parametrize("rank", cases([0, 3], push=1))
 def test_a_host_that_sleeps(samples: Path, tmp_path: Path, rank: int) -> None:
     """Before a launch call of one rank: all others wait for it in the collective."""
     reports = copy_to_one_node([samples / f"ddp-2x2.rank{r}.sqlite" for r in range(4)], tmp_path)
@@ -78,13 +78,13 @@ STRETCHED = (
 )
 
 
-@pytest.mark.parametrize("name", push_but([name for name in STRETCHED if name != "samples/single-graph"], STRETCHED))
-def test_what_the_path_is_in_takes_longer(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sets(STRETCHED, push=["samples/single-graph"]))
+def test_what_the_path_is_in_takes_longer(name: str, tmp_path: Path) -> None:
     """Kernels, host code, calls and moving: the piece is longer, and the rest of the path as it was.
 
     All ranks get the time at once, so that whatever they are in takes longer; what waits, waits longer.
     """
-    reports = copy_to_one_node(locate_set(name, unpacked), tmp_path)
+    reports = copy_to_one_node(find_set(name), tmp_path)
     before = read_path(reports, tmp_path)
     utc = [read_utc(report) for report in reports]
     for kind in sorted({piece.kind for piece in before} - {types.PATH_GAP, types.PATH_LAUNCH}):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache
@@ -21,16 +21,17 @@ from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from tests.analysis.path.path_reports import Capture
 from tests.analysis.path.test_critical_path import OUTSIDE, check_sums, found_path
-from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked, push_but
+from tests.conftest import REPORTS, Unpacked
+from tests.report_sets import find_set, list_sets, sets
 from tests.report_truth import Report
+from tests.spans import MISSING
 
 _MOST = 4_000
 """Segments of a path that are proven."""
@@ -43,31 +44,20 @@ GRAPHS = (types.PATH_GRAPH,)
 CALLS = (types.PATH_CUDA_CALL, types.PATH_SYSTEM_CALL, types.PATH_MPI)
 
 
-def list_sets() -> Iterator[object]:
-    """Yield all sets of reports that belong together, by name."""
-    paths = [path for folder in (SAMPLES, *(REPORTS / kind for kind in KINDS)) for path in sorted(folder.glob("*.sq*"))]
-    sets: dict[str, list[Path]] = {}
-    for path in paths:
-        sets.setdefault(f"{path.parent.name}/{re.sub(r'[._]rank[0-9]+.*|[.]sqlite.*', '', path.name)}", []).append(path)
-    for name, reports in sets.items():
-        if name in EMPTY:
-            continue
-        marks = [] if name in FAST_SETS else [pytest.mark.slow]
-        if name == "exercises/ex3a-pp2":  # long, and the pipeline of tests/analysis/path/test_planted_path.py
-            marks.append(pytest.mark.all_sets)
-        yield pytest.param(reports, id=name, marks=marks)
-    if not HAS_LARGE_REPORTS:
-        yield pytest.param([], id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
-
-
-KINDS = ("gpu", "cpu", "public", "exercises", "bench")
-FOR_EVERY_PUSH = (
+EVERY_PUSH = (
     *("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph", "gpu/autograd-1", "gpu/oneproc-4gpu"),
     *("gpu/sampled-1", "cpu/2022.4.2-ompi", "cpu/2023.4.4-mpich_all", "public/pipit_cloverleaf"),
 )
 """NCCL, MPI in CUDA, in NVTX and alone, graphs, copies between GPUs, ranges of autograd, no ranges at all."""
 EMPTY = ("cpu/2024.2.3-acc_gcc", "cpu/2024.2.3-nccl_mimic", "cpu/2024.2.3-omp_clang")
 """Sets without calls and operations: of OpenACC, NVTX and OpenMP alone."""
+
+
+def list_path_sets() -> list[object]:
+    """Return all sets of reports that may have a path as parameters, by name."""
+    named = {name: own for name, own in list_sets().items() if not name.startswith("whatif/")}
+    parameters = [pytest.param(own, id=name) for name, own in named.items() if name not in EMPTY]
+    return sets(parameters, push=EVERY_PUSH) + MISSING
 
 
 class Intervals(NamedTuple):
@@ -209,8 +199,7 @@ def check_segments(job: Job, found: CriticalPath, paths: Sequence[Path]) -> None
     assert found.length[found.kind == types.PATH_UNKNOWN].sum() < sum(high - low for low, high in found.windows) / 100
 
 
-@pytest.mark.push_sets(*FOR_EVERY_PUSH)
-@pytest.mark.parametrize("reports", list(list_sets()))
+@pytest.mark.parametrize("reports", list_path_sets())
 def test_each_segment_is_what_the_reports_show(reports: Sequence[Path], unpacked: Unpacked, tmp_path: Path) -> None:
     paths = [unpacked(path) for path in reports]
     with found_path(paths, tmp_path, shortest=_SHORTEST) as (job, found):
@@ -219,7 +208,7 @@ def test_each_segment_is_what_the_reports_show(reports: Sequence[Path], unpacked
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EMPTY)
+@pytest.mark.parametrize("name", sets(EMPTY))
 def test_reports_without_calls_and_operations_have_no_path(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     paths = sorted(REPORTS.glob(f"{name}*")) or [REPORTS / f"{name}.sqlite"]
     with open_job([unpacked(path) for path in paths], tmp_path, ReadOptions(), Progress()) as job:
@@ -231,29 +220,17 @@ def test_reports_without_calls_and_operations_have_no_path(name: str, unpacked: 
 SAMPLE_SETS = ("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph")
 
 
-def locate(name: str, unpacked: Unpacked) -> list[Path]:
-    folder, _, start = name.partition("/")
-    where = SAMPLES if folder == "samples" else REPORTS / folder
-    paths = sorted(where.glob(f"{start}.*"))
-    if not paths:
-        pytest.skip(NO_REPORTS)
-    return [unpacked(path) for path in paths]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    push_but(
-        ("exercises/ex3a-pp2", "samples/ddp-2x2", "samples/mpi-4"),
-        (*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow"),
-    ),
+    sets((*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow"), push=["samples/single-graph"]),
 )
-def test_windows_of_time(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
+def test_windows_of_time(name: str, tmp_path: Path) -> None:
     """Windows between events, within them, at their limits, and up to the end."""
-    paths = locate(name, unpacked)
+    paths = find_set(name)
     with found_path(paths, tmp_path) as (job, found):
-        length = job.duration
-        limits = (found.begin[:: 1 + found.begin.size // 2] - job.origin).tolist()
+        length = job.scope.duration
+        limits = (found.begin[:: 1 + found.begin.size // 2] - job.scope.origin).tolist()
     random = np.random.default_rng(1)
     inside = [sorted(random.integers(1, length, 2).tolist()) for _ in range(2)]
     ends: list[tuple[int, int | None]] = [(length // 2, None), (length * 7 // 10, length * 4 // 5)]
@@ -267,19 +244,19 @@ RANGES = {"samples/mpi-4": "halo exchange", "samples/ddp-2x2": "backward*", "exe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(("exercises/ex3a-pp2", "samples/ddp-2x2"), RANGES))
-def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
-    paths = locate(name, unpacked)
+@pytest.mark.parametrize("name", sets(RANGES, push=["samples/mpi-4"]))
+def test_windows_of_ranges(name: str, tmp_path: Path) -> None:
+    paths = find_set(name)
     with found_path(paths, tmp_path, Selection(nvtx_range=RANGES[name]), shortest=_SHORTEST) as (job, found):
         assert len(found.windows) > 3
         check_segments(job, found, paths)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(("exercises/ex3a-pp2", "samples/ddp-2x2"), RANGES))
-def test_chosen_ranks(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sets(RANGES, push=["samples/mpi-4"]))
+def test_chosen_ranks(name: str, tmp_path: Path) -> None:
     """The path stays on the chosen ranks, and leaves them only within what waits for others."""
-    paths = locate(name, unpacked)
+    paths = find_set(name)
     for ranks in ({0}, {1, 2}):
         with found_path(paths, tmp_path, Selection(ranks=frozenset(ranks)), shortest=_SHORTEST) as (job, found):
             assert {job.whole.ranks[task] for task in job.whole.task_of_row[found.row].tolist()} <= ranks
@@ -292,12 +269,8 @@ def test_chosen_ranks(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
 
 
 def list_pairs(of_push: dict[str, str], names: Sequence[str]) -> list[object]:
-    """Return each key with each name as parameters; of these, every push takes a key with the name that is given."""
-    return [
-        pytest.param(name, key, marks=() if name == own else pytest.mark.all_sets)
-        for key, own in of_push.items()
-        for name in names
-    ]
+    """Return each name with each key as parameters; of these, every push takes a key with the name that is given."""
+    return [case for key, pushed in of_push.items() for case in sets([(name, key) for name in names], push=[pushed])]
 
 
 DDP, MPI, GRAPH = SAMPLE_SETS
@@ -310,9 +283,9 @@ SET_OF_SOURCE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "source"), list_pairs(SET_OF_SOURCE, SAMPLE_SETS))
-def test_without_a_source(name: str, source: str, unpacked: Unpacked, tmp_path: Path) -> None:
+def test_without_a_source(name: str, source: str, tmp_path: Path) -> None:
     sources = tuple(own for own in SOURCES + DERIVED if own.name != source)
-    with open_job(locate(name, unpacked), tmp_path, ReadOptions(sources=sources), Progress()) as job:
+    with open_job(find_set(name), tmp_path, ReadOptions(sources=sources), Progress()) as job:
         found = find_critical_path(job, load_path_lanes(job, find_waits(job)))
         assert found is not None
         check_sums(found)
@@ -328,15 +301,15 @@ SET_OF_TABLE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "table"), list_pairs(SET_OF_TABLE, (GRAPH, DDP)))
-def test_without_the_rows_of_a_table(name: str, table: str, unpacked: Unpacked, tmp_path: Path) -> None:
+def test_without_the_rows_of_a_table(name: str, table: str, tmp_path: Path) -> None:
     """Rank 1's rows of the table are lost; without one, those of the only report."""
-    paths = [Path(shutil.copy(path, tmp_path)) for path in locate(name, unpacked)]
+    paths = [Path(shutil.copy(path, tmp_path)) for path in find_set(name)]
     for statement in (f'DELETE FROM "{table}"', f'DELETE FROM "{table}" WHERE rowid % 3'):
         with closing(sqlite3.connect(paths[min(1, len(paths) - 1)])) as database, database:
             database.execute(statement)
         with found_path(paths, tmp_path, Selection(window=(1_000, None))) as (_, found):
             assert found.begin.size
-        for path in locate(name, unpacked):
+        for path in find_set(name):
             shutil.copy(path, tmp_path)
 
 

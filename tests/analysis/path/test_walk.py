@@ -11,8 +11,8 @@ from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.walk import join_tables, walk
 from tests.analysis.path.path_job import SmallJob
 from tests.analysis.path.path_truth import find_longest, make_arrays, name_streams, read_segments
-from tests.conftest import push_but
 from tests.examples import examples
+from tests.tiers import cases
 
 LATEST = np.iinfo(np.int64).max
 
@@ -45,14 +45,13 @@ def check(seed: int, latency: int) -> bool:
     return longest.pieces is not None
 
 
-@pytest.mark.fast_cases(1)
-@pytest.mark.parametrize("latency", [0, 9_000])
+@pytest.mark.parametrize("latency", cases([0, 9_000], quick=1))
 def test_the_longest_path(latency: int) -> None:
     assert sum(check(seed, latency) for seed in range(60)) > 40
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("latency", push_but([0], [0, 9_000]))
+@pytest.mark.parametrize("latency", cases([0, 9_000], push=[9_000]))
 def test_the_longest_path_of_many_jobs(latency: int) -> None:
     count = examples(720)
     assert sum(check(seed, latency) for seed in range(60, 60 + count)) > count * 2 // 3

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tests.analysis.gpus.test_idle_causes import host_calls, host_ranges
+from tests.analysis.gpus.test_times import host_calls, host_ranges
 from tests.report_truth import PID, Report
 
 LAUNCH, DEVICE, DEPENDENCY, CALL, UNKNOWN = range(1, 6)
@@ -87,13 +87,7 @@ class Rank:
     @cached_property
     def graph_nodes(self) -> set[int]:
         """UTC at which nodes of graphs begin."""
-        found: set[int] = set()
-        for table in ("KERNEL", "MEMCPY", "MEMSET"):
-            name = f"CUPTI_ACTIVITY_KIND_{table}"
-            if self.report.has(name) and "graphNodeId" in self.report.sql(f"SELECT * FROM {name} LIMIT 0"):
-                starts = self.report.sql(f"SELECT start FROM {name} WHERE COALESCE(graphNodeId, 0) != 0")["start"]
-                found |= set((starts + self.report.utc).tolist())
-        return found
+        return self.report.list_graph_nodes()
 
     @cached_property
     def launches(self) -> dict[tuple[object, int], tuple[int, int]]:

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.analysis.waits.late_devices import _find_ended
 from nsys2prv_ng.analysis.waits.late_hosts import SortedWaits, ThreadActivity, find_main_activity, sum_costs
+from nsys2prv_ng.analysis.waits.late_origins import DeviceEnds, KernelStarts, _find_ended
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from tests.examples import examples
 
@@ -80,7 +80,7 @@ def test_operations_end_just_before(
     limits = np.searchsorted(device, np.arange(3))
     k_device, k_stream, time = np.array(kernels, np.int64).T.copy()
     found = np.full((2, time.size), -1)
-    _find_ended(limits, stream, begin, end, k_device, k_stream, time, 5, 2, *found)
+    _find_ended(DeviceEnds(limits, stream, begin, end), KernelStarts(k_device, k_stream, time), 5, 2, *found)
     for column, same in zip(found, (True, False), strict=True):
         for i, (d, s, at) in enumerate(kernels):
             ends = [

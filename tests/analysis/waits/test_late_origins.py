@@ -20,10 +20,11 @@ from nsys2prv_ng.analysis.waits.late_origins import LateOnes, Links, Partners, f
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_SYNCHRONISED, SPLIT
 from nsys2prv_ng.analysis.waits.waits import Waits
 from tests.analysis.waits import late_truth as truth
-from tests.analysis.waits.test_late_reasons import list_reports, name, reasons_of, shift
+from tests.analysis.waits.test_late_reasons import name, reasons_of, shift
 from tests.analysis.waits.waits_truth import Kernel, find_truth
 from tests.clock.injected import Error, put_into
 from tests.examples import examples
+from tests.report_sets import find_set
 from tests.report_truth import Report
 
 # ---- random small jobs -----------------------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ SETS = {"exercises/ex3a-pp2": 50, "exercises/ex2b-overlap": 0, "exercises/ex3a-p
 @pytest.mark.parametrize(("reports", "least"), SETS.items(), ids=SETS)
 def test_each_origin_is_what_loops_over_the_reports_find(reports: str, least: int, tmp_path: Path) -> None:
     """All ranks are put on one node, so that clocks are exact. Where all take part in all, none has an origin."""
-    paths = put_into(list_reports(reports), [Error(host="one")] * 4, tmp_path / "one")
+    paths = put_into(find_set(reports), [Error(host="one")] * 4, tmp_path / "one")
     expected = find_real_origins(paths)
     with reasons_of(paths, tmp_path) as (job, _, reasons):
         rank = [job.whole.ranks[task] for task in job.whole.task_of_row[reasons.row].tolist()]
@@ -299,7 +300,7 @@ def test_a_late_send_is_the_origin_of_a_late_all_reduce(tmp_path: Path) -> None:
     Rank 3 waits for rank 2, and has nothing to do with rank 0. The host of rank 2 launches ahead.
     """
     delay = 10**9
-    paths = put_into(list_reports("exercises/ex3a-pp2"), [Error(host="one")] * 4, tmp_path / "one")
+    paths = put_into(find_set("exercises/ex3a-pp2"), [Error(host="one")] * 4, tmp_path / "one")
     ranks, every = [RealRank(path) for path in paths], find_truth(paths)
     receive, reduce = choose_receive(ranks[2], every[2])
     [send] = [kernel for kernel in every[0] if kernel.operation == receive.operation]

@@ -16,25 +16,16 @@ import pytest
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from tests.analysis.waits import late_truth as truth
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, unpack
+from tests.conftest import SAMPLES
+from tests.report_sets import find_set, sets
 from tests.report_truth import Report
+from tests.tiers import cases
 
 MS = 10**6
-
-
-def list_reports(name: str) -> list[Path]:
-    """Return the reports of a set, rank by rank; skip the test where they are missing."""
-    kind, name = name.split("/")
-    folder = SAMPLES if kind == "samples" else REPORTS / kind
-    paths = sorted([*folder.glob(f"{name}.rank*.sqlite"), *folder.glob(f"{name}.rank*.sqlite.xz")])
-    if not paths:
-        pytest.skip(NO_REPORTS)
-    return [unpack(path) for path in paths]
 
 
 @contextmanager
@@ -59,10 +50,10 @@ SETS = [
 ]
 
 
-@pytest.mark.parametrize("reports", SETS)
+@pytest.mark.parametrize("reports", sets(SETS))
 def test_each_reason_is_what_a_look_at_it_shows(reports: str, tmp_path: Path) -> None:
     """All ranks of these sets are on one node, with clocks that nothing corrects."""
-    paths = list_reports(reports)
+    paths = find_set(reports)
     ranks = [truth.Rank(Report(path)) for path in paths]
     with reasons_of(paths, tmp_path) as (job, waits, reasons):
         utc, task, rank_of_task = job.alignment.utc_base, job.whole.task_of_row, job.whole.ranks
@@ -102,7 +93,7 @@ def test_each_reason_is_what_a_look_at_it_shows(reports: str, tmp_path: Path) ->
 @pytest.mark.slow
 def test_slow_loading_of_data_is_named(tmp_path: Path) -> None:
     """The others wait 7.17 s for rank 0 (plain loops over the reports), most of it while it loads data by itself."""
-    with reasons_of(list_reports("exercises/ex1a-slow"), tmp_path) as (job, waits, reasons):
+    with reasons_of(find_set("exercises/ex1a-slow"), tmp_path) as (job, waits, reasons):
         waited = np.bincount(reasons.instance[reasons.instance >= 0], waits.wait[reasons.instance >= 0])
         is_first = job.whole.task_of_row[reasons.row] == 0
         assert is_first.sum() == 155
@@ -164,12 +155,12 @@ PLANTED = [("exercises/tpgraph-1x4", 10), ("exercises/ex3a-pp1", 400), ("exercis
 RANK = 2
 
 
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize(("reports", "number"), PLANTED, ids=[name for name, _ in PLANTED])
+@pytest.mark.slow
+@pytest.mark.parametrize(("reports", "number"), cases(PLANTED, push=1), ids=[name for name, _ in PLANTED])
 def test_a_delay_of_a_host_is_named(reports: str, number: int, tmp_path: Path) -> None:
     """One rank's thread is in a range of its own before it launches; the others' kernels last until it comes."""
     delay = 1000 * MS
-    paths = copy_reports(list_reports(reports), tmp_path)
+    paths = copy_reports(find_set(reports), tmp_path)
     late = list_nccl(paths[RANK])[number]
     others = [(path, list_nccl(path)[number]) for rank, path in enumerate(paths) if rank != RANK]
     since = late.launched
@@ -199,16 +190,16 @@ def test_a_delay_of_a_host_is_named(reports: str, number: int, tmp_path: Path) -
         assert waited == sum(late.begin + delay + utc - begin for begin in begins)
 
 
-@pytest.mark.push_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("own_stream", [True, False], ids=["own stream", "other stream"])
-@pytest.mark.parametrize(("reports", "number"), PLANTED, ids=[name for name, _ in PLANTED])
+@pytest.mark.parametrize(("reports", "number"), cases(PLANTED, push=1), ids=[name for name, _ in PLANTED])
 def test_a_longer_operation_of_a_rank_is_named(reports: str, number: int, *, own_stream: bool, tmp_path: Path) -> None:
     """The kernel of one rank before that of NCCL lasts longer, and all that comes after it is later.
 
     Its host had launched both in time, or not much later than the others' kernels began.
     """
     delay, pause = 1000 * MS, 2_000
-    paths = copy_reports(list_reports(reports), tmp_path)
+    paths = copy_reports(find_set(reports), tmp_path)
     late = list_nccl(paths[RANK])[number]
     others = [(path, list_nccl(path)[number]) for rank, path in enumerate(paths) if rank != RANK]
     shift(paths[RANK], late.begin, delay)
@@ -254,7 +245,7 @@ def test_a_longer_operation_of_a_rank_is_named(reports: str, number: int, *, own
 def test_without_launches_and_calls_nothing_is_known(missing: str, tmp_path: Path) -> None:
     sources = [source.name for source in select_sources(None, derived=False) if source.name != missing]
     options = ReadOptions(sources=select_sources(sources))
-    with reasons_of(list_reports("exercises/tpgraph-1x4"), tmp_path, options) as (_, waits, reasons):
+    with reasons_of(find_set("exercises/tpgraph-1x4"), tmp_path, options) as (_, waits, reasons):
         assert reasons.row.size > 10
         assert set(reasons.reason.tolist()) == {truth.UNKNOWN}
         assert reasons.names == []
@@ -271,17 +262,17 @@ def test_nobody_is_late_in_one_report(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_was_launched_before_the_chosen_time_is_no_late_launch(tmp_path: Path) -> None:
     """A window begins just before a kernel that others wait for: when its launch call began is not shown."""
-    paths = list_reports("exercises/tpgraph-1x4")
+    paths = find_set("exercises/tpgraph-1x4")
     with reasons_of(paths, tmp_path) as (job, waits, whole):
         rank = truth.Rank(Report(paths[0]))
         utc, number = job.alignment.utc_base, 10
         begin = int(whole.begin[number])
         [sent] = [launch[1] for (_, start), launch in rank.launches.items() if start == begin + utc]
         assert whole.reason[number] == truth.LAUNCH
-        low, start = sent - utc + 1, job.first
+        low, start = sent - utc + 1, job.scope.first
     selection = Selection(window=(low - start, low - start + MS))
     with reasons_of(paths, tmp_path, ReadOptions(selection=selection)) as (job, waits, reasons):
-        assert job.windows == [(low, low + MS)]
+        assert job.scope.windows == [(low, low + MS)]
         assert reasons.begin.tolist() == whole.begin.tolist()  # operations are matched over all time
         shown = reasons.reason != truth.UNKNOWN
         assert reasons.reason[number] == truth.UNKNOWN

@@ -14,13 +14,14 @@ import pytest
 
 from benchmarks.make_job import make_job
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.analysis.waits.clocks import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.clock.alignment_table import NOTHING_CHECKED
 from nsys2prv_ng.job.open_job import Job
 from tests.analysis.waits.test_waits import locate, opened, ranks_of
 from tests.analysis.waits.waits_truth import Kernel, find_truth
 from tests.conftest import Unpacked
+from tests.tiers import cases
 
 DELAY = 7_654_321
 MS = 10**6
@@ -67,8 +68,7 @@ def find_late(kernels: list[tuple[int, int, int]], compute: list[tuple[int, int,
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(2)
-@pytest.mark.parametrize(("rank", "cause"), [(0, "kernel"), (3, "host"), (0, "host"), (3, "kernel")])
+@pytest.mark.parametrize(("rank", "cause"), cases([(0, "kernel"), (3, "host"), (0, "host"), (3, "kernel")], push=2))
 def test_a_rank_that_is_late(samples: Path, tmp_path: Path, rank: int, cause: str) -> None:
     reports = copy_to_one_node([samples / f"ddp-2x2.rank{r}.sqlite" for r in range(4)], tmp_path)
     before = read_waits(reports, tmp_path)
@@ -205,8 +205,7 @@ def test_public_reports(shared_reports: Path, unpacked: Unpacked, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.push_cases(1)
-@pytest.mark.parametrize("size", [1_000_000, 20_000_000])
+@pytest.mark.parametrize("size", cases([1_000_000, 20_000_000], push=1))
 def test_a_clock_that_jumps(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, size: int) -> None:
     """A node's clock jumps before the last fifth of a run: no fit follows it, but the uncertainty includes it.
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.placed_parts import Parts
+from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty
 from nsys2prv_ng.analysis.waits.rules import Side
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT

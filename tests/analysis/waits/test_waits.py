@@ -11,13 +11,14 @@ import pytest
 
 from nsys2prv_ng.analysis.gpus.waiting import WAITING, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.analysis.waits.clocks import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.waits.waits_truth import Kernel, find_truth, make_table
-from tests.conftest import Unpacked, slow_but
+from tests.conftest import Unpacked
+from tests.tiers import cases
 
 ONE_NODE = ("ex1a-slow", "ex1a-fast", "ex3a-pp1")
 TWO_NODES = ("ex2b-manual", "ex2b-overlap", "ex3a-pp2")
@@ -46,7 +47,7 @@ def sorted_by_rank(job: Job, waits: Waits) -> list[np.ndarray]:
     return [order[rank[order] == number] for number in range(4)]
 
 
-@pytest.mark.parametrize("name", slow_but("ex1a-slow", ONE_NODE, set(ONE_NODE) - {"ex1a-slow", "ex3a-pp1"}))
+@pytest.mark.parametrize("name", cases(ONE_NODE, push=["ex1a-slow", "ex3a-pp1"], quick=["ex1a-slow"]))
 def test_one_node_to_the_nanosecond(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, name: str) -> None:
     reports = locate(shared_reports, unpacked, name)
     truth = find_truth(reports)
@@ -83,7 +84,7 @@ def check_readme(shared_reports: Path, name: str, truth: list[list[Kernel]]) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but("ex3a-pp2", TWO_NODES, set(TWO_NODES) - {"ex3a-pp2"}))
+@pytest.mark.parametrize("name", cases(TWO_NODES, push=["ex3a-pp2"]))
 def test_two_nodes_to_the_uncertainty(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, name: str) -> None:
     """All reports have one clock, so that what the translator is off by is known; it says by how much it may be."""
     reports = locate(shared_reports, unpacked, name)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult, check_cfg
-from nsys2prv_ng.paraver.read.header_reader import TraceHeader
-from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, PcfEventType
+from nsys2prv_ng.paraver.read.label_files import ParaverConfig, PcfEventType
+from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
 
 HEAD = """\
 #ParaverCFG

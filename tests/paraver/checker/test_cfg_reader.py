@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.paraver.checker.cfg_functions import COMPOSES_OF_LEVEL, DEFAULT_FUNCTION, FUNCTIONS_OF_LEVEL
 from nsys2prv_ng.paraver.checker.cfg_lists import (
     CfgSyntaxError,
     Filter,
@@ -16,6 +15,7 @@ from nsys2prv_ng.paraver.checker.cfg_lists import (
     parse_parameters,
     parse_selection,
 )
+from nsys2prv_ng.paraver.checker.cfg_names import COMPOSES_OF_LEVEL, DEFAULT_FUNCTION, FUNCTIONS_OF_LEVEL
 from nsys2prv_ng.paraver.checker.cfg_reader import CfgFile, read_cfg
 from nsys2prv_ng.paraver.read.problems import Findings
 from tests.paraver.checker.cfg_text import CfgText

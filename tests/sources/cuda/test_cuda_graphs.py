@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
-from tests.sources.small_reports import MAIN, PROCESS, export, get_account, translate_reports
+from tests.sources.small_reports import MAIN, PROCESS, export, get_account, read_rows, read_utc, translate_reports
 from tests.trace_reader import pair_intervals
 
 GRAPH, GRAPH_ID, EXEC_ID, NODE_ID, CREATION, ORIGINAL = 63000008, 63000100, 63000101, 63000102, 63000103, 63000104
 KERNEL, MEMORY, CORRELATION = 63000006, 63000001, 9200
 RUNNING = 1
-
-
-def _sql(report: Path, query: str) -> list[tuple[int, ...]]:
-    with contextlib.closing(sqlite3.connect(f"{report.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
-        return database.execute(query).fetchall()
-
-
-def _utc(report: Path) -> int:
-    return _sql(report, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")[0][0]
 
 
 def _single_node() -> Path:
@@ -37,8 +26,8 @@ def _single_node() -> Path:
 def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_graphs,cuda_api,launch_lines")
-    zero = _utc(report) - summary.start_utc_ns
-    launches = _sql(
+    zero = read_utc(report) - summary.start_utc_ns
+    launches = read_rows(
         report,
         "SELECT start, end, streamId, graphId, graphExecId, correlationId FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
     )
@@ -65,7 +54,7 @@ def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
     assert (states["end"] - states["begin"]).sum() == sum(end - begin for begin, end, *_ in launches)
 
     # A line leads from each launch.
-    calls = dict(_sql(report, "SELECT correlationId, start FROM CUPTI_ACTIVITY_KIND_RUNTIME"))
+    calls = dict(read_rows(report, "SELECT correlationId, start FROM CUPTI_ACTIVITY_KIND_RUNTIME"))
     lines = trace.communications[trace.communications["receive_row"].isin(rows)]
     lines = lines[lines["receive_logical"].isin(launched["begin"])]
     expected = Counter((calls[c] + zero, b + zero, 0, 55001) for b, _, _, _, _, c in launches)
@@ -79,8 +68,8 @@ def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
 def test_graphs_that_were_made(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_graphs")
-    zero = _utc(report) - summary.start_utc_ns
-    made = _sql(
+    zero = read_utc(report) - summary.start_utc_ns
+    made = read_rows(
         report,
         """SELECT e.start, s.value, e.graphId, e.graphExecId, e.globalTid & 0xFFFFFF FROM CUDA_GRAPH_EVENTS e
         JOIN StringIds s ON s.id = e.nameId ORDER BY e.start""",
@@ -100,8 +89,8 @@ def test_nodes_of_graphs(tmp_path: Path) -> None:
     trace, summary = translate_reports(
         [report], tmp_path / "x.prv", "cuda_graphs,kernels,memory_operations,cuda_api,launch_lines"
     )
-    zero = _utc(report) - summary.start_utc_ns
-    kernels = _sql(
+    zero = read_utc(report) - summary.start_utc_ns
+    kernels = read_rows(
         report, "SELECT start, correlationId, graphNodeId FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE graphNodeId IS NOT NULL"
     )
     assert len(kernels) == 480
@@ -112,7 +101,7 @@ def test_nodes_of_graphs(tmp_path: Path) -> None:
     )
     assert nodes == Counter(kernels)
 
-    made = _sql(report, "SELECT start, graphNodeId, originalGraphNodeId FROM CUDA_GRAPH_NODE_EVENTS")
+    made = read_rows(report, "SELECT start, graphNodeId, originalGraphNodeId FROM CUDA_GRAPH_NODE_EVENTS")
     points = trace.events[trace.events["type"] == CREATION]
     original = trace.get_attribute(ORIGINAL)
     assert Counter((p.time - zero, node[p.line], original.get(p.line)) for p in points.itertuples()) == Counter(made)

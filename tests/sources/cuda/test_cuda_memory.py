@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,31 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.sources.cuda import cuda_memory
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
+from tests.conftest import SAMPLES
 from tests.examples import examples
-from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, export, get_account, translate_reports
+from tests.report_sets import find_set, sets
+from tests.sources.small_reports import (
+    MAIN,
+    PROCESS,
+    UTC,
+    WORKER,
+    export,
+    get_account,
+    read_rows,
+    read_utc,
+    translate_reports,
+)
 from tests.trace_reader import Trace
 
 ALLOCATED, FREED, KIND, LEVEL = 66500001, 66500002, 66500003, 66500010
 LIFETIME, GPU = 66500004, 66500005
 PID = 0xFFFFFF
 
-SETS = {
-    "samples/ddp-2x2": (SAMPLES, "ddp-2x2.*.sqlite"),
-    "samples/single-graph": (SAMPLES, "single-graph.sqlite"),
-    "gpu/single-node": (REPORTS / "gpu", "single-node.sqlite"),
-    "gpu/um-1": (REPORTS / "gpu", "um-1.sqlite"),
-    "bench/ddplong-2x2": (REPORTS / "bench", "ddplong-2x2.*"),
-}
-
-
-def _sql(report: Path, query: str) -> list[tuple[int, ...]]:
-    with contextlib.closing(sqlite3.connect(f"{report.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
-        return database.execute(query).fetchall()
-
-
-def _utc(report: Path) -> int:
-    return _sql(report, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")[0][0]
+SETS = ("samples/ddp-2x2", "samples/single-graph", "gpu/single-node", "gpu/um-1", "bench/ddplong-2x2")
 
 
 def _points(trace: Trace) -> list[tuple[int, int, int, int]]:
@@ -57,20 +51,16 @@ def _levels(trace: Trace) -> dict[tuple[str, str], list[tuple[int, int]]]:
     return levels
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_allocations_frees_and_level(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
-    folder, pattern = SETS[name]
-    reports = [unpacked(path) for path in sorted(folder.glob(pattern))]
-    if not reports:
-        assert folder != SAMPLES
-        pytest.skip(NO_REPORTS)
+@pytest.mark.parametrize("name", sets(SETS))
+def test_allocations_frees_and_level(name: str, tmp_path: Path) -> None:
+    reports = find_set(name)
     trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_memory,cuda_api,kernels")
     rows = []
     for report in reports:
-        zero = _utc(report) - summary.start_utc_ns
+        zero = read_utc(report) - summary.start_utc_ns
         query = """SELECT start, memoryOperationType, bytes, memKind, deviceId, contextId, globalPid
             FROM CUDA_GPU_MEMORY_USAGE_EVENTS ORDER BY start, rowid"""
-        rows += [(start + zero, start == 0, *rest) for start, *rest in _sql(report, query)]
+        rows += [(start + zero, start == 0, *rest) for start, *rest in read_rows(report, query)]
 
     shown = [row for row in rows if not row[1]]
     expected = sorted((time, FREED if free else ALLOCATED, size, kind + 1) for time, _, free, size, kind, *_ in shown)
@@ -112,17 +102,17 @@ def test_threads_are_those_of_the_calls(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_memory,cuda_api")
     threads = dict(
-        _sql(
+        read_rows(
             report,
             """SELECT u.start, MIN(r.globalTid) & 0xFFFFFF FROM CUDA_GPU_MEMORY_USAGE_EVENTS u
             JOIN CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = u.correlationId
             AND r.globalTid >> 24 = u.globalPid >> 24 GROUP BY u.start""",
         )
     )
-    zero = _utc(report) - summary.start_utc_ns
+    zero = read_utc(report) - summary.start_utc_ns
     calls = trace.events[trace.events["type"] == 63000000]
     row_of_thread = {}
-    for start, thread in _sql(report, "SELECT start, globalTid & 0xFFFFFF FROM CUPTI_ACTIVITY_KIND_RUNTIME"):
+    for start, thread in read_rows(report, "SELECT start, globalTid & 0xFFFFFF FROM CUPTI_ACTIVITY_KIND_RUNTIME"):
         row_of_thread.setdefault(thread, set()).update(calls.loc[calls["time"] == start + zero, "row"])
     points = trace.events[trace.events["type"].isin((ALLOCATED, FREED))]
     assert threads

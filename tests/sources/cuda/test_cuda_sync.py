@@ -9,21 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
-from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, export, get_account, translate_reports
+from tests.report_sets import find_set, sets
+from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, export, get_account, read_utc, translate_reports
 from tests.trace_reader import Trace, pair_intervals
 
 SYNC, WAITED_FOR, RECORDED = 63000220, 63000221, 63000222
 EVENT, DEVICE, STREAM, CONTEXT = 9301, 9302, 9303, 9304
 NONE = 0xFFFFFFFF
 
-SETS = {
-    "samples/ddp-2x2": (SAMPLES, "ddp-2x2.*.sqlite"),
-    "samples/single-graph": (SAMPLES, "single-graph.sqlite"),
-    "gpu/oneproc-4gpu": (REPORTS / "gpu", "oneproc-4gpu.sqlite"),
-    "public/pipit": (REPORTS / "public", "pipit_cloverleaf.sqlite"),
-    "public/mfu": (REPORTS / "public", "mfu_2gpu_before.sqlite"),
-}
+SETS = (
+    *("samples/ddp-2x2", "samples/single-graph", "gpu/oneproc-4gpu"),
+    *("public/pipit_cloverleaf", "public/mfu_2gpu_before"),
+)
 # By what the calls are called: what they wait for is known without the record.
 KIND_OF_CALL = {
     "cudaEventQuery": "Event synchronization",
@@ -38,19 +35,6 @@ def _sql(report: Path, query: str) -> list[tuple[int, ...]]:
     with contextlib.closing(sqlite3.connect(f"{report.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         return database.execute(query).fetchall() if query.split(" FROM ")[1].split()[0] in tables else []
-
-
-def _utc(report: Path) -> int:
-    return _sql(report, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")[0][0]
-
-
-def _reports(name: str) -> list[Path]:
-    folder, pattern = SETS[name]
-    reports = sorted(folder.glob(pattern))
-    if not reports:
-        assert folder != SAMPLES
-        pytest.skip(NO_REPORTS)
-    return reports
 
 
 def _row_of_call(trace: Trace) -> dict[int, set[int]]:
@@ -68,9 +52,9 @@ JOIN = """JOIN CUPTI_ACTIVITY_KIND_RUNTIME r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", sets(SETS))
 def test_synchronizations(name: str, tmp_path: Path) -> None:
-    reports = _reports(name)
+    reports = find_set(name)
     trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_sync,cuda_api")
     at = {number: trace.get_attribute(number) for number in (EVENT, DEVICE, STREAM, CONTEXT, WAITED_FOR)}
     intervals = pair_intervals(trace, SYNC)
@@ -78,7 +62,7 @@ def test_synchronizations(name: str, tmp_path: Path) -> None:
     expected, count = Counter(), 0
     call_of = {}
     for report in reports:
-        zero = _utc(report) - summary.start_utc_ns
+        zero = read_utc(report) - summary.start_utc_ns
         count += _sql(report, "SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")[0][0]
         query = f"""SELECT y.start, y.end, y.eventId, y.streamId, y.contextId, s.value, r.start
             FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION y {JOIN}"""
@@ -105,16 +89,16 @@ def test_synchronizations(name: str, tmp_path: Path) -> None:
     assert dropped == count - sum(expected.values())
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", sets(SETS))
 def test_events(name: str, tmp_path: Path) -> None:
-    reports = _reports(name)
+    reports = find_set(name)
     trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_sync,cuda_api")
     at = {number: trace.get_attribute(number) for number in (EVENT, DEVICE, STREAM, CONTEXT)}
     points = trace.events[trace.events["type"] == RECORDED]
     rows = _row_of_call(trace)
     expected = Counter()
     for report in reports:
-        zero = _utc(report) - summary.start_utc_ns
+        zero = read_utc(report) - summary.start_utc_ns
         query = f"""SELECT y.eventId, y.deviceId, y.streamId, y.contextId, r.start
             FROM CUPTI_ACTIVITY_KIND_CUDA_EVENT y {JOIN}"""
         expected.update((*ids, called + zero) for *ids, called in _sql(report, query))
@@ -127,7 +111,7 @@ def test_events(name: str, tmp_path: Path) -> None:
 
 def test_devices_are_those_of_the_contexts(tmp_path: Path) -> None:
     """In oneproc-4gpu synchronization names device 0 whatever the context; contexts 1 .. 4 are of devices 0 .. 3."""
-    trace, _ = translate_reports(_reports("gpu/oneproc-4gpu"), tmp_path / "x.prv", "cuda_sync")
+    trace, _ = translate_reports(find_set("gpu/oneproc-4gpu"), tmp_path / "x.prv", "cuda_sync")
     device, context = trace.get_attribute(DEVICE), trace.get_attribute(CONTEXT)
     lines = pair_intervals(trace, SYNC)["line"]
     assert {(device[line], context[line]) for line in lines} == {(i, i + 1) for i in range(4)}

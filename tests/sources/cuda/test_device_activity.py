@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.reading.open_reports import Selection
 from tests.conftest import Unpacked
+from tests.sources.small_reports import read_rows
 from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
 from tests.translated import KERNEL, NCCL_KERNEL, Translated, Translations, changed, translated_set
 
@@ -20,19 +20,11 @@ ACTIVITY, RUNNING, IN_FLIGHT, IDLE_STRETCH, QUEUE_DELAY = range(63000400, 630004
 COMPUTE, COMMUNICATION, MEMORY, IDLE, WHOLE_GRAPH = 1, 2, 4, 8, 16
 SOURCES = "kernels,memory_operations,cuda_graphs,cuda_api"
 
-SETS = {
-    "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
-    "samples/mpi-4": [f"samples/mpi-4.rank{rank}.sqlite" for rank in range(4)],
-    "samples/single-graph": ["samples/single-graph.sqlite"],
-    "gpu/single-node": ["gpu/single-node.sqlite"],
-    "gpu/single-graph": ["gpu/single-graph.sqlite"],
-    "gpu/oneproc-4gpu": ["gpu/oneproc-4gpu.sqlite"],
-    "gpu/mpi-one-report": ["gpu/mpi-one-report.sqlite"],
-    "bench/torchrun-one-report": ["bench/torchrun-one-report.sqlite.xz"],
-    "public/mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
-    "public/h100_2gpu_1s": ["public/h100_2gpu_1s.sqlite"],
-    "public/pipit_cloverleaf": ["public/pipit_cloverleaf.sqlite"],
-}
+SETS = (
+    *("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph", "gpu/single-node", "gpu/single-graph"),
+    *("gpu/oneproc-4gpu", "gpu/mpi-one-report", "bench/torchrun-one-report", "public/mfu_2gpu_before"),
+    *("public/h100_2gpu_1s", "public/pipit_cloverleaf"),
+)
 
 
 @pytest.fixture(scope="module", params=list_report_sets(SETS))
@@ -155,11 +147,11 @@ def test_without_derived_data_nothing_of_it_is_there(samples: Path, tmp_path: Pa
 def test_two_processes_on_one_gpu_are_one_row(samples: Path, tmp_path: Path) -> None:
     """Reports of two ranks that share the GPU: an interval in which either runs is busy."""
     sample = samples / "mpi-4.rank0.sqlite"
-    tables = [row[0] for row in _sql(sample, "SELECT name FROM sqlite_master WHERE type = 'table'")]
+    tables = [row[0] for row in read_rows(sample, "SELECT name FROM sqlite_master WHERE type = 'table'")]
     moved = []
     for table in tables:
         for column in ("globalPid", "globalTid"):
-            if column in [row[1] for row in _sql(sample, f"PRAGMA table_info({table})")]:
+            if column in [row[1] for row in read_rows(sample, f"PRAGMA table_info({table})")]:
                 moved.append(f"UPDATE {table} SET {column} = {column} + (1000 << 24)")
     moved += [
         "UPDATE TARGET_INFO_CUDA_DEVICE SET pid = pid + 1000",
@@ -184,7 +176,6 @@ def test_operations_of_sources_that_are_not_chosen_do_not_count(samples: Path, t
     assert time_in(activity, COMPUTE) and not time_in(activity, MEMORY)
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("begin_and_end", ["0, 0", "start, start - 10", "-9223372036854775000, 5"])
 def test_a_damaged_call_launches_nothing(samples: Path, tmp_path: Path, begin_and_end: str) -> None:
     begin, end = begin_and_end.split(", ")
@@ -207,7 +198,7 @@ def test_captures_of_exports_with_other_times_are_where_they_were(
 ) -> None:
     """Two captures of one process, 100 s apart, exported with --ts-normalize or --ts-shift."""
     sample = samples / "mpi-4.rank0.sqlite"
-    utc = _sql(sample, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")[0][0]
+    utc = read_rows(sample, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")[0][0]
     reports = []
     for i, later in enumerate((0, 10**11)):
         added = utc + later if normalised else 7 * 10**12
@@ -275,14 +266,6 @@ def test_of_a_window_the_activity_is_that_of_the_whole(samples: Path, tmp_path: 
     account = cut.account("device_activity")
     assert account.read == account.written + sum(account.dropped.values())
     assert account.dropped["outside the time of the trace"] > 0
-
-
-def _sql(report: Path, query: str) -> list[tuple]:
-    connection = sqlite3.connect(report)
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.host.cpu_samples import NO_CHAIN
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import (
     UTC,
     copy_without_other_calls,
@@ -26,6 +25,7 @@ from tests.sources.host.host_reports import (
     translate_sources,
     write_small_report,
 )
+from tests.spans import list_reports_with
 from tests.trace_reader import Trace
 
 FUNCTION, MODULE = 30000000, 30000200
@@ -65,19 +65,8 @@ def comparable(samples: Sequence[tuple[int, int, ShownLabels]]) -> Counter[objec
     )
 
 
-def _sampled() -> list[object]:
-    reports: list[object] = []
-    for path in sorted(REPORTS.glob("*/*.sqlite")):
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        connection.close()
-        if {"COMPOSITE_EVENTS", "OSRT_API"} <= tables:
-            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
-    return reports or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
-
-
 @pytest.mark.parametrize("depth", [1, 100])
-@pytest.mark.parametrize("path", _sampled())
+@pytest.mark.parametrize("path", list_reports_with("COMPOSITE_EVENTS", "OSRT_API"))
 def test_samples_of_a_report_are_all_there(path: Path, depth: int, tmp_path: Path) -> None:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda text: text.decode(errors="replace")

@@ -11,7 +11,6 @@ import pytest
 from nsys2prv_ng.sources.host.os_runtime import choose_call_state
 from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
     UTC,
     collect_in_report_time,
@@ -24,6 +23,7 @@ from tests.sources.host.host_reports import (
     translate_sources,
     write_small_report,
 )
+from tests.spans import list_reports_with
 from tests.trace_reader import compare_tables
 
 OS_RUNTIME, PTHREAD = 66400000, 61000000
@@ -54,20 +54,6 @@ READING_OR_WRITING = "read pread write pwrite writev fread fwrite fgets getc put
 STATES = dict.fromkeys(BLOCKING.split(), BLOCKED) | dict.fromkeys(READING_OR_WRITING.split(), INPUT_OUTPUT)
 
 
-def _with_calls() -> list[object]:
-    paths = [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]
-    reports = []
-    for path in paths:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-        has = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'OSRT_API'").fetchone()[0]
-        connection.close()
-        if has:
-            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
-    if not REPORTS.is_dir():
-        reports.append(pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS)))
-    return reports
-
-
 def _expected(path: Path) -> tuple[int, pd.DataFrame]:
     connection = sqlite3.connect(path)
     utc = connection.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
@@ -80,15 +66,16 @@ def _expected(path: Path) -> tuple[int, pd.DataFrame]:
     return utc, frame
 
 
-@pytest.mark.push_sets(
-    "samples/single-graph",
-    "gpu/um-1",
-    "gpu/mpi-one-report",
-    "public/mapf_report1",
-    "cpu/2022.4.2-nvtx_py",
-    "cpu/2023.4.4-mpich_all",
+@pytest.mark.parametrize(
+    "path",
+    list_reports_with(
+        "OSRT_API",
+        push=(
+            *("samples/single-graph", "gpu/um-1", "gpu/mpi-one-report", "public/mapf_report1"),
+            *("cpu/2022.4.2-nvtx_py", "cpu/2023.4.4-mpich_all"),
+        ),
+    ),
 )
-@pytest.mark.parametrize("path", _with_calls())
 @pytest.mark.parametrize("shortest", [pytest.param(10_000, marks=pytest.mark.all_sets), 0])
 def test_calls_of_a_report_are_all_there(path: Path, shortest: int, tmp_path: Path) -> None:
     utc, calls = _expected(path)

@@ -10,7 +10,6 @@ import pytest
 
 from nsys2prv_ng.sources.host.profiler_overhead import is_profiling
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
     UTC,
     collect_in_report_time,
@@ -22,23 +21,15 @@ from tests.sources.host.host_reports import (
     translate_sources,
     write_small_report,
 )
+from tests.spans import list_reports_with
 from tests.trace_reader import compare_tables
 
 OVERHEAD, PROFILING, RUNNING, SYNCHRONIZATION = 66800000, 18, 1, 5
 NSYS = ("PROFILER_OVERHEAD", "start end globalTid nameId")
 CUPTI = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "start end globalTid nameId overheadType")
 CUDA = ("CUPTI_ACTIVITY_KIND_RUNTIME", "start end globalTid nameId")
+PUSHED = ("public/h100_2gpu_1s", "samples/single-graph", "gpu/um-1", "gpu/autograd-1", "cpu/2022.4.2-ompi")
 NO_CALL, NO_TASK = "its thread made no traced call", "its process made no traced call"
-
-
-def _with_overhead() -> list[object]:
-    reports: list[object] = []
-    for path in [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]:
-        if _overhead(path)[1].size:
-            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
-    if not REPORTS.is_dir():
-        reports.append(pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS)))
-    return reports
 
 
 def _overhead(path: Path) -> tuple[int, pd.DataFrame, set[int]]:
@@ -62,9 +53,8 @@ def _overhead(path: Path) -> tuple[int, pd.DataFrame, set[int]]:
     return utc, pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(), callers
 
 
-@pytest.mark.push_sets("public/h100_2gpu_1s", "samples/single-graph", "gpu/um-1", "gpu/autograd-1", "cpu/2022.4.2-ompi")
 @pytest.mark.slow
-@pytest.mark.parametrize("path", _with_overhead())
+@pytest.mark.parametrize("path", list_reports_with("PROFILER_OVERHEAD CUPTI_ACTIVITY_KIND_OVERHEAD", push=PUSHED))
 def test_overhead_of_a_report_is_all_there(path: Path, tmp_path: Path) -> None:
     utc, rows, callers = _overhead(path)
     sources = "cuda_api,os_runtime,profiler_overhead"

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import (
     UTC,
     collect_in_report_time,
@@ -20,6 +19,7 @@ from tests.sources.host.host_reports import (
     translate_sources,
     write_small_report,
 )
+from tests.spans import list_reports_with
 from tests.trace_reader import compare_tables
 
 ON_CPU, CAPTURE = 66700000, 63000300
@@ -32,18 +32,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
 
 
-def _with_switches() -> list[object]:
-    reports: list[object] = []
-    for path in sorted(REPORTS.glob("*/*.sqlite")):
-        connection = _open(path)
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        connection.close()
-        if "SCHED_EVENTS" in tables:
-            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
-    return reports or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
-
-
-@pytest.mark.parametrize("path", _with_switches())
+@pytest.mark.parametrize("path", list_reports_with("SCHED_EVENTS"))
 def test_times_on_cores_of_a_report_are_all_there(path: Path, tmp_path: Path) -> None:
     connection = _open(path)
     utc = connection.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]

@@ -16,7 +16,7 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Communicators, Group
 from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Result
 from tests.examples import examples
 
 ANY = None

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
-from tests.conftest import slow_but
 from tests.sources.mpi import mpi_truth
 from tests.sources.mpi.mpi_truth import Call, Truth
 from tests.sources.small_reports import get_account, translate_reports
+from tests.tiers import cases
 from tests.trace_reader import Trace, pair_intervals
 
 SENT, RECEIVED, ROOT, COLLECTIVE_COMMUNICATOR = 50100001, 50100002, 50100003, 50100004
@@ -58,7 +58,7 @@ class Translated:
         return get_account(self.summary, name)
 
 
-@pytest.fixture(scope="module", params=slow_but("samples", SETS))
+@pytest.fixture(scope="module", params=cases(SETS, quick=["samples"]))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -9,12 +9,12 @@ import pytest
 
 from nsys2prv_ng.api.calls import inspect
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.report.export_settings import JSON_OPTION
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from nsys2prv_ng.summary.compute.missing_payload import find_payload_remedy
+from nsys2prv_ng.summary.links.messages import find_payload_remedy
 from tests.sources.nccl import nccl_truth as truth
 from tests.sources.nccl.advanced_reports import HASH, blocking_call, metadata, write_rank
 from tests.sources.nccl.nccl_reports import NO_PAYLOAD, Call, Kernel, execute

@@ -11,7 +11,7 @@ import pytest
 from nsys2prv_ng.analysis.waits.rules import NOT_MATCHED, SPLIT
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.result import SourceAccount
 from tests.sources.nccl import nccl_reports as reports

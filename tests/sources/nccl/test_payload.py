@@ -20,6 +20,7 @@ from tests.sources.nccl import nccl_reports as reports
 from tests.sources.nccl import nccl_truth as truth
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, PEER, RANK, RANKS, ROOT, SIZE, Call, Kernel
 from tests.sources.small_reports import get_account, translate_reports
+from tests.tiers import cases
 
 BIG, SMALL = 2**64 - 3, 5  # the first is beyond the signed numbers
 CALLS = [
@@ -73,7 +74,6 @@ def expected_lines() -> Counter[tuple[object, ...]]:
     return in_trace
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("form", [reports.JSON, reports.BLOB, reports.BLOB_OF_SIZE, reports.HEXADECIMAL])
 def test_payloads_of_calls_and_kernels(tmp_path: Path, form: str) -> None:
     """In JSON and in every form of bytes that was ever described; no capture with bytes was at hand."""
@@ -126,11 +126,19 @@ def test_the_layout_of_nccls_domain_is_taken_where_processes_share_its_number(tm
         assert sum((truth.OPERATION, "Avg") in pairs for _, _, pairs in in_trace) == 1  # type: ignore[operator]
 
 
-@pytest.mark.push_cases(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"\1" * 31, struct.pack("<4Q", 1, 3, 8, 32) + bytes(8), struct.pack("<4Q", 9, (1 << 24) + 5, 24, 32), "zz"],
+    cases(
+        [
+            b"",
+            b"\1" * 31,
+            struct.pack("<4Q", 1, 3, 8, 32) + bytes(8),
+            struct.pack("<4Q", 9, (1 << 24) + 5, 24, 32),
+            "zz",
+        ],
+        push=3,
+    ),
 )
 def test_bytes_that_are_not_understood_are_counted(tmp_path: Path, payload: object) -> None:
     path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS[1:2], KERNELS[:1], reports.BLOB)
@@ -140,9 +148,10 @@ def test_bytes_that_are_not_understood_are_counted(tmp_path: Path, payload: obje
     assert dropped == {"call with a payload that is not understood": 1, "kernel whose calls have no payload": 1}
 
 
-@pytest.mark.push_cases(3)
 @pytest.mark.slow
-@pytest.mark.parametrize("text", ["{", "[1]", "null", "17", "{}", '{"Colour": 3}', '{"NCCL communicator ID": null}'])
+@pytest.mark.parametrize(
+    "text", cases(["{", "[1]", "null", "17", "{}", '{"Colour": 3}', '{"NCCL communicator ID": null}'], push=3)
+)
 def test_text_that_is_not_understood_is_counted(tmp_path: Path, text: str) -> None:
     path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS[1:2])
     reports.execute(path, "UPDATE NVTX_EVENTS SET jsonText = ? WHERE eventType = 59", text)

@@ -59,7 +59,6 @@ def write_tables(tmp_path: Path, form: str = NUMBERS) -> Path:
     return tmp_path / "report.sqlite"
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("form", [NUMBERS, NAMES])
 def test_payloads_of_calls_and_kernels(tmp_path: Path, form: str) -> None:
     """Communicators beyond the signed numbers, and every field."""

@@ -164,7 +164,6 @@ def test_integers_like_the_mark_of_large_numbers(tmp_path: Path) -> None:
     assert trace.events["value"].tolist() == [value for *_, value in rows]
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_last_of_several_values_of_one_time(seed: int, tmp_path: Path) -> None:
     """Brute force over rows of which many agree in core, time and counter; two counters share a name."""

@@ -12,6 +12,7 @@ from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.conftest import NO_REPORTS, REPORTS
+from tests.report_sets import sets
 from tests.sources.node.node_reports import DIAGNOSTICS, collect_lines
 from tests.sources.small_reports import MAIN, UTC, Rows, export, get_account, translate_reports
 from tests.trace_reader import read_trace
@@ -132,12 +133,14 @@ def test_lost_data_is_a_warning_for_each_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("gpu/ddp-2x2.rank0", []),
-        ("gpu/autograd-1", []),
-        ("gpu/sampled-1", ["Tracing cuDNN library version 91.9", "cuDNN symbols found in"]),
-        ("public/pipit_cloverleaf", ["Unable to collect CPU kernel IP samples"]),
-    ],
+    sets(
+        [
+            ("gpu/ddp-2x2.rank0", []),
+            ("gpu/autograd-1", []),
+            ("gpu/sampled-1", ["Tracing cuDNN library version 91.9", "cuDNN symbols found in"]),
+            ("public/pipit_cloverleaf", ["Unable to collect CPU kernel IP samples"]),
+        ]
+    ),
 )
 def test_what_captures_say(name: str, expected: list[str], tmp_path: Path) -> None:
     """Ordinary messages do not cry wolf: capture ranges that end, processes without CUDA, plugins that are ended."""

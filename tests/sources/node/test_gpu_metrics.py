@@ -25,22 +25,19 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.node import gpu_metrics
 from nsys2prv_ng.sources.shared.samples import join_blocks, make_block
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
-from tests.sources.small_reports import UTC, export, get_account, translate_reports
+from tests.conftest import SAMPLES
+from tests.report_sets import find_set, sets
+from tests.sources.small_reports import UTC, export, get_account, read_utc, translate_reports
 from tests.trace_reader import Trace, compare_tables
 
 GPU_TYPE = 281479271677952
 """typeId of GPU 0's metrics in the reports."""
 FIRST = 9400
 
-SETS = {
-    "samples/ddp-2x2": (SAMPLES, "ddp-2x2.*.sqlite"),
-    "samples/single-graph": (SAMPLES, "single-graph.sqlite"),
-    "gpu/ddp-2x2": (REPORTS / "gpu", "ddp-2x2.*.sqlite"),
-    "gpu/single-node": (REPORTS / "gpu", "single-node.sqlite"),
-    "bench/ddplong-2x2": (REPORTS / "bench", "ddplong-2x2.*"),
-    "bench/torchrun-one-report": (REPORTS / "bench", "torchrun-one-report*"),
-}
+SETS = (
+    *("samples/ddp-2x2", "samples/single-graph", "gpu/ddp-2x2", "gpu/single-node"),
+    *("bench/ddplong-2x2", "bench/torchrun-one-report"),
+)
 
 
 def _sql(report: Path, query: str) -> pd.DataFrame:
@@ -60,10 +57,6 @@ def _has_metrics(report: Path) -> bool:
     return bool(_sql(report, "SELECT COUNT(*) AS n FROM sqlite_master WHERE name = 'GPU_METRICS'")["n"][0])
 
 
-def _utc(report: Path) -> int:
-    return int(_sql(report, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").iloc[0, 0])
-
-
 def _values(reports: Sequence[Path]) -> pd.DataFrame:
     """All values of the reports: GPU, name, time (UTC), value."""
     parts = []
@@ -73,7 +66,7 @@ def _values(reports: Sequence[Path]) -> pd.DataFrame:
         values = _read_integers(report, "GPU_METRICS", "typeId", "metricId", "timestamp", "value")
         part = values.merge(names, on=["typeId", "metricId"])
         assert len(part) == len(values)
-        parts.append(part.assign(gpu=part["typeId"] % 256, time=part["timestamp"] + _utc(report)))
+        parts.append(part.assign(gpu=part["typeId"] % 256, time=part["timestamp"] + read_utc(report)))
     return pd.concat(parts, ignore_index=True)[["gpu", "name", "time", "value"]]
 
 
@@ -94,13 +87,9 @@ def _values_of(trace: Trace, start: int) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SETS)
-def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
-    folder, pattern = SETS[name]
-    reports = [unpacked(path) for path in sorted(folder.glob(pattern))]
-    if not reports:
-        assert folder != SAMPLES
-        pytest.skip(NO_REPORTS)
+@pytest.mark.parametrize("name", sets(SETS))
+def test_every_value_of_every_sample_of_every_gpu(name: str, tmp_path: Path) -> None:
+    reports = find_set(name)
     trace, summary = translate_reports(reports, tmp_path / "x.prv", "gpu_metrics")
     expected, found = _values(reports), _values_of(trace, summary.start_utc_ns)
     assert len(expected) == len(found)
@@ -171,7 +160,6 @@ def test_only_limits(tmp_path: Path) -> None:
     assert (account.written, account.dropped) == (4, {"sample between the first and the last": account.read - 4})
 
 
-@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("patterns", "chosen"),
     [
@@ -403,20 +391,6 @@ def test_blocks_keep_values_of_any_size(blocks: list[list[int]], metrics: int) -
     assert samples.value.tolist() == every
     assert samples.value.dtype == np.int64
     assert samples.metric.tolist() == [metric % metrics for b in blocks for metric in range(len(b) * metrics)]
-
-
-def test_changes_are_in_time_whatever_the_order_of_the_table(tmp_path: Path) -> None:
-    values = [3, 3, 4, 4, 4, 3, 5]
-    tables = {
-        "GPU_METRICS": (
-            ("timestamp", "typeId", "metricId", "value"),
-            [(10 * i, GPU_TYPE, 0, value) for i, value in reversed(list(enumerate(values)))],
-        ),
-        "TARGET_INFO_GPU_METRICS": _named((0, 0, "A")),
-    }
-    report = export(tmp_path / "a.sqlite", [], tables)
-    trace, _ = translate_reports([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
-    assert [(time, line["A"]) for _, time, line in _lines(trace)] == [(0, 3), (20, 4), (50, 3), (60, 5)]
 
 
 @pytest.mark.slow

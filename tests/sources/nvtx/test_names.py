@@ -214,6 +214,7 @@ def _texts(path: Path) -> list[str]:
         return [text for (text,) in database.execute(query) if text is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("report", "distinct", "names_left"),
     [

@@ -9,8 +9,8 @@ from collections import defaultdict
 
 import pytest
 
-from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate

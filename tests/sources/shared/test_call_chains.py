@@ -20,7 +20,6 @@ from nsys2prv_ng.sources.cuda import cuda_api
 from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermost, read_cuda_chains
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import (
     UTC,
     cut_idle_calls,
@@ -31,6 +30,7 @@ from tests.sources.host.host_reports import (
     write_small_report,
 )
 from tests.sources.host.test_cpu_samples import ShownLabels, shown
+from tests.spans import list_reports_with
 from tests.trace_reader import Trace
 
 OS_RUNTIME, PTHREAD, CUDA_API, CALLER = 66400000, 61000000, 63000000, 70000000
@@ -58,20 +58,8 @@ def comparable(calls: Sequence[tuple[int, int, ShownLabels]]) -> Counter[object]
     )
 
 
-def _with_chains() -> list[object]:
-    reports: list[object] = []
-    for path in sorted(REPORTS.glob("*/*.sqlite")):
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-        has = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'OSRT_CALLCHAINS'").fetchone()[0]
-        some = has and connection.execute("SELECT COUNT(*) FROM OSRT_CALLCHAINS").fetchone()[0]
-        connection.close()
-        if some:
-            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
-    return reports or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
-
-
 @pytest.mark.parametrize(("depth", "shortest"), [(1, 10_000), (100, 1_000_000)])
-@pytest.mark.parametrize("path", _with_chains())
+@pytest.mark.parametrize("path", list_reports_with("OSRT_CALLCHAINS"))
 def test_callers_of_a_report_are_all_there(path: Path, depth: int, shortest: int, tmp_path: Path) -> None:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda text: text.decode(errors="replace")

@@ -13,17 +13,18 @@ from typing import NamedTuple
 import pytest
 
 from nsys2prv_ng.bundled.presets import list_presets
-from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.verdict import Verdict
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.text import format_summary
+from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.summary.verdicts.answer import add_verdict, answer
 from nsys2prv_ng.summary.verdicts.bottlenecks import BOTTLENECKS
 from nsys2prv_ng.summary.verdicts.gains import describe_change
-from nsys2prv_ng.text.style import Style
+from nsys2prv_ng.text.layout import Style
 from tests.conftest import DATA, Unpacked
+from tests.report_sets import find_set, sets
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits
-from tests.summary.verdicts.test_what_if import try_change
+from tests.summary.test_what_if import try_change
 
 MS = 10**6
 
@@ -67,20 +68,18 @@ TRUTHS = {
     "gpu/mpi-4": Truth("exposed transfer", "MPI_Allreduce", "MPI_Iallreduce"),
     "whatif/jax-1": Truth("compute-bound", "Opaque CUDA graph", "--cuda-graph-trace=node"),
 }
-PUSHED = ("ex1b-fp32", "ex1c-accum", "ex3a-pp1", "tpgraph-1x4", "m-late", "m-big", "w-gemm", "w-load", "hf-emptycache")
+PUSHED = ("exercises/ex1b-fp32", "exercises/tpgraph-1x4", "whatif/m-late", "whatif/w-load")
 
 
-def judge_set(name: str, shared_reports: Path, unpacked: Unpacked) -> JobSummary:
-    kind, _, stem = name.partition("/")
-    reports = sorted((shared_reports / kind).glob(f"{stem}.rank*.sqlite")) or [shared_reports / f"{name}.sqlite"]
-    return add_verdict(summarize_reports([unpacked(report) for report in reports], IN_STEPS))
+def judge_set(name: str) -> JobSummary:
+    return add_verdict(summarize_reports(find_set(name), IN_STEPS))
 
 
-@pytest.mark.push_cases(len(PUSHED))
-@pytest.mark.parametrize("name", sorted(TRUTHS, key=lambda name: not name.endswith(PUSHED)))
-def test_programs_with_a_known_bottleneck(name: str, shared_reports: Path, unpacked: Unpacked) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sets(TRUTHS, push=PUSHED))
+def test_programs_with_a_known_bottleneck(name: str) -> None:
     truth = TRUTHS[name]
-    summary = judge_set(name, shared_reports, unpacked)
+    summary = judge_set(name)
     verdict = summary.verdict
     assert verdict is not None
     assert verdict.bottleneck == truth.bottleneck
@@ -91,9 +90,9 @@ def test_programs_with_a_known_bottleneck(name: str, shared_reports: Path, unpac
 
 
 @pytest.mark.slow
-def test_no_rank_alone_is_to_blame_if_the_next_is_as_late(shared_reports: Path, unpacked: Unpacked) -> None:
+def test_no_rank_alone_is_to_blame_if_the_next_is_as_late() -> None:
     """A replay of ex1c-accum without rank 1's delay is as long: rank 0 is next."""
-    verdict = judge_set("exercises/ex1c-accum", shared_reports, unpacked).verdict
+    verdict = judge_set("exercises/ex1c-accum").verdict
     assert verdict is not None
     assert [straggler.rank for straggler in verdict.stragglers] == [1]
     [line] = [statement.text for statement in verdict.statements if statement.label == "STRAGGLER"]
@@ -109,7 +108,7 @@ def test_messages_and_their_size(shared_reports: Path, unpacked: Unpacked) -> No
             query = "SELECT size FROM MPI_P2P_EVENTS JOIN StringIds ON textId = id WHERE value = 'MPI_Isend'"
             sizes += [size for (size,) in database.execute(query)]
     assert {size * 1e-6 for size in sizes} == {33.554432}
-    verdict = judge_set("whatif/m-big", shared_reports, unpacked).verdict
+    verdict = judge_set("whatif/m-big").verdict
     assert verdict is not None and "GPU-aware" not in verdict.hint
     [where] = [statement.text for statement in verdict.statements if statement.label == "WHERE"]
     assert where.endswith("; `MPI_Isend` sends 33.6 MB on average")
@@ -132,9 +131,9 @@ def test_copies_of_pageable_memory(unpacked: Unpacked) -> None:
 
 
 @pytest.mark.all_sets
-def test_a_saving_is_printed_once(shared_reports: Path, unpacked: Unpacked) -> None:
+def test_a_saving_is_printed_once() -> None:
     """Hosts of mpi-4 are in MPI's transfer whenever they are in `collectives`."""
-    summary = judge_set("gpu/mpi-4", shared_reports, unpacked)
+    summary = judge_set("gpu/mpi-4")
     assert summary.what_if is not None and summary.verdict is not None
     savings = {each.change: each.saving_ns for each in summary.what_if.scenarios}
     assert savings["range 'collectives' = 0"] == pytest.approx(savings["network = ideal"], rel=0.01)
@@ -143,9 +142,9 @@ def test_a_saving_is_printed_once(shared_reports: Path, unpacked: Unpacked) -> N
 
 
 @pytest.mark.all_sets
-def test_overlap_saves_no_more_than_there_is_to_hide_behind(shared_reports: Path, unpacked: Unpacked) -> None:
+def test_overlap_saves_no_more_than_there_is_to_hide_behind() -> None:
     """ex2b-overlap is the twin of ex2b-manual that overlaps, with fewer and larger collectives."""
-    manual, overlap = (judge_set(f"exercises/ex2b-{name}", shared_reports, unpacked) for name in ("manual", "overlap"))
+    manual, overlap = (judge_set(f"exercises/ex2b-{name}") for name in ("manual", "overlap"))
     assert manual.verdict is not None and manual.steps is not None and overlap.steps is not None
     [gain] = [statement.text for statement in manual.verdict.statements if statement.label == "GAIN"]
     share = re.search(r"overlap saves at most ([0-9.]+)%, the rest of the time", gain)
@@ -153,9 +152,9 @@ def test_overlap_saves_no_more_than_there_is_to_hide_behind(shared_reports: Path
     assert 10 < 100 * (1 - overlap.steps.median_ns / manual.steps.median_ns) < float(share[1]) < 25
 
 
-def test_a_compiled_program_gains_little_from_a_faster_host(shared_reports: Path, unpacked: Unpacked) -> None:
+def test_a_compiled_program_gains_little_from_a_faster_host() -> None:
     """Its critical path is host code for 78 % of the time, and its GPU computes for 95 % of it."""
-    verdict = judge_set("whatif/w-compiled", shared_reports, unpacked).verdict
+    verdict = judge_set("whatif/w-compiled").verdict
     assert verdict is not None
     [gain] = [statement.text for statement in verdict.statements if statement.label == "GAIN"]
     assert gain.endswith("; nothing from a faster host")
@@ -241,13 +240,7 @@ def test_changes_in_words(change: str, says: str) -> None:
     assert describe_change(try_change(change, MS)) == says
 
 
-# ---- the table -------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_on_bottlenecks_has_the_table_of_the_program() -> None:
-    page = Path(__file__).parents[3] / "docs/reference/bottlenecks.md"
-    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and " (`" in line]
-    assert rows == [f"| {b.title} (`{b.key}`) | {b.rule} | {b.hint} | `{b.preset}` |" for b in BOTTLENECKS]
+# ---- the classes -----------------------------------------------------------------------------------------------------
 
 
 def test_every_preset_exists() -> None:

@@ -7,32 +7,24 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.replay.numbers import Limit, Scenario
-from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.job import (
-    Cause,
-    GpuNumbers,
-    JobSummary,
-    KernelNumbers,
-    MemoryKindNumbers,
-    MemoryOperationNumbers,
-    MpiNumbers,
-    NcclNumbers,
-)
-from nsys2prv_ng.summary.numbers.range_tree import RangeNode
-from nsys2prv_ng.summary.numbers.wait_reasons import DEVICE, LAUNCH
-from nsys2prv_ng.summary.numbers.waits import Bandwidth, MpiWaits
+from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.gpus.numbers import Cause, GpuNumbers
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
+from nsys2prv_ng.summary.memory.numbers import MemoryKindNumbers, MemoryOperationNumbers
+from nsys2prv_ng.summary.ranges.numbers import RangeNode
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts import bottlenecks
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case, find_rank
 from nsys2prv_ng.summary.verdicts.gains import list_gains
-from nsys2prv_ng.summary.verdicts.judge import classify
-from nsys2prv_ng.summary.verdicts.variants import choose_copies, choose_transfer
-from nsys2prv_ng.summary.verdicts.where import find_places
+from nsys2prv_ng.summary.verdicts.judge import choose_variant, classify
+from nsys2prv_ng.summary.waits.numbers import Bandwidth, MpiNumbers, MpiWaits, NcclNumbers
+from nsys2prv_ng.summary.waits.words import DEVICE, LAUNCH
 from tests.summary.made_summary import STEPS_NS, make_losses, make_rank, make_summary, make_waits, set_steps
 from tests.summary.made_waits import cost_of
-from tests.summary.verdicts.test_what_if import find, try_change
+from tests.summary.test_what_if import find, try_change
 
 MS = 10**6
 MIXED = make_losses(compute=40, waiting=19, moving=22, host=19)
@@ -248,7 +240,8 @@ def test_hints_for_copies_follow_their_memory(copies: dict[tuple[str, str], int]
         sums = {"count": 1, "bytes": 1, "total_ns": ns, "rated_ns": ns}
         part = MemoryKindNumbers(source=memory, destination="", **sums)
         numbers.append(MemoryOperationNumbers(operation=operation, by_memory=[part], **sums))
-    assert choose_copies(Case(replace(make_summary(MIXED), memory_operations=numbers))) == hint
+    case = Case(replace(make_summary(MIXED), memory_operations=numbers))
+    assert choose_variant(case, bottlenecks.COPIES) == hint
 
 
 @pytest.mark.parametrize(
@@ -278,7 +271,8 @@ def test_copies_that_cost_as_much_as_those_of_all_gpus_are_a_chain(saving: int, 
     sums = {"count": 1, "bytes": 1, "total_ns": 1, "rated_ns": 1}
     copies = MemoryOperationNumbers(operation="Memcpy peer to peer", by_memory=[], **sums)
     summary = replace(make_summary(make_losses(2, compute=50, memory=10)), memory_operations=[copies])
-    assert choose_copies(Case(replace(summary, what_if=find(try_change("copies = 0", saving * MS))))) == hint
+    case = Case(replace(summary, what_if=find(try_change("copies = 0", saving * MS))))
+    assert choose_variant(case, bottlenecks.COPIES) == hint
 
 
 @pytest.mark.parametrize(
@@ -296,7 +290,8 @@ def test_hints_for_mpi_follow_its_calls_and_copies(calls: dict[str, int], copies
     ]
     sums = {"count": 1, "bytes": 1, "total_ns": copies, "rated_ns": 1}
     operations = [MemoryOperationNumbers(operation="Memcpy device to host", by_memory=[], **sums)]
-    assert choose_transfer(replace(make_summary(MIXED), mpi=mpi, memory_operations=operations)) == hint
+    summary = replace(make_summary(MIXED), mpi=mpi, memory_operations=operations)
+    assert choose_variant(Case(summary), bottlenecks.TRANSFER) == hint
 
 
 @pytest.mark.parametrize(
@@ -313,7 +308,7 @@ def test_hints_for_transfer_follow_the_functions(times: dict[str, int], hint: Bo
         NcclNumbers(function=name, calls=1, bytes=None, kernels=1, kernel_ns=ns, carried_bytes=0, carried_ns=0)
         for name, ns in times.items()
     ]
-    assert choose_transfer(replace(make_summary(MIXED), nccl=nccl)) == hint
+    assert choose_variant(Case(replace(make_summary(MIXED), nccl=nccl)), bottlenecks.TRANSFER) == hint
 
 
 @pytest.mark.parametrize(
@@ -330,7 +325,8 @@ def test_large_messages_need_no_larger_buckets(times: dict[int, int], hint: Bott
     speeds = {"algorithm_bytes_per_s": 1, "bus_bytes_per_s": 1}
     bandwidth = [Bandwidth(bytes=size, ns=ns, **rates, **speeds) for size, ns in times.items()]
     waits = replace(make_waits([make_rank(0, 0, 0)], [], []), bandwidth=bandwidth)
-    assert choose_transfer(replace(make_summary(MIXED, waits=waits), nccl=[nccl])) == hint
+    summary = replace(make_summary(MIXED, waits=waits), nccl=[nccl])
+    assert choose_variant(Case(summary), bottlenecks.TRANSFER) == hint
 
 
 def test_messages_of_mpi_have_their_own_hint() -> None:
@@ -423,7 +419,7 @@ def test_a_straggler_that_computes_longer(times: tuple[int, ...], exposed: int, 
     case = Case(summary)
     bottleneck = classify(case)
     assert bottleneck == (bottlenecks.STRAGGLER_COMPUTES if words else bottlenecks.STRAGGLER)
-    _, where = find_places(case, bottleneck)
+    _, where = bottleneck.places(case)
     assert (words in where) if words else ("computes" not in where)
 
 
@@ -454,7 +450,7 @@ def test_hints_for_launches_follow_what_launches(losses: Losses, optimizer: int,
     case = Case(replace(summary, what_if=find(try_change("host = ideal", 40 * MS))))
     bottleneck = classify(case)
     assert bottleneck == hint
-    _, where = find_places(case, bottleneck)
+    _, where = bottleneck.places(case)
     assert "; 30 operations a step and GPU" in where
 
 

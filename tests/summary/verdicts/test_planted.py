@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.summary.numbers.efficiency import Losses
-from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.analysis.waits.waits_truth import find_truth
 from tests.conftest import Unpacked
 from tests.summary.made import IN_STEPS, summarize_reports
+from tests.tiers import cases
 
 
 def read(shared_reports: Path, unpacked: Unpacked, name: str) -> tuple[JobSummary, list[Path]]:
@@ -22,16 +23,18 @@ def read(shared_reports: Path, unpacked: Unpacked, name: str) -> tuple[JobSummar
     return summarize_reports(paths, IN_STEPS), paths
 
 
-@pytest.mark.push_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "part", "bottleneck", "place"),
-    [
-        ("ex1a-slow", "host_ns", "host-bound", "data loading"),
-        ("ex3a-pp2-plain", "not_split_ns", "unclassified communication", "SendRecv"),
-        ("ex1b-fp32", "compute_ns", "compute-bound", "GEMM FP32"),
-        ("ex2b-manual", "moving_ns", "exposed transfer", "AllReduce"),
-    ],
+    cases(
+        [
+            ("ex1a-slow", "host_ns", "host-bound", "data loading"),
+            ("ex3a-pp2-plain", "not_split_ns", "unclassified communication", "SendRecv"),
+            ("ex1b-fp32", "compute_ns", "compute-bound", "GEMM FP32"),
+            ("ex2b-manual", "moving_ns", "exposed transfer", "AllReduce"),
+        ],
+        push=1,
+    ),
 )
 def test_the_largest_part_of_gpu_time(
     shared_reports: Path, unpacked: Unpacked, name: str, part: str, bottleneck: str, place: str

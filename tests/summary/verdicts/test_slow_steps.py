@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from nsys2prv_ng.summary.numbers.job import Cause
+from nsys2prv_ng.summary.gpus.numbers import Cause
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.slow_steps import (
     describe_extra,
@@ -19,12 +19,12 @@ from nsys2prv_ng.summary.verdicts.slow_steps import (
     find_slow_steps,
     locate_slowest,
 )
-from tests.conftest import REPORTS, SAMPLES, Unpacked, push_but
-from tests.report_sets import list_sets
+from tests.conftest import Unpacked
+from tests.report_sets import find_set, list_sets, sets
 from tests.report_truth import Report
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary, set_steps
-from tests.summary.tables.test_rows import make_gpu
+from tests.summary.test_tables import make_gpu
 
 LOSSES = make_losses(compute=40, host=60)
 
@@ -115,16 +115,16 @@ def test_steps_that_are_not_listed_have_no_slow_ones() -> None:
     assert find_slow_steps(replace(make_summary(LOSSES), steps=replace(STEPS, max_ns=900 * MS))) is None
 
 
-SETS = {name: paths for name, paths in list_sets(SAMPLES, REPORTS).items() if not name.startswith("cpu/")}
+SETS = {name: paths for name, paths in list_sets().items() if not name.startswith("cpu/")}
 WITH_SLOW = {"whatif/x-uneven", "exercises/tpgraph-1x4"}
 _PUSH = {"samples/ddp-2x2", "exercises/ex1a-slow", "whatif/hf-base"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", push_but(set(SETS) - WITH_SLOW - _PUSH, sorted(set(SETS) - WITH_SLOW)))
-def test_other_real_reports_have_no_slow_steps(name: str, unpacked: Unpacked) -> None:
+@pytest.mark.parametrize("name", sets(sorted(set(SETS) - WITH_SLOW), push=_PUSH))
+def test_other_real_reports_have_no_slow_steps(name: str) -> None:
     """So there is nothing to compare, and no table."""
-    assert find_slow_steps(summarize_reports([unpacked(path) for path in SETS[name]], IN_STEPS)) is None
+    assert find_slow_steps(summarize_reports(find_set(name), IN_STEPS)) is None
 
 
 @pytest.mark.slow

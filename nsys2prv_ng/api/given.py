@@ -1,0 +1,124 @@
+"""Checks what calls are given: reports, the files to write, and the sides of a comparison with their captures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nsys2prv_ng.comparison.sides import SUMMARY
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options.calls import CompareOptions
+from nsys2prv_ng.options.kinds import AnyPath, parse_paths, read
+from nsys2prv_ng.paraver.files import is_trace
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.summary.job import JobSummary
+
+Reports = AnyPath | Iterable[AnyPath]
+Capture: TypeAlias = "list[Path] | JobSummary"
+"""The reports of a capture, its saved summary, or its summary."""
+GivenSide: TypeAlias = "Reports | JobSummary | Iterable[Reports | JobSummary]"
+"""A side as users give it: a capture, the folder of a run, or a list of captures."""
+
+
+# ---- reports and files -----------------------------------------------------------------------------------------------
+
+
+def list_reports(reports: Reports, parameter: str = "reports") -> list[Path]:
+    """Return the paths of reports. Raises UsageError with the parameter for other values, and if there are none."""
+    given = list(read(parse_paths, reports, parameter))
+    if not given:
+        raise UsageError("give at least one report", parameter=parameter)
+    return given
+
+
+def list_reports_alone(reports: Reports) -> list[Path]:
+    """Return the paths of reports. Raises UsageError also for a trace among them: it is no damaged report to skip."""
+    given = list_reports(reports)
+    _refuse_traces(given, "give the reports alone")
+    return given
+
+
+def _refuse_traces(reports: Sequence[Path], remedy: str) -> None:
+    for report in reports:
+        if is_trace(report):
+            raise UsageError(f"a trace among the reports; {remedy}", parameter="reports", value=str(report))
+
+
+def check_names(reports: Sequence[Path], output: Path) -> None:
+    """Raise UsageError for an output that is not named like a trace, and for traces among the reports."""
+    if not is_trace(output):
+        raise UsageError("the trace must be named *.prv or *.prv.gz", parameter="output", value=str(output))
+    if not reports:
+        raise UsageError(f"give at least one report to translate into {output}", parameter="reports")
+    _refuse_traces(reports, "only the output is one")
+
+
+# ---- sides of a comparison -------------------------------------------------------------------------------------------
+
+
+def list_sides(sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None = None) -> list[list[Capture]]:
+    """Return the captures of each side: of two, or of a list of sides. Raises UsageError for fewer than two sides."""
+    from nsys2prv_ng.summary.job import JobSummary
+
+    every: Any = sides if other is None else [sides, other]
+    if isinstance(every, str | os.PathLike | JobSummary) or not isinstance(every, Iterable):
+        raise UsageError("give two, or a list with the reports or the summary of each run", parameter="sides")
+    given = [_list_captures(side) for side in every]
+    if len(given) < 2:
+        raise UsageError("give at least two", parameter="sides")
+    return given
+
+
+def _list_captures(side: Any) -> list[Capture]:
+    """Return the captures of a side: several if it is a list of lists or of summaries."""
+    from nsys2prv_ng.summary.job import JobSummary
+
+    if isinstance(side, JobSummary):
+        return [side]
+    if not isinstance(side, str | os.PathLike) and isinstance(side, Iterable):
+        side = list(side)
+        if any(isinstance(part, JobSummary | list | tuple) for part in side):
+            return [part if isinstance(part, JobSummary) else _list_capture(part) for part in side]
+    return [_list_capture(side)]
+
+
+def _list_capture(side: Reports) -> list[Path]:
+    """Return the reports of a capture, or its saved summary.
+
+    Raises UsageError for a mixture, and ReportError if none exists: reading another side first may take long.
+    """
+    given = list(map(find_summary, list_reports(side, "sides")))
+    if not any(path.exists() for path in given):
+        from nsys2prv_ng.report.files import miss
+
+        raise miss(given[0])
+    _refuse_traces(given, "give the reports alone")
+    if len(given) > 1 and (saved := [path for path in given if path.suffix == ".json"]):
+        raise UsageError(
+            "a capture is either reports or one saved summary; write + between captures (in Python: lists in a list)",
+            parameter="sides",
+            value=str(saved[0]),
+        )
+    return given
+
+
+def find_summary(path: Path) -> Path:
+    """Return the saved summary in the folder of a run, which the Slurm script leaves; any other path as it is."""
+    summary = path / SUMMARY
+    return summary if os.path.isfile(summary) else path  # noqa: PTH113 (Path raises if it may not look there)
+
+
+def is_saved(capture: Capture) -> bool:
+    """Return whether a capture was summed up before."""
+    return not isinstance(capture, list) or capture[0].suffix == ".json"
+
+
+def refuse_restrictions(sides: Sequence[Sequence[Capture]], options: CompareOptions) -> None:
+    """Raise UsageError if the user restricts a capture that was summed up before."""
+    if any(is_saved(capture) for side in sides for capture in side):
+        for name in ("time", "steps", "skip_warmup", "step", "nvtx_range", "ranks"):
+            if getattr(options, name) not in (None, "", False):
+                raise UsageError("saved numbers cannot be restricted; give the reports", parameter=name)

@@ -1,0 +1,210 @@
+"""Lists the intervals and points of a report as columns: the lines that open an interval or are a point.
+
+Each report has numbers of its own for names. `number_lines` numbers those of several sources, checksums those of all
+reports.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import find_distinct
+from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
+from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.reading.read_reports import ReportRecords
+from nsys2prv_ng.reading.spill import load_on_clock
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.columns import Records, unpack_tie
+from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.text.formatting import shorten_range_name
+
+ABSENT = np.iinfo(np.int64).min
+"""Value of a type that a line does not have. (No type that is read here has this value.)"""
+
+
+class OpenedEvents:
+    """Intervals and points of one source of a report, in columns of n: place, begin, length (ns, on the common clock).
+
+    Each piece of an interval that windows of time cut is an interval, as in the trace. Do not change the arrays: others
+    get them, too.
+    """
+
+    def __init__(self, records: Records, labels: Labels) -> None:
+        self._records, self._labels = records, labels
+        self._values: dict[tuple[EventType, ...], IntArray] = {}
+        self._lines = lines = np.flatnonzero((records.kind == rec.EVENT) & (records.tie_class != rec.END))
+        self.place = records.place[lines].astype(np.int64)
+        self.begin = records.time[lines]
+        self.length = unpack_tie(records.tie[lines])[1]
+
+    @property
+    def end(self) -> IntArray:
+        return self.begin + self.length
+
+    def mark_whole(self, windows: Sequence[tuple[int, int]]) -> BoolArray:
+        """Mark the intervals (n) that no window cut: only their quantities, such as bytes, refer to all of them."""
+        lows, highs = np.array(windows, np.int64).reshape(-1, 2).T
+        return ~(np.isin(self.begin, lows) | np.isin(self.end, highs))
+
+    def get_values(self, *event_types: EventType) -> IntArray:
+        """Return the value (n) of each line for any of the types; ABSENT if it has none of them.
+
+        A line has at most one of the types. Do not change the array: others get it, too.
+        """
+        if event_types not in self._values:
+            self._values[event_types] = self._find_values(event_types)
+        return self._values[event_types]
+
+    def _find_values(self, event_types: Sequence[EventType]) -> IntArray:
+        values = np.full(self.begin.size, ABSENT, np.int64)
+        known = [handle for handle in map(self._labels.find_handle, event_types) if handle is not None]
+        if not known:
+            return values
+        records, wanted = self._records, np.zeros(max(known) + 1, np.bool_)
+        wanted[known] = True
+        _take_values(self._lines, records.first, records.handle, records.value, wanted, values)
+        return values
+
+    def get_names(self, event_type: EventType) -> dict[int, str]:
+        """Return the names of a type's values, by value."""
+        if event_type.names:
+            return dict(enumerate(self._labels.names.get(event_type.names, {}), 1))
+        return dict(event_type.values or {})
+
+    def list_types(self, family: str) -> list[EventType]:
+        """Return the types of a family in the report."""
+        return [event_type for event_type in self._labels.types if event_type.family == family]
+
+
+@compiled
+def _take_values(
+    lines: IntArray, first: IntArray, handle: Int32Array, value: IntArray, wanted: BoolArray, values: IntArray
+) -> None:
+    """Set the value of each line to that of its first word whose handle is wanted.
+
+    (A line of an interval without length also closes it, so a later word sets the type to 0.)
+    """
+    for i in range(lines.size):
+        for word in range(first[lines[i]], first[lines[i] + 1]):
+            if handle[word] < wanted.size and wanted[handle[word]]:
+                values[i] = value[word]
+                break
+
+
+_MOST_KEPT = 32 << 20
+"""Most bytes of records that a thread keeps; their events take about as much again."""
+
+
+class _Kept(threading.local):
+    """What a thread keeps, by source, the latest at the end; None if it keeps nothing."""
+
+    sources: dict[str, _Loaded] | None = None
+
+    def keep(self, source: str, loaded: _Loaded) -> None:
+        if self.sources is None or loaded.size > _MOST_KEPT:
+            return
+        self.sources.pop(source, None)
+        self.sources[source] = loaded
+        size = sum(each.size for each in self.sources.values())
+        while size > _MOST_KEPT:
+            size -= self.sources.pop(next(iter(self.sources))).size
+
+
+@dataclass
+class _Loaded:
+    """The records of a source of a report, and its events if they were asked for."""
+
+    report: ReportRecords
+    runs: list[Run]
+    records: Records
+    size: int
+    events: OpenedEvents | None = None
+
+
+_kept = _Kept()
+
+
+@contextmanager
+def keep_opened_events() -> Iterator[None]:
+    """Keep what this thread loads for the next caller: to sum up a report, a dozen functions load the same events."""
+    outer, _kept.sources = _kept.sources, {}
+    try:
+        yield
+    finally:
+        _kept.sources = outer
+
+
+def load_opened_events(report: ReportRecords, source: str, store: Store) -> OpenedEvents:
+    """Return the events of a source of a report; no events if the source was not read."""
+    loaded = _load(report, source, store)
+    if loaded.events is None:
+        loaded.events = OpenedEvents(loaded.records, report.labels)
+    return loaded.events
+
+
+def load_source_records(report: ReportRecords, source: str, store: Store) -> Records:
+    """Return all records of a source of a report, on the common clock, with the report's own places and values.
+
+    Do not change them: others get them, too.
+    """
+    return _load(report, source, store).records
+
+
+def _load(report: ReportRecords, source: str, store: Store) -> _Loaded:
+    runs = list(report.runs((source,)))
+    loaded = (_kept.sources or {}).get(source)
+    # Where records of a report change, other runs take the place of theirs.
+    if loaded is None or loaded.report is not report or list(map(id, loaded.runs)) != list(map(id, runs)):
+        records = rec.concatenate([load_on_clock(run, store, report.clock) for run in runs])
+        loaded = _Loaded(report, runs, records, sum(column.nbytes for column in records.columns))
+    _kept.keep(source, loaded)
+    return loaded
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def find_checksum(text: str) -> int:
+    """Return a checksum of 64 bits with a sign: equal texts of different reports have equal ones."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+class Names:
+    """Distinct names, numbered from 0 in the order in which they first occur."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        """The names, in the order of their numbers."""
+        return list(self._numbers)
+
+    def number(self, texts: Sequence[str], index: IntArray) -> IntArray:
+        """Return the number of the name of each index into `texts`; -1 stays -1."""
+        position, used = find_distinct(index)
+        numbers = [self._numbers.setdefault(texts[i], len(self._numbers)) if i >= 0 else -1 for i in used.tolist()]
+        return np.array(numbers, np.int64)[position]
+
+
+def number_lines(
+    events: OpenedEvents, event_types: Iterable[EventType], names: list[str]
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield, for each type, the lines that have it and the index of each line's name in `names`; add the names."""
+    for event_type in event_types:
+        value = events.get_values(event_type)
+        lines = np.flatnonzero(value != ABSENT)
+        known = events.get_names(event_type)
+        index = np.full(max(known, default=0) + 1, -1, np.int64)
+        index[list(known)] = len(names) + np.arange(len(known))
+        names += [shorten_range_name(event_type.member, name) for name in known.values()]
+        yield lines, index[value[lines]]

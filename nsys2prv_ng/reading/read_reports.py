@@ -1,0 +1,280 @@
+"""Reads reports: every source of every report, and the evidence of their clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.errors import ReportError
+from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.objects.places import Places, Thread
+from nsys2prv_ng.operations.parts import Evidence
+from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.reading.accounts import ReportAccount
+from nsys2prv_ng.reading.spill import load_for_change, spill_records, spill_states
+from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.records.store import Store, StoredColumns, store_columns
+from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
+from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
+from nsys2prv_ng.report.formats import get_report_name
+from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
+from nsys2prv_ng.runtime.jit import load_numba
+from nsys2prv_ng.runtime.limits import give_back_freed_memory
+from nsys2prv_ng.runtime.parallel import Work, run_in_processes
+from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.sources.registry import SOURCES
+from nsys2prv_ng.sources.shared.reasons import NO_ROW, OTHER_PROGRAM
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.text.formatting import count_noun
+
+T = TypeVar("T")
+
+_LARGE = 16 << 20
+"""Bytes of records of a source that took so much memory that it is given back before the next source is read."""
+
+
+@dataclass(frozen=True)
+class _Report:
+    """One report: its records by source are in a store."""
+
+    path: Path
+    metadata: Metadata
+    places: Places
+    labels: Labels
+    results: dict[str, Result]
+    states: StoredColumns | None
+    """States that its events request, with its own places and times."""
+    diagnostics: Diagnostics
+    """Messages from nsys about the capture."""
+
+
+@dataclass(frozen=True)
+class ReadReport(_Report):
+    """One report as it was read, with the times of its own clock."""
+
+    evidence: dict[str, Evidence]
+    """Evidence of its clock in its events, by source; empty unless it was requested."""
+
+    def place_on(self, node: int, clock: ClockMap) -> ReportRecords:
+        """Return the report on a node and, through `clock`, on the common clock, without the data that sources join."""
+        results = {name: result.copy_records() for name, result in self.results.items()}
+        known = {field.name: getattr(self, field.name) for field in fields(_Report)}
+        return ReportRecords(**{**known, "results": results}, node=node, clock=clock)
+
+
+@dataclass(frozen=True)
+class ReportRecords(_Report):
+    """One report on its node and on the common clock.
+
+    Runs of records that are not `on_common_clock` have the report's own times, to which `clock` must be applied.
+    """
+
+    node: int
+    clock: ClockMap
+
+    def runs(self, sources: Collection[str] | None = None) -> Iterator[Run]:
+        """Yield the runs of records of all sources, or of some of them."""
+        for name, result in self.results.items():
+            if sources is None or name in sources:
+                yield from result.runs
+
+    def limits(self) -> tuple[int, int] | None:
+        """Return the first and last time (ns, common clock); None if empty. Unended intervals count by their start."""
+        limits = [self.find_limits(run) for run in self.runs()]
+        for result in self.results.values():
+            limits += [(self.clock.at(int(u.begin.min())), self.clock.at(int(u.begin.max()))) for u in result.unended]
+        return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
+
+    def spans(self) -> tuple[IntArray, IntArray]:
+        """Return the first and last time of each place's events (ns, common clock); first > last without events."""
+        first = np.full(len(self.places.all), np.iinfo(np.int64).max, np.int64)
+        last = np.full(len(self.places.all), np.iinfo(np.int64).min, np.int64)
+        for place, begin, end in map(self.find_spans, self.runs()):
+            first[place], last[place] = np.minimum(first[place], begin), np.maximum(last[place], end)
+        return first, last
+
+    def find_limits(self, run: Run) -> tuple[int, int]:
+        """Return the first and last time of a run on the common clock (ns)."""
+        low, high = run.facts.first, run.facts.last
+        return (low, high) if run.on_common_clock else (self.clock.at(low), self.clock.at(high))
+
+    def find_spans(self, run: Run) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the places with events in a run, and the first and last time of their events (ns, common clock)."""
+        place = np.flatnonzero(run.facts.place_first <= run.facts.place_last)
+        first, last = run.facts.place_first[place], run.facts.place_last[place]
+        return (place, first, last) if run.on_common_clock else (place, self.clock(first), self.clock(last))
+
+    def account(self) -> ReportAccount:
+        metadata = self.metadata
+        return ReportAccount(
+            file=str(self.path),
+            host=metadata.host,
+            nsys_version=metadata.nsys_version,
+            schema_version=metadata.schema_version,
+            offset_ns=self.clock.offset,
+            warnings=metadata.warnings,
+        )
+
+
+def read_each(
+    work: Work[T],
+    processes: int,
+    tick: Callable[[int], object],
+    started: Callable[[int], None] = lambda _: None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> list[T]:
+    """Return the results of all pieces of work, in order: in this process, or as `run_in_processes` does them.
+
+    `meanwhile` saves time while other processes work; alone, this process does not call it.
+    """
+    processes = min(processes, work.count)
+    if processes <= 1:
+        return [work.do(index, tick) for index in range(work.count)]
+    load_numba()
+    return run_in_processes(work, processes, tick, started, meanwhile)
+
+
+def order_reports(read: list[ReadReport], progress: Progress) -> list[ReadReport]:
+    """Return reports in an order that depends only on the reports; print their warnings, each text once."""
+    read.sort(key=lambda report: make_sort_key(report.path, report.metadata))
+    paths_of_warning: dict[str, list[Path]] = {}
+    for report in read:
+        for warning in report.metadata.warnings:
+            paths_of_warning.setdefault(warning, []).append(report.path)
+    for warning, paths in paths_of_warning.items():
+        others = f" and {count_noun(len(paths) - 1, 'other report')}" if len(paths) > 1 else ""
+        progress.warn(f"{paths[0]}{others}: {warning}")
+    return read
+
+
+def read_report(
+    path: Path,
+    sources: Sequence[Source],
+    options: SourceOptions,
+    store: Store,
+    tick: Callable[[int], object],
+    evidence_sources: Sequence[Source],
+) -> ReadReport:
+    """Read an export and put its records into the store. `tick` is called with 1 for each source."""
+    with open_database(path) as database:
+        strings = Strings(database)
+        metadata = read_metadata(database, strings)
+        reader = ReportReader(database, metadata, strings, {s.name: s.tables for s in sources}, options)
+        results = {}
+        for source in sources:
+            result = results[source.name] = source.read(reader)
+            spill_records(result, store, on_common_clock=False)
+            if result.join_columns:
+                result.stored_join_columns = store_columns(result.join_columns, store)
+                result.join_columns = []
+            if result.side_columns:
+                result.stored_side_columns = store_columns(result.side_columns, store)
+                result.side_columns = []
+            assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
+            if sum(run.size for run in result.runs) >= _LARGE:
+                give_back_freed_memory()
+            tick(1)
+        evidence = _collect_evidence(reader, results, evidence_sources)
+        if reader.places.only_observed or reader.places.has_idle_threads():
+            _note_other_calls(database, reader)
+        diagnostics = read_diagnostics(database)
+    _drop_without_row(reader.places, results, store)
+    reader.labels.note_used(_find_used_handles(results))
+    states = spill_states([states for result in results.values() for states in result.states], store)
+    for result in results.values():
+        result.states = []
+    give_back_freed_memory()  # the next report may be a small one
+    return ReadReport(
+        path=path,
+        metadata=metadata,
+        places=reader.places,
+        labels=reader.labels,
+        results=results,
+        states=states,
+        diagnostics=diagnostics,
+        evidence=evidence,
+    )
+
+
+def make_sort_key(path: Path, metadata: Metadata) -> tuple[Any, ...]:
+    """Return the sort key of a report: its content, then its name. It is the same for any kind of export."""
+    return metadata.utc_of_zero or 0, metadata.host, get_report_name(path), str(path.parent), path.name
+
+
+def _collect_evidence(
+    reader: ReportReader, results: dict[str, Result], sources: Sequence[Source]
+) -> dict[str, Evidence]:
+    """Return the evidence of a report's clock by source, including sources that were not chosen."""
+    evidence = {}
+    for source in sources:
+        result = results.get(source.name)
+        if result is None:  # its places are not in the trace
+            result = source.read(reader.apart(source.name, source.tables))
+            parts = result.evidence.collectives
+            result.evidence.collectives = [part._replace(place=np.full(part.place.size, -1)) for part in parts]
+        evidence[source.name] = result.evidence
+        result.evidence = Evidence()
+    return evidence
+
+
+def _note_other_calls(database: Database, reader: ReportReader) -> None:
+    """Note threads whose calls are of sources that the user did not choose: observations of these threads are shown.
+
+    If nothing was observed, such calls make no task: they only decide which threads are idle.
+    """
+    shows_observed = bool(reader.places.only_observed)
+    others = (rows for source in SOURCES if source.name not in reader.chosen for rows in source.counted_tables)
+    for rows in others:
+        if not rows.process or rows.names is not None or rows.table not in database.tables:
+            continue
+
+        def find_callers(columns: Columns, rows: EventRows = rows) -> IntArray:
+            return np.unique(columns[rows.process][rows.make_task(columns)])
+
+        with suppress(ReportError):  # a source that was not chosen may be damaged
+            table = Table(rows.table, (), dict.fromkeys(rows.process_columns, NULL))
+            for threads in database.read_by_block(table, "", find_callers):
+                if shows_observed:
+                    reader.places.note_calls(threads, rows.application, rows.system_calls)
+                elif not rows.system_calls:
+                    reader.places.note_studied(threads)
+
+
+def _drop_without_row(places: Places, results: dict[str, Result], store: Store) -> None:
+    """Drop observations of threads that made no call: these threads have no row.
+
+    This is a part of reading because it may drop everything in a report, and because it moves the limits of the report.
+    Both must be final before any stage of the job uses them.
+    """
+    if not places.only_observed:
+        return
+    no_call, no_task = np.zeros((2, len(places.all)), np.bool_)
+    for number in places.only_observed:
+        thread = places.all[number]
+        assert isinstance(thread, Thread)
+        (no_call if thread.process in places.called else no_task)[number] = True
+    observed = np.array(sorted(places.only_observed), np.int64)
+    for result in results.values():
+        has_some = any(run.facts.has_events_on(observed) for run in result.runs)
+        with load_for_change(result, store) if has_some else nullcontext():
+            result.drop_places(no_task, OTHER_PROGRAM)
+            result.drop_places(no_call, NO_ROW)
+
+
+def _find_used_handles(results: dict[str, Result]) -> set[int]:
+    """Return the handles of the types of all events, including intervals that the end of the trace will close."""
+    used = {int(handle) for result in results.values() for run in result.runs for handle in run.facts.handles}
+    for result in results.values():
+        for unended in result.unended:
+            pairs = [np.unique(pair.handle).tolist() for pair in unended.opening]
+            used.update(*pairs, map(int, unended.closing))
+    return used

@@ -1,1 +1,0 @@
-"""Computes the numbers of a job from its opened reports."""

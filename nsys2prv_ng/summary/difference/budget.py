@@ -1,0 +1,162 @@
+"""Divides the difference of two steps into parts that add up to it, to the ns.
+
+The parts are what all GPUs did in a step (Losses in summary/efficiency/numbers.py): their means over GPUs and steps add
+up to the mean step. One more row, the median less the mean, completes the sum to the median step. Without GPUs, the
+parts are what main threads did. Without steps, the whole captures are divided. If a side has several captures, each of
+them counts as one step: its median step, and the means of its parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
+from nsys2prv_ng.summary.efficiency.numbers import Losses, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.text.names import USER_CODE
+
+HOST_BOUND = PARTS["host_ns"]
+REST = "median minus mean step"
+NOT_DIVIDED = "not divided into parts"
+LEAST = 0.005
+"""Least share of the step at which a difference is worth a row."""
+_MOST = 0.5
+"""Least share of the difference at which one range is most of it."""
+
+
+class Windows(NamedTuple):
+    """Windows of one side: its steps, all its time as a single window, or for several captures one for each."""
+
+    ns: list[int]
+    """Time of each (n)."""
+    unit: str
+    """What the parts are times of: "GPU", "main thread", or "" without parts."""
+    units: int
+    """The number of GPUs or main threads that the parts cover."""
+    parts: list[dict[str, int]]
+    """Time of all units in each window (n), by part. They add up to `ns` times `units`."""
+
+
+def list_windows(summary: JobSummary, *, by_step: bool) -> Windows:
+    """Return the steps of a summary, or all of its time, with their parts."""
+    efficiency = summary.efficiency
+    if efficiency is None:
+        return Windows([summary.duration_ns], "", 1, [{}])
+    windows: Sequence[WindowEfficiency] = efficiency.steps if by_step else [efficiency]
+    ns = [window.window_ns for window in windows]
+    losses = [window.losses for window in windows if window.losses is not None]
+    if len(losses) == len(windows) and losses[0].devices:
+        return Windows(ns, "GPU", losses[0].devices, [_divide_gpu(window_losses) for window_losses in losses])
+    if all(window.nccl_as_communication.host is not None for window in windows):
+        return Windows(ns, "main thread", 1, [_divide_thread(window) for window in windows])
+    return Windows(ns, "", 1, [{} for _ in ns])
+
+
+def list_captures(summaries: Sequence[JobSummary], *, by_step: bool) -> Windows:
+    """Return a window for each capture: its median step with the means of its parts, or all of its time."""
+    captures = [list_windows(summary, by_step=by_step) for summary in summaries]
+    ns = [find_median(capture.ns) for capture in captures]
+    if len({(capture.unit, capture.units) for capture in captures}) > 1:  # captures of different sizes
+        return Windows(ns, "", 1, [{} for _ in ns])
+    return Windows(ns, captures[0].unit, captures[0].units, [_average(capture.parts) for capture in captures])
+
+
+def _average(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return the mean of each part."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: round(sum(part.get(name, 0) for part in parts) / len(parts)) for name in names}
+
+
+def _divide_gpu(losses: Losses) -> dict[str, int]:
+    by_class = losses.compute_by_class
+    compute = {f"{COMPUTE}: {name}": ns for name, ns in by_class.items()} if by_class else {COMPUTE: losses.compute_ns}
+    return {**compute, **{text: getattr(losses, name) for name, text in PARTS.items()}}
+
+
+def _divide_thread(window: WindowEfficiency) -> dict[str, int]:
+    """Return the parts of the mean main thread; its efficiencies are shares of the window."""
+    host = window.nccl_as_communication.host
+    assert host is not None
+    outside_mpi, useful = (round(part * window.window_ns) for part in (host.mpi_parallel, host.parallel))
+    return {USER_CODE: useful, IN_CUDA: outside_mpi - useful, IN_MPI: window.window_ns - outside_mpi}
+
+
+def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
+    """Return the parts of both sides, the largest difference first, and the median less the mean as the last row."""
+    if a.unit != b.unit:
+        a, b = (side._replace(parts=[{} for _ in side.ns]) for side in (a, b))
+    if any(COMPUTE in part for side in (a, b) for part in side.parts):  # a side does not divide compute into classes
+        a, b = (side._replace(parts=[_join_compute(part) for part in side.parts]) for side in (a, b))
+    median = find_median(a.ns)
+    names = list(dict.fromkeys(name for side in (a, b) for part in side.parts for name in part))
+    rows = [_make_row(name, _list_times(a, name), _list_times(b, name), a, b, median) for name in names]
+    rows = sorted((row for row in rows if row.a_ns or row.b_ns), key=lambda row: -abs(row.difference_ns))
+    rest_a, rest_b = median - sum(row.a_ns for row in rows), find_median(b.ns) - sum(row.b_ns for row in rows)
+    change = rest_b - rest_a
+    name = REST if len(a.ns) > 1 or len(b.ns) > 1 else "rounding"
+    name = name if rows else NOT_DIVIDED
+    return [*rows, BudgetRow(name, rest_a, rest_b, change, None, abs(change) >= NOISE * median)]
+
+
+def _join_compute(parts: Mapping[str, int]) -> dict[str, int]:
+    """Return the parts with all classes of compute as one."""
+    joined: Counter[str] = Counter()
+    for name, ns in parts.items():
+        joined[COMPUTE if name.startswith(COMPUTE) else name] += ns
+    return joined
+
+
+def _list_times(side: Windows, name: str) -> list[int]:
+    return [part.get(name, 0) for part in side.parts]
+
+
+def _make_row(name: str, a_ns: list[int], b_ns: list[int], a: Windows, b: Windows, median: int) -> BudgetRow:
+    """Return a row. It differs if a rank test over windows is significant and the difference is worth a row.
+
+    With too few windows for a test, the difference must exceed the noise between two captures of a program.
+    """
+    mean_a, mean_b = round(sum(a_ns) / (len(a_ns) * a.units)), round(sum(b_ns) / (len(b_ns) * b.units))
+    change = mean_b - mean_a
+    if min(len(a_ns), len(b_ns)) < FEWEST:
+        return BudgetRow(name, mean_a, mean_b, change, None, abs(change) >= NOISE * median)
+    p = compare_ranks([ns / a.units for ns in a_ns], [ns / b.units for ns in b_ns])
+    return BudgetRow(name, mean_a, mean_b, change, p, p < LEVEL and abs(change) >= LEAST * median)
+
+
+def find_cause(a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_step: bool) -> str:
+    """Return the NVTX range with most of the difference in host-bound time; "" if no range has most of it."""
+    late = next((row.difference_ns for row in rows if row.name == HOST_BOUND), 0)
+    if not late:
+        return ""
+    before, after = (_list_ranges(summary, by_step=by_step) for summary in (a, b))
+    change = {name: after.get(name, 0) - before.get(name, 0) for name in {*before, *after}}
+    largest = max(sorted(change), key=lambda name: change[name] / late, default="")
+    return largest if change.get(largest, 0) / late >= _MOST else ""
+
+
+def _list_ranges(summary: JobSummary, *, by_step: bool) -> dict[str, float]:
+    """Return the host-bound time of each NVTX range, per step and GPU."""
+    efficiency = summary.efficiency
+    window = None if efficiency is None else efficiency.in_steps if by_step else efficiency
+    if window is None or window.losses is None or efficiency is None:
+        return {}
+    windows = len(efficiency.steps) if by_step else 1
+    return {idle.range: idle.ns / (windows * window.losses.devices) for idle in window.losses.idle_by_range}
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """A part of the step, or of the capture: its mean over steps and over GPUs."""
+
+    name: str
+    a_ns: int
+    b_ns: int
+    difference_ns: int
+    p: float | None
+    """p of the rank test over the samples; None for less than four a side, and for rows that single samples lack."""
+    differs: bool
+    """Whether the part differs by more than noise."""

@@ -1,0 +1,1 @@
+"""Efficiencies of POP and TALP, and where the time of GPUs goes."""

@@ -1,0 +1,243 @@
+"""Computes the efficiencies of a job from the times of its GPUs and main threads, and the numbers of its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
+from nsys2prv_ng.analysis.efficiency.times import CLASSES, NOT_SPLIT, WHOLE_GRAPH, DeviceTimes, HostTimes, WindowTimes
+from nsys2prv_ng.analysis.efficiency.typical_step import find_turns
+from nsys2prv_ng.arrays.groups import find_medians
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.replay.ideal_network import MOST_UNKNOWN, Saving, Savings
+from nsys2prv_ng.steps.steps import Steps
+from nsys2prv_ng.summary.efficiency.numbers import (
+    DeviceEfficiency,
+    EfficiencyNumbers,
+    EfficiencyTrees,
+    HostEfficiency,
+    IdleInRange,
+    Losses,
+    RangeEfficiency,
+    StepEfficiency,
+    StepNumbers,
+    StepOfRank,
+    WindowEfficiency,
+)
+from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
+
+_MOST_COMPARED = 1_000
+"""Most steps of each half that are compared with the steps of the other half."""
+_MOST_RANGES = 100
+"""Most ranges that are listed, the ranges with most time first."""
+_UNKNOWN = Saving()
+_NOT_PLAYED = Savings()
+
+
+def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYED) -> EfficiencyNumbers | None:
+    """Return the efficiencies of a job; None if it has neither GPUs nor main threads.
+
+    `saved`: what an ideal network saves. If that is not known, serialisation and transfer are not either.
+    """
+    whole = efficiency.whole
+    if whole.devices is None and whole.host is None:
+        return None
+    steps, work = efficiency.steps, efficiency.at_work
+    in_steps = None if efficiency.in_steps is None else WindowEfficiency(**_rate(efficiency.in_steps, saved.in_steps))
+    by_step = [] if steps is None else list(zip(steps.number.tolist(), steps.host_length.tolist(), strict=True))
+    return EfficiencyNumbers(
+        **_rate(whole, saved.whole),
+        windows_ns=[(low - job.scope.origin, high - job.scope.origin) for low, high in efficiency.windows],
+        is_chosen=bool(job.scope.windows),
+        in_steps=in_steps,
+        steps_ns=None if steps is None else _find_window(job, steps),
+        in_work=None if efficiency.in_work is None else WindowEfficiency(**_rate(efficiency.in_work, saved.in_work)),
+        work_ns=None if work is None else (work[0] - job.scope.origin, work[1] - job.scope.origin),
+        steps=[
+            StepEfficiency(**_rate(times), number=number, host_ns=host_ns)
+            for times, (number, host_ns) in zip(efficiency.by_step, by_step, strict=False)
+        ],
+        ranges=[_rate_range(times) for times in efficiency.ranges[:_MOST_RANGES]],
+    )
+
+
+def _rate_range(row: RangeTimes) -> RangeEfficiency:
+    fields = _rate(row.times)
+    return RangeEfficiency(**fields, domain=row.domain, name=row.name, occurrences=row.occurrences, tasks=row.tasks)
+
+
+def _rate(times: WindowTimes, saved: Saving = _UNKNOWN) -> dict[str, Any]:
+    """Return the fields of a WindowEfficiency."""
+    devices, host = times.devices, None if times.host is None else rate_host(times.host, times.ns, saved.mpi)
+    as_communication = as_useful = None
+    if devices is not None:
+        unknown = devices.by_class[CLASSES[NOT_SPLIT]] + devices.by_class[CLASSES[WHOLE_GRAPH]]
+        network = saved.network if unknown <= MOST_UNKNOWN * devices.devices * times.ns else None
+        as_communication = rate_devices(devices, times.ns, devices.compute, devices.most_compute, network)
+        # With NCCL as useful, an ideal network would do less of what is useful.
+        has_nccl = devices.kernels != devices.compute
+        useful_saved = None if has_nccl else network
+        as_useful = rate_devices(devices, times.ns, devices.kernels, devices.most_kernels, useful_saved)
+    return {
+        "window_ns": times.ns,
+        "threads": 0 if times.host is None else times.host.threads,
+        "nccl_as_communication": EfficiencyTrees(device=as_communication, host=host),
+        "nccl_as_useful": EfficiencyTrees(device=as_useful, host=host),
+        "losses": None if devices is None else _list_losses(times, devices),
+    }
+
+
+def rate_devices(
+    devices: DeviceTimes, window: int, useful: int, most_useful: int, saved: int | None = None
+) -> DeviceEfficiency:
+    """Return the efficiencies of GPUs. `useful`: useful time (ns) of all GPUs; `most_useful`: the most of any GPU.
+
+    `saved`: how much shorter (ns) the window is on an ideal network; None if that is not known.
+    """
+    load_balance = _divide(useful, devices.devices * most_useful)
+    communication = _divide(most_useful, devices.most_active)
+    orchestration = _divide(devices.most_active, window)
+    serialisation, transfer = _split(most_useful, window, saved)
+    return DeviceEfficiency(
+        parallel=load_balance * communication * orchestration,
+        load_balance=load_balance,
+        communication=communication,
+        orchestration=orchestration,
+        pop_communication=None if serialisation is None or transfer is None else serialisation * transfer,
+        serialisation=serialisation,
+        transfer=transfer,
+    )
+
+
+def rate_host(host: HostTimes, window: int, saved: int | None = None) -> HostEfficiency:
+    """Return the efficiencies of main threads.
+
+    `saved`: how much shorter (ns) the window is if MPI moves data in no time; None if that is not known.
+    """
+    load_balance = _divide(host.outside_mpi, host.threads * host.most_outside_mpi)
+    serialisation, transfer = _split(host.most_outside_mpi, window, saved)
+    communication = _divide(host.most_outside_mpi, window)
+    if serialisation is not None and transfer is not None:
+        communication = serialisation * transfer
+    offload = _divide(host.useful, host.outside_mpi)
+    mpi_parallel = load_balance * communication
+    return HostEfficiency(
+        parallel=mpi_parallel * offload,
+        mpi_parallel=mpi_parallel,
+        mpi_load_balance=load_balance,
+        mpi_communication=communication,
+        offload=offload,
+        mpi_balance_in_nodes=_divide(host.node_outside_mpi, host.node_threads * host.most_outside_mpi),
+        mpi_balance_of_nodes=_divide(host.outside_mpi * host.node_threads, host.threads * host.node_outside_mpi),
+        mpi_serialisation=serialisation,
+        mpi_transfer=transfer,
+    )
+
+
+def _split(most_useful: int, window: int, saved: int | None) -> tuple[float | None, float | None]:
+    """Return (serialisation, transfer): most useful time / ideal window, ideal window / window; None if not known."""
+    if saved is None:
+        return None, None
+    ideal = min(max(window - saved, most_useful), window)
+    return _divide(most_useful, ideal), _divide(ideal, window)
+
+
+def _divide(part: int, whole: int) -> float:
+    """Return the float that is nearest to a ratio; 0 if the whole is 0."""
+    return part / whole if whole else 0.0
+
+
+def _list_losses(times: WindowTimes, devices: DeviceTimes) -> Losses:
+    host = sorted(times.idle_by_range.items(), key=lambda item: (-item[1], item[0]))
+    return Losses(
+        devices=devices.devices,
+        **{f"{name}_ns": ns for name, ns in devices.by_class.items()},
+        outside_ns=devices.devices * times.ns - sum(devices.by_class.values()),
+        idle_by_range=[IdleInRange(range=name, ns=ns) for name, ns in host],
+        compute_by_class=devices.compute_by_class,
+    )
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> StepNumbers | None:
+    """Return the numbers of the steps of a job; None without steps.
+
+    `waiting`: when the threads of the job wait for other ranks.
+    """
+    steps = efficiency.steps
+    if steps is None:
+        return None
+    length = steps.length
+    low, median, high = int(length.min()), _find_median(length), int(length.max())
+    return StepNumbers(
+        name=steps.name,
+        delimiter=steps.delimiter,
+        similarity=steps.similarity,
+        ends_on="gpu" if steps.on_gpu else "host",
+        window_ns=_find_window(job, steps),
+        host_median_ns=_find_median(steps.host_length),
+        count=length.size,
+        warmup=0 if job.scope.selection.restricts_time else steps.warmup,
+        first=int(steps.number[0]),
+        last=int(steps.number[-1]),
+        median_ns=median,
+        min_ns=low,
+        max_ns=high,
+        spread=_divide(high - low, median),
+        slowest=int(steps.number[np.argmax(length)]),
+        drift=_measure_drift(length),
+        turns_ns=find_turns(length),
+        ranks=_list_ranks(job, steps, waiting),
+    )
+
+
+def _find_window(job: Job, steps: Steps) -> tuple[int, int]:
+    """Return the start of the first step and the end of the last (ns), from time 0 of the trace."""
+    return int(steps.start[0]) - job.scope.origin, int(steps.stop[-1]) - job.scope.origin
+
+
+def _find_median(ns: IntArray) -> int:
+    return round(float(np.median(ns)))
+
+
+def _measure_drift(length: IntArray) -> float | None:
+    """Return by how much later steps are longer, as a part of the median step: the Hodges-Lehmann shift.
+
+    It is 0 if short and long steps alternate, while the medians of the two halves may then be far apart.
+    """
+    half = length.size // 2
+    if not half:
+        return None
+    every = -(-half // _MOST_COMPARED)
+    # Samples are taken from sorted lengths. If steps take turns, every second step could be all the short ones of one
+    # half and all the long ones of the other.
+    earlier, later = (np.sort(lengths)[every // 2 :: every] for lengths in (length[:half], length[-half:]))
+    shifts = later[:, None] - earlier
+    return _divide(_find_median(shifts), _find_median(length))
+
+
+def _list_ranks(job: Job, steps: Steps, waiting: WaitingInRanges) -> list[StepOfRank]:
+    # While a GPU waits, its rank does not need the time, whatever its host does.
+    measure = waiting.measure_all if steps.on_gpu else waiting.measure_threads
+    waits = measure(steps.row, steps.begin, steps.end)
+    waits[steps.row < 0] = 0  # no thread is known
+    whole, host = steps.end - steps.begin, steps.host_end - steps.host_begin
+    columns = (find_medians(steps.task, column) for column in (whole, host, whole - waits))
+    (tasks, medians), (_, host_medians), (_, needed_medians) = columns
+    return [
+        StepOfRank(
+            rank=job.tree.ranks[task],
+            task=job.tree.model.tasks[task].name,
+            median_ns=round(median),
+            host_median_ns=round(host_median),
+            median_without_waiting_ns=round(needed),
+        )
+        for task, median, host_median, needed in zip(
+            *(column.tolist() for column in (tasks, medians, host_medians, needed_medians)), strict=True
+        )
+    ]

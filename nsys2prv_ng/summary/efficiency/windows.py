@@ -1,0 +1,127 @@
+"""Says which time is judged, in words, and names the parts of the time of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nsys2prv_ng.summary.efficiency.numbers import (
+    EfficiencyNumbers,
+    IdleInRange,
+    Losses,
+    StepNumbers,
+    WindowEfficiency,
+)
+from nsys2prv_ng.text.names import quote_name
+
+_MOST = 0.5
+"""Least share of a loss at which one range counts as most of it."""
+
+WHOLE_GRAPHS = "whole_graph_ns"
+
+PARTS = {
+    WHOLE_GRAPHS: "opaque CUDA graphs",
+    "waiting_ns": "wait time",
+    "moving_ns": "data transfer",
+    "not_split_ns": "unclassified NCCL time",
+    "memory_ns": "exposed copies",
+    "host_ns": "host-bound",
+    "queued_ns": "queued",
+    "graph_ns": "in CUDA graphs",
+    "unknown_ns": "no launch recorded",
+    "cut_ns": "cut by the window",
+    "before_first_ns": "before the first operation",
+    "after_last_ns": "after the last operation",
+    "not_captured_ns": "not captured",
+    "outside_ns": "imbalance",
+}
+"""Label of each part of GPU time that is not compute.
+
+Time in graphs that were traced as a whole may be compute: it does not count as lost.
+"""
+
+COMPUTE = "compute"
+"""Label of the part of GPU time that is compute; in a comparison, a colon and the kernel class may follow."""
+
+IN_CUDA, IN_MPI = "in CUDA", "in MPI or imbalance"
+"""Parts of main threads. The end of a step that another rank finishes later counts as imbalance."""
+
+
+class NamedWindow(NamedTuple):
+    """A window, its name in a sentence, and its title above a column."""
+
+    name: str
+    title: str
+    numbers: WindowEfficiency
+
+
+class PartOfTime(NamedTuple):
+    """A part of the time of all GPUs in a window: its field in Losses, label, time (ns)."""
+
+    key: str
+    label: str
+    ns: int
+
+
+def list_windows(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> list[NamedWindow]:
+    """Return the time that numbers cover, and the work if that is less: the steps, or the time in which GPUs work."""
+    if steps is not None and are_steps(efficiency.windows_ns, efficiency.steps_ns):
+        return [NamedWindow(name_steps(steps), "steps", efficiency)]
+    whole, title = ("the chosen time", "chosen") if efficiency.is_chosen else ("the capture", "capture")
+    windows = [NamedWindow(whole, title, efficiency)]
+    if efficiency.in_steps is not None and steps is not None:
+        windows.append(NamedWindow(name_steps(steps), "steps", efficiency.in_steps))
+    elif efficiency.in_work is not None:
+        windows.append(NamedWindow("the time in which GPUs work", "work", efficiency.in_work))
+    return windows
+
+
+def are_steps(windows_ns: Sequence[tuple[int, int]], steps_ns: tuple[int, int] | None) -> bool:
+    """Return whether windows reach from the start of the steps to their end: each limit may differ by 1 ns."""
+    if steps_ns is None or not windows_ns:
+        return False
+    return abs(windows_ns[0][0] - steps_ns[0]) <= 1 and abs(windows_ns[-1][1] - steps_ns[1]) <= 1
+
+
+def choose_window(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> NamedWindow:
+    """Return the work, if it is known and the user chose no time, else the whole time."""
+    return list_windows(efficiency, steps)[0 if efficiency.is_chosen else -1]
+
+
+def name_steps(steps: StepNumbers) -> str:
+    """Return the name and numbers of the steps that count."""
+    return name_numbered(steps.name, steps.first, steps.last)
+
+
+def name_numbered(name: str, first: int, last: int) -> str:
+    """Return the name of ranges with the numbers of the first and last of them."""
+    return f"{quote_name(name)} {first}" + (f" to {last}" if last != first else "")
+
+
+def list_losses(losses: Losses) -> list[PartOfTime]:
+    """Return the parts of GPU time that are lost, without empty ones, the longest first."""
+    parts = [PartOfTime(key, label, int(getattr(losses, key))) for key, label in PARTS.items() if key != WHOLE_GRAPHS]
+    return sorted((part for part in parts if part.ns), key=lambda part: -part.ns)
+
+
+def list_parts(losses: Losses) -> list[PartOfTime]:
+    """Return compute, what may be compute, and what is lost: together the time of all GPUs."""
+    parts = [PartOfTime("compute_ns", COMPUTE, losses.compute_ns)]
+    if losses.whole_graph_ns:
+        parts.append(PartOfTime(WHOLE_GRAPHS, PARTS[WHOLE_GRAPHS], losses.whole_graph_ns))
+    return [*parts, *list_losses(losses)]
+
+
+def find_most_compute(window: WindowEfficiency) -> float | None:
+    """Return the largest possible share of compute in GPU time; None if the share is known for certain."""
+    losses = window.losses
+    if losses is None or not losses.whole_graph_ns or not window.window_ns:
+        return None
+    return (losses.compute_ns + losses.whole_graph_ns) / (losses.devices * window.window_ns)
+
+
+def find_main_range(losses: Losses) -> IdleInRange | None:
+    """Return the range with most of the host-bound time; None if no range has at least half of it."""
+    if not losses.idle_by_range or losses.idle_by_range[0].ns < _MOST * losses.host_ns:
+        return None
+    return losses.idle_by_range[0]

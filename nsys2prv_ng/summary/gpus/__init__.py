@@ -1,0 +1,1 @@
+"""What each GPU does, and its gaps."""

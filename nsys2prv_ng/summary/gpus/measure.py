@@ -1,0 +1,64 @@
+"""Lists the GPUs of a job: what each did from its first to its last operation, its gaps, and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nsys2prv_ng.analysis.gpus.activity import Devices, PeakMemory, find_peak_memory
+from nsys2prv_ng.analysis.gpus.metrics import MetricSums
+from nsys2prv_ng.analysis.gpus.times import GpuTime
+from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.summary.gpus.numbers import Cause, GpuMetricNumbers, GpuNumbers
+
+
+def list_gpus(job: Job, devices: Devices, times: Mapping[int, GpuTime]) -> list[GpuNumbers]:
+    """Return the GPUs with any activity or memory in use, in the order of their rows. `times`: by row."""
+    memory = find_peak_memory(job, devices.rows)
+    return [
+        _make_gpu(job, devices, row, times.get(row, GpuTime()), memory.get(row)) for row in sorted({*memory, *times})
+    ]
+
+
+def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: PeakMemory | None) -> GpuNumbers:
+    device, tree, activity = devices.rows[row], job.tree, time.activity
+    return GpuNumbers(
+        node=device.node,
+        gpu=device.gpu.number,
+        name=device.gpu.name,
+        ranks=device.list_ranks(tree.ranks),
+        tasks=[tree.model.tasks[task].name for task in sorted(device.tasks)],
+        span_ns=activity.busy + activity.idle,
+        **{f"{kind}_ns": ns for kind, ns in activity._asdict().items()},
+        gaps=time.gaps,
+        longest_gap_ns=time.longest_ns,
+        longest_gap_at_ns=None if time.longest_at is None else time.longest_at - job.scope.origin,
+        idle_causes=None if time.causes is None else _list_causes(time.causes),
+        peak_memory_bytes=None if peak is None else peak.bytes,
+        peak_memory_at_ns=None if peak is None else peak.time - job.scope.origin,
+    )
+
+
+def list_gpu_metrics(job: Job, devices: Devices, metrics: Sequence[MetricSums]) -> list[GpuMetricNumbers]:
+    return [
+        GpuMetricNumbers(
+            node=(device := devices.rows[sums.row]).node,
+            gpu=device.gpu.number,
+            ranks=device.list_ranks(job.tree.ranks),
+            metric=sums.event_type.label,
+            unit=sums.event_type.unit,
+            mean=sums.mean,
+            min=sums.low,
+            max=sums.high,
+            samples=sums.samples,
+        )
+        for sums in metrics
+    ]
+
+
+def _list_causes(causes: Table) -> list[Cause]:
+    """Return the causes of the gaps of a GPU, those with most time first."""
+    order = np.lexsort([*(encode_key(causes[key]) for key in ("call", "range", "cause")), -causes["ns"]])
+    return [Cause(**each) for each in make_rows({name: column[order] for name, column in causes.items()})]

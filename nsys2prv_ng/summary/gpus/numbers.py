@@ -1,0 +1,66 @@
+"""Numbers on each GPU: its activity, its gaps and their causes, and the means of its metrics."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.light_dataclass import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuMetricNumbers:
+    """A metric of a physical GPU in the chosen time: its mean, weighted by how long each sample is in force.
+
+    analysis/gpus/metrics.py defines how long that is. Numbers are in `unit`, as in the trace.
+    """
+
+    node: str
+    gpu: int
+    ranks: list[int]
+    """The ranks that used the GPU."""
+    metric: str
+    unit: str
+    """Empty if the name of the metric has no unit."""
+    mean: float
+    min: float
+    max: float
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """Idle time of a GPU with one cause (see analysis/gpus/times.py), and the number of gaps it occurs in."""
+
+    cause: str
+    range: str
+    call: str
+    ns: int
+    gaps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuNumbers:
+    """A physical GPU. Its span reaches from its first operation to its last: busy and idle time add up to it."""
+
+    node: str
+    gpu: int
+    name: str
+    ranks: list[int]
+    tasks: list[str]
+    span_ns: int
+    busy_ns: int
+    compute_ns: int
+    communication_ns: int
+    overlap_ns: int
+    """Compute and communication at once."""
+    memory_ns: int
+    idle_ns: int
+    gaps: int
+    longest_gap_ns: int
+    longest_gap_at_ns: int | None
+    """Its start, from time 0 of the trace."""
+    idle_causes: list[Cause] | None
+    """None if the reports lack the events that show them."""
+    peak_memory_bytes: int | None
+    """Memory in use by the processes of the reports; None if the reports do not record it."""
+    peak_memory_at_ns: int | None
+    whole_graph_ns: int = 0
+    """CUDA graphs that were traced as a whole and may contain NCCL kernels; not in `compute_ns`."""

@@ -1,0 +1,173 @@
+"""Tables of GPUs: what they do with their time, their gaps, and what the host did in these gaps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from nsys2prv_ng.analysis.gpus.times import CUT, GRAPH, HOST, QUEUED, UNKNOWN
+from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
+from nsys2prv_ng.text.formatting import format_percent, format_ranks
+from nsys2prv_ng.text.grid import (
+    Bar,
+    BarPart,
+    Bytes,
+    Cell,
+    Column,
+    Count,
+    Grid,
+    Moment,
+    Name,
+    Ns,
+    Portion,
+    Share,
+    make_columns,
+)
+from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
+
+MOST_GPUS = 16
+"""GPUs that a terminal shows: the GPUs whose share of idle time is furthest from the median."""
+_KINDS = {
+    "busy": "busy",
+    "compute": "compute",
+    "communication": "comm.",
+    "overlap": "overlapped",
+    "whole_graph": "opaque graphs",
+    "memory": "memory",
+    "idle": "idle",
+}
+"""Columns of the table of GPUs: the title of each by its field in GpuNumbers (without _ns)."""
+_MINOR = {"busy", "overlap", "memory"}
+_LABELS = {
+    QUEUED: "(queued)",
+    GRAPH: "(in a CUDA graph)",
+    UNKNOWN: "(no launch recorded)",
+    CUT: "(cut by the window)",
+}
+"""Stand for the range if the cause of idle time is not what the host did."""
+
+
+def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> Grid:
+    """Return what each GPU does from its first to its last operation, the sum, and for many GPUs also their range."""
+    used = [gpu for gpu in gpus if gpu.span_ns]
+    kinds = dict(_KINDS)
+    if not any(gpu.whole_graph_ns for gpu in used):
+        del kinds["whole_graph"]
+    footer = [_make_row("all GPUs", "", used, kinds)] if len(used) > 1 else []
+    if len(used) > MOST_GPUS:
+        footer += _list_spread(used, kinds)
+    return Grid(
+        caption="GPU activity from the first to the last operation",
+        columns=make_columns(
+            *("GPU", "", "span"), *(Column(title, minor=kind in _MINOR) for kind, title in kinds.items())
+        ),
+        rows=[_make_row(_name_gpu(gpu), _name_users(gpu), [gpu], kinds) for gpu in used],
+        names=2,
+        footer=footer,
+        more="closer to the median idle time",
+        weights=_weigh_by_idle_time(used),
+        tight=True,
+    )
+
+
+def _make_row(name: str, users: str, gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[Cell]:
+    span = sum(gpu.span_ns for gpu in gpus)
+    times = [sum(getattr(gpu, f"{kind}_ns") for gpu in gpus) for kind in kinds]
+    return [Name(name), Name(users), Ns(span), *(Portion(ns, span) for ns in times)]
+
+
+def _list_spread(gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[list[Cell]]:
+    """Return the lowest, median and highest share of each kind of time over all GPUs."""
+    shares = [[getattr(gpu, f"{kind}_ns") / gpu.span_ns for gpu in gpus] for kind in kinds]
+    spans = [gpu.span_ns for gpu in gpus]
+    return [
+        [f"  {name} of {len(gpus):,}", "", Ns(pick(spans)), *(Share(pick(values), 1) for values in shares)]
+        for name, pick in (("lowest", min), ("median", median), ("highest", max))
+    ]
+
+
+def _weigh_by_idle_time(gpus: Sequence[GpuNumbers]) -> list[tuple[float, ...]]:
+    """Return how far the share of idle time of each GPU is from the median."""
+    shares = [gpu.idle_ns / max(1, gpu.span_ns) for gpu in gpus]
+    middle = median(shares) if shares else 0.0
+    return [(abs(share - middle),) for share in shares]
+
+
+def _name_gpu(gpu: GpuNumbers) -> str:
+    return f"{gpu.node} GPU {gpu.gpu}"
+
+
+def _name_users(gpu: GpuNumbers) -> str:
+    """Return the ranks, or else the tasks, that use a GPU, and its model."""
+    users = format_ranks(gpu.ranks) if gpu.ranks else ", ".join(gpu.tasks)
+    return ", ".join(filter(None, (users, gpu.name)))
+
+
+# ---- gaps ------------------------------------------------------------------------------------------------------------
+
+
+def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> Grid:
+    """Return the gaps of each GPU, and its peak memory. `shift_ns`: added to the times at which gaps start."""
+    has_memory = any(gpu.peak_memory_bytes is not None for gpu in gpus)
+    rows: list[list[Cell]] = []
+    for gpu in gpus if has_memory or any(gpu.gaps for gpu in gpus) else ():
+        at = gpu.longest_gap_at_ns
+        times = (gpu.idle_ns, gpu.idle_ns / gpu.gaps, gpu.longest_gap_ns) if gpu.gaps else (None, None, None)
+        memory = Bytes(gpu.peak_memory_bytes) if has_memory else ""
+        start = Moment(None if at is None else at + shift_ns)
+        rows.append([Name(_name_gpu(gpu)), memory, Count(gpu.gaps), *map(Ns, times), start])
+    memory_column = Column("peak memory", optional=True)
+    return Grid(
+        columns=make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "starts at"),
+        rows=rows,
+        more="GPUs",
+        weights=_weigh_by_idle_time(gpus),
+    )
+
+
+def tabulate_causes(gpus: Sequence[GpuNumbers]) -> Grid:
+    """Return what the host did while GPUs were idle, summed over all GPUs, the longest time first."""
+    times: dict[tuple[str, str, str], Counter[str]] = {}
+    gaps: Counter[tuple[str, str, str]] = Counter()
+    for gpu, name in zip(gpus, _name_by_rank(gpus), strict=True):
+        for part in gpu.idle_causes or ():
+            key = part.cause, part.range, part.call
+            times.setdefault(key, Counter())[name] += part.ns
+            gaps[key] += part.gaps
+    whole = sum(parts.total() for parts in times.values())
+    count = len([gpu for gpu in gpus if gpu.idle_causes])
+    rows: list[list[Cell]] = []
+    for key, parts in sorted(times.items(), key=lambda item: -item[1].total()):
+        ns = parts.total()
+        mostly_on, bar = name_largest(parts, ns, count), Bar([BarPart("share", "host_ns", ns)], whole)
+        rows.append([*_label(*key), Ns(ns), Share(ns, whole), Count(gaps[key]), Name(mostly_on), bar])
+    columns = ("NVTX range", "call", "time", "share", "gaps", Column("mostly on", optional=True), Column("", wide=True))
+    caption = "CPU activity during GPU gaps, on the launching thread"
+    return Grid(caption=caption, columns=make_columns(*columns), rows=rows, names=2)
+
+
+def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
+    """Return a name for each GPU: its rank, if the two belong to each other only, otherwise its node and number."""
+    times = Counter(rank for gpu in gpus for rank in gpu.ranks)
+    return [
+        f"rank {gpu.ranks[0]}" if len(gpu.ranks) == 1 and times[gpu.ranks[0]] == 1 else _name_gpu(gpu) for gpu in gpus
+    ]
+
+
+def _label(cause: str, range_: str, call: str) -> tuple[Name, Name]:
+    """Return the cells of the NVTX range and the call."""
+    if cause != HOST:
+        return Name(_LABELS.get(cause, cause)), Name("")
+    return Name(range_ or NO_RANGE), Name(call or NO_CALL)
+
+
+def name_largest(parts: Mapping[str, int], whole: int, count: int) -> str:
+    """Return the name of the largest part and its share, such as `rank 0: 97.8%`; "" if the sum is evenly spread.
+
+    A sum over `count` tasks or GPUs is spread unless one part is more than halfway from an even share to the whole.
+    """
+    if count < 2 or not parts:
+        return ""
+    name = max(parts, key=lambda name: (parts[name], name))
+    return f"{name}: {format_percent(parts[name], whole)}" if 2 * count * parts[name] > (count + 1) * whole else ""

@@ -1,0 +1,252 @@
+"""The summary of a job, for programs and for the text. Times are ns, sizes bytes, both integers.
+
+The fields are the keys of the JSON that `nsys2prv-ng summary --json` prints. Programs rely on them: to change a key, or
+its meaning, increase SUMMARY_VERSION.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, field, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.reading.accounts import SkippedReport
+from nsys2prv_ng.replay.numbers import WhatIfNumbers
+from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.summary.build import Counted, build_dataclass, check_counts, check_links
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers
+from nsys2prv_ng.summary.efficiency.talp import write_talp
+from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers, GpuNumbers
+from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelActivity, KernelNumbers, MfuNumbers, SlowModeNumbers
+from nsys2prv_ng.summary.links.numbers import LinkMetric
+from nsys2prv_ng.summary.memory.numbers import MemoryNumbers, MemoryOperationNumbers
+from nsys2prv_ng.summary.path.numbers import PathNumbers
+from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RangeNode, RepeatedRange
+from nsys2prv_ng.summary.steps.numbers import SlowStepNumbers
+from nsys2prv_ng.summary.verdict import Verdict
+from nsys2prv_ng.summary.waits.numbers import MpiNumbers, NcclNumbers, WaitNumbers
+from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
+from nsys2prv_ng.text.names import clean_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFacts:
+    """What the reports of a job are and contain. All but `graphs` describe all reports, whatever the user chose."""
+
+    nsys_versions: list[str]
+    """The versions that exported the reports."""
+    schema_versions: list[str]
+    programs: list[str]
+    """Names of the executables of the tasks, without their folders."""
+    sources: dict[str, int]
+    """The number of reports with events of a source, by source."""
+    graphs: list[str]
+    """How CUDA graphs were traced, "by node" and "as a whole"; empty if the chosen reports and time show no graphs."""
+    lost_data_messages: int
+    """Messages in which nsys reports for certain that data is missing."""
+    lacks_ranks: bool
+    """Whether some rank of the job has no report."""
+    captures: list[str]
+    """A fingerprint of each capture: the same for all exports of one."""
+    begin_utc_ns: int | None = None
+    """UTC of the first event of the chosen ranks, whatever time the user chose; None in summaries of older versions."""
+
+
+SUMMARY_VERSION = 2
+_SHOWN = 40
+"""Most characters of a wrong version that an error shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallNumbers:
+    """CUDA API or OS runtime calls of one name, over all ranks. Calls within other calls, MPI's included, are omitted.
+
+    OS runtime calls shorter than the limit for the translation (`osrt_min`) are not read.
+    """
+
+    name: str
+    source: str
+    """"cuda_api" or "os_runtime"."""
+    count: int
+    total_ns: int
+    main_ns: int
+    """The part of `total_ns` on main threads. Threads of libraries wait in OS runtime calls while they are idle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartUp:
+    """The time before the steps that numbers cover, and after them (ns)."""
+
+    before_ns: int
+    warmup: int
+    """Number of warm-up steps in it."""
+    wait_ns: int
+    """How long kernels and calls waited for other ranks in the time before, over all ranks."""
+    after_ns: int
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class JobSummary:
+    """The summary of a job, as `summarize` returns it and `nsys2prv-ng summary` prints it."""
+
+    reports: int
+    nodes: int
+    ranks: int
+    tasks: int
+    start_utc_ns: int
+    """UTC of time 0 of the trace."""
+    duration_ns: int
+    """Length of the trace."""
+    windows_ns: list[tuple[int, int]]
+    """Start and end of each window that numbers cover, from time 0 of the trace; empty for all time."""
+    gpus: list[GpuNumbers]
+    ranges: list[RepeatedRange]
+    kernels: list[KernelNumbers]
+    memory_operations: list[MemoryOperationNumbers]
+    nccl: list[NcclNumbers]
+    mpi: list[MpiNumbers]
+    absent: list[str]
+    """What the time that numbers cover, or the chosen part of the reports, does not contain."""
+    chosen: list[str] = field(default_factory=list)
+    """What the user restricted: time, ranks, GPUs."""
+    skipped: list[SkippedReport] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    waits: WaitNumbers | None = None
+    """None if no operation is over ranks, and in summaries of older versions."""
+    critical_path: PathNumbers | None = None
+    """None if the reports show neither calls nor operations, and if nothing is derived."""
+
+    efficiency: EfficiencyNumbers | None = None
+    """None if the reports have neither GPUs nor main threads."""
+    steps: StepNumbers | None = None
+    """None if no steps of the program were found."""
+    start_up: StartUp | None = None
+    """What the numbers do not cover; None if they cover all time, or the user chose it."""
+    facts: JobFacts | None = None
+    """None in summaries of older versions."""
+    gpu_time_ns: tuple[int, int] | None = None
+    """Start of the first and end of the last operation of any GPU, from time 0 of the trace. None without operations,
+    and in summaries of older versions."""
+    gpu_metrics: list[GpuMetricNumbers] = field(default_factory=list)
+    """By GPU, then by metric and unit; empty if nsys sampled none, and in summaries of older versions."""
+    link_metrics: list[LinkMetric] = field(default_factory=list)
+    """By GPU, then by card and switch; empty if nsys sampled no link, and in summaries of older versions."""
+    range_tree: list[RangeNode] = field(default_factory=list)
+    """GPU time by NVTX range; empty without GPU operations, and in summaries of older versions."""
+    activity: list[KernelActivity] = field(default_factory=list)
+    """By kernel class, the longest sampled time first; empty if nsys sampled no GPU, and in summaries of older
+    versions."""
+    calls: list[CallNumbers] = field(default_factory=list)
+    """CUDA API and OS runtime calls, the longest time first; empty in summaries of older versions."""
+    what_if: WhatIfNumbers | None = None
+    """What likely changes would save; None if that cannot be predicted, and in summaries of older versions."""
+    launched: list[LaunchedInRange] = field(default_factory=list)
+    """Kernels by the range that launched them, the longest time first; empty in summaries of older versions."""
+    verdict: Verdict | None = None
+    """None in summaries of older versions."""
+    flops: FlopNumbers | None = None
+    """None without NVTX ranges of operators with shapes, and in summaries of older versions."""
+    mfu: MfuNumbers | None = None
+    """None if FLOPs neither follow from shapes nor were given, and in summaries of older versions."""
+    slow_modes: SlowModeNumbers | None = None
+    """None without steps or kernels, and in summaries of older versions."""
+    memory: MemoryNumbers | None = None
+    """Device memory; None if the reports do not record it, and in summaries of older versions."""
+    slow_steps: SlowStepNumbers | None = None
+    """None without slow steps, if numbers cover a chosen time, and in summaries of older versions."""
+
+    @property
+    def measured_ns(self) -> int:
+        """Length of the time that numbers cover."""
+        return sum(high - low for low, high in self.windows_ns) or self.duration_ns
+
+    @property
+    def step_count(self) -> int:
+        """The number of steps that were found; 0 without any."""
+        return 0 if self.steps is None else self.steps.count
+
+    @property
+    def start_utc(self) -> str:
+        """UTC of time 0 of the trace, in ISO 8601."""
+        return format_utc(self.start_utc_ns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as `json.dumps` takes them."""
+        made = {
+            "what_if": None if self.what_if is None else self.what_if.to_fields(),
+            "verdict": None if self.verdict is None else self.verdict.to_dict(),
+        }
+        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self), **made}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> JobSummary:
+        """Return the summary from which `to_dict` made these fields. Raises ValueError for anything else."""
+        version = fields.get("version")
+        if version != SUMMARY_VERSION:
+            raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {str(version)[:_SHOWN]})")
+        verdict = fields.get("verdict")
+        if verdict is not None and not isinstance(verdict, Mapping):
+            raise ValueError("not a summary: its verdict is not an object")
+        summary = build_dataclass(cls, {**fields, "verdict": None})
+        check_counts(summary._list_counted())
+        if summary.waits is not None and summary.waits.links is not None:
+            check_links(summary.waits.links)
+        return summary if verdict is None else replace(summary, verdict=Verdict.from_dict(verdict))
+
+    def _list_counted(self) -> Iterator[Counted]:
+        """Yield all rows with a mean."""
+        yield from self.kernels
+        yield from self.calls
+        yield from self.mpi
+        yield from self.memory_operations
+        yield from (part for copies in self.memory_operations for part in copies.by_memory)
+        yield from (task for repeated in self.ranges for task in repeated.tasks)
+        if self.slow_modes is not None:
+            yield from (kernel for mode in self.slow_modes.modes for kernel in mode.kernels)
+        yield from [] if self.memory is None else self.memory.calls
+        if self.waits is not None:
+            yield from self.waits.bandwidth
+            yield from [] if self.waits.links is None else self.waits.links.sizes
+
+    def __repr__(self) -> str:
+        """Return one line: all numbers are a hundred thousand characters."""
+        sizes = {"report": self.reports, "rank": self.ranks, "GPU": len(self.gpus)}
+        limit = (
+            f", {clean_name(self.verdict.bottleneck)}" if self.verdict is not None and self.verdict.bottleneck else ""
+        )
+        return f"<{type(self).__name__} of {count_nouns(sizes)}, {format_time(self.duration_ns)}{limit}>"
+
+    def _repr_html_(self) -> str:
+        """Return the lines of the verdict as a table, for notebooks."""
+        statements = [] if self.verdict is None else self.verdict.statements
+        rows = (f"<tr><th>{escape(line.label)}</th><td>{escape(line.text)}</td></tr>" for line in statements)
+        return f"<table><caption>{escape(repr(self))}</caption>{''.join(rows)}</table>"
+
+    def save(self, path: str | Path) -> None:
+        """Write the summary as JSON. Raises TranslationError if the file cannot be written."""
+        write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
+
+    def save_talp(self, folder: str | Path) -> Path:
+        """Write the efficiencies for TALP-Pages into a folder; return the file. Raises TranslationError."""
+        # The start is the same for every choice of time, so that one run keeps its file name.
+        known = None if self.facts is None else self.facts.begin_utc_ns
+        return write_talp(self.efficiency, self.start_utc_ns if known is None else known, folder)
+
+    @classmethod
+    def load(cls, path: str | Path) -> JobSummary:
+        """Read what `save` or `nsys2prv-ng summary --json` wrote. Raises TranslationError for any other file."""
+        try:
+            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            if not isinstance(fields, dict):
+                raise ValueError("not a summary")
+            return cls.from_dict(fields)
+        except OSError as error:
+            raise TranslationError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except (ValueError, RecursionError) as error:
+            what = str(error) if str(error).startswith("not a summary") else "not a summary"
+            raise TranslationError(f"{path}: {what}; make it with nsys2prv-ng summary --json") from None

@@ -1,0 +1,1 @@
+"""Kernels: their time, slow modes, FLOPs."""

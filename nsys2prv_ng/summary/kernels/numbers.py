@@ -1,0 +1,221 @@
+"""Numbers on kernels: their time, what GPUs use while they run, slow ones, and their floating-point operations (FLOPs).
+
+Times are ns. Activity is in percent of the peak of the counter. FLOPs are floats, exact up to 2^53: a large job does
+more than 64-bit integers count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from nsys2prv_ng.light_dataclass import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowKernel:
+    """Kernels of one name and launch shape in a slow mode."""
+
+    name: str
+    grid: list[int]
+    block: list[int]
+    count: int
+    """The number of slow kernels."""
+    usual_ns: int
+    """Mean time of a kernel if it took as long as usual."""
+    ns: int
+    """Time of the slow kernels."""
+    lost_ns: int
+    """The part of `ns` that kernels of usual speed would not take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowTask:
+    """A task whose kernels are slow, and how much time it loses."""
+
+    rank: int | None
+    task: str
+    lost_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowMode:
+    """Kernels that are slow on the same tasks and in the same steps."""
+
+    tasks: list[SlowTask]
+    """The most time lost first."""
+    steps: list[int]
+    """Numbers of the slow steps, ascending."""
+    all_steps: bool
+    """Whether the kernels are slow in all steps in which they are compared: only other tasks show what is usual."""
+    ratio: float
+    """Time of the slow kernels / their usual time."""
+    lost_ns: int
+    step_share: float
+    """`lost_ns` as a part of the time of the slow steps, on the GPUs of `tasks`."""
+    kernel_share: float
+    """The slow kernels' part of all kernel time of these tasks in these steps, without NCCL."""
+    kernels: list[SlowKernel]
+    """The most time lost first, at most 20."""
+    more_kernels: int = 0
+    """The number of further names and launch shapes."""
+    more_lost_ns: int = 0
+    """What they lose: it and the times of `kernels` add up to `lost_ns`, and so do those of `tasks`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowModeNumbers:
+    """Slow modes of kernels, without NCCL, and how much of the kernel time was judged."""
+
+    steps: int
+    """Number of steps that were looked at."""
+    kernel_ns: int
+    """Time of all kernels in them, without NCCL."""
+    judged_ns: int
+    """The part of it in kernels that several steps or tasks have in common."""
+    modes: list[SlowMode] = field(default_factory=list)
+    """The most time lost first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelNumbers:
+    """Kernels of one name, over all GPUs."""
+
+    name: str
+    kernel_class: str
+    count: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    busiest_task: str = ""
+    """The task with most of their time; empty in summaries of older versions."""
+    busiest_ns: int = 0
+
+
+DRAM, TENSOR, NEITHER = "DRAM", "tensor cores", "neither"
+LEAST_SAMPLED = 0.5
+"""Share of the GPU time of kernels that samples have seen at least, if they say what limits the kernels."""
+LIMIT_PERCENT = 60
+"""Activity from which a unit limits kernels: below it Nsight Compute calls a kernel bound by latency.
+
+Source: Nsight Compute, section "GPU Speed Of Light Throughput", rule SOLBottleneck.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitActivity:
+    """Means over all sampled GPUs while kernels of one class, or of one NVTX range, ran, and hardly any other.
+
+    A sample counts if these kernels run for at least 90% of the time for which it is in force, and all others together
+    for at most 10%. Means weight samples by that time; those of fewer than five samples are null.
+    """
+
+    ns: int
+    """Time for which samples that count are in force, over all GPUs."""
+    samples: int
+    sm_active: float | None
+    """At least one warp is on an SM."""
+    sm_issue: float | None
+    """An SM issues an instruction."""
+    tensor_active: float | None
+    dram_read: float | None
+    dram_write: float | None
+    nvlink_received: float | None = None
+    """User data, in requests and responses; null without NVLink counters, and in summaries of older versions."""
+    nvlink_transmitted: float | None = None
+    gpu_ns: int | None = None
+    """GPU time of these kernels, of which samples that count have seen a part; null if some GPUs were not sampled."""
+
+    @property
+    def dram(self) -> float | None:
+        """Reads and writes."""
+        return None if self.dram_read is None or self.dram_write is None else self.dram_read + self.dram_write
+
+    @property
+    def nvlink(self) -> float | None:
+        """The busier direction."""
+        return max((each for each in (self.nvlink_received, self.nvlink_transmitted) if each is not None), default=None)
+
+    @property
+    def limited_by(self) -> str:
+        """What limits the kernels: the busier of DRAM and tensor cores from LIMIT_PERCENT on; "" if not known.
+
+        It is not known if samples have seen little of the kernels: long ones are in most of them, short ones in none.
+        """
+        is_rare = self.gpu_ns is not None and self.ns < LEAST_SAMPLED * self.gpu_ns
+        if self.dram is None or self.tensor_active is None or is_rare:
+            return ""
+        most, name = max((self.dram, DRAM), (self.tensor_active, TENSOR))
+        return name if most >= LIMIT_PERCENT else NEITHER
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelActivity(UnitActivity):
+    """The activity of GPUs while kernels of one class run; the kernels of each other class are the others."""
+
+    kernel_class: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorFlops:
+    """An operator of PyTorch with known shapes that launched kernels of one number type."""
+
+    operator: str
+    number_type: str
+    """The type of its longest kernel, such as "BF16"; empty if kernel names do not contain it."""
+    count: int
+    flops: float
+    """Of all its calls, on all ranks."""
+    kernel_ns: int
+    """Time of the kernels that it launched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlopNumbers:
+    """FLOPs of operators by the shapes in their NVTX texts. Work without such texts, as in CUDA graphs, does not count.
+
+    The definitions are in sources/nvtx/flops.py.
+    """
+
+    tasks: int
+    """Number of tasks with such operators."""
+    steps: int
+    """Number of steps that the numbers cover; 0 if they cover other times."""
+    operators: list[OperatorFlops]
+    """The most FLOPs first."""
+    explained_ns: int
+    """Time of kernels for matrix products, attention and convolutions that these operators launched."""
+    of_ns: int
+    """Time of all such kernels."""
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of all operators."""
+        return sum(each.flops for each in self.operators)
+
+    @property
+    def kernel_ns(self) -> int:
+        """Time of all kernels that the operators launched."""
+        return sum(each.kernel_ns for each in self.operators)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MfuNumbers:
+    """Model FLOPs utilisation (MFU): FLOPs per step / (time of a step on GPUs x peak of all GPUs)."""
+
+    flops_per_step: float
+    """Of the whole job."""
+    is_given: bool
+    """Whether the user gave the FLOPs. If not, they follow from shapes, and the MFU is a lower bound."""
+    step_ns: float
+    """Mean time of a step."""
+    gpus: int
+    number_type: str
+    """The number type of most of the work; empty if the user gave the peak, or if it is not known."""
+    peak_flops_per_s: float | None
+    """Dense peak of all GPUs; None if it is not known."""
+    source: str
+    """Where the peak is published; empty if the user gave it, or if it is not known."""
+    mfu: float | None
+    """From 0 to 1; None if it is not known or more than the peak."""
+    refused: str
+    """Why there is no MFU, in words; empty if there is one."""

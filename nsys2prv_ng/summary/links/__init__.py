@@ -1,0 +1,1 @@
+"""Messages between GPUs, ranks and nodes, and the counters of links."""

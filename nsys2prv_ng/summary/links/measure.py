@@ -1,0 +1,407 @@
+"""Sums up the messages between GPUs, ranks and nodes by pair and size, and measures the rates of pairs.
+
+The rate is the algorithm bandwidth of nccl-tests: size / time. The time is the transfer time of `links/messages.py`,
+without waiting. If two clocks measured the times of a pair, these times are used only if their median is at least
+FEWEST_ERRORS times the clock error.
+
+Slow links are pairs whose messages take far longer than those of other pairs with the same size.
+A pair has peers: the other pairs of the same library with messages of the same size, as many in a kernel or call, all
+within nodes or all between nodes. It is compared at the size in which it moved most bytes. It is slow if
+
+- it and at least two peers have at least FEWEST messages of the size,
+- its median transfer time is at least FAR times the median of its peers' medians, and longer by SHORTEST_NS,
+- three quarters of its messages took longer than the third quartile of its peers' third quartiles, by more than the
+  clock errors of both.
+
+Medians and quartiles bear single slow messages and single slow peers. If more than a quarter of the peers are as slow,
+the pair is not named: then one direction, or the whole network, is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.gpus.activity import DeviceRow
+from nsys2prv_ng.analysis.waits.clocks import Parts
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.job.counted import CountedEvents
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.summary.links.messages import Messages, list_messages
+from nsys2prv_ng.summary.links.numbers import (
+    MPI,
+    NCCL,
+    AllToAll,
+    Link,
+    LinkEnd,
+    LinkNumbers,
+    MessageRate,
+    SentBytes,
+    SlowLink,
+)
+
+FEWEST_ERRORS = 4
+MOST_ROWS = 10_000
+"""Most pairs, and sizes of pairs, in the numbers."""
+_GROUPED = "grouped sends"
+_ALL_TO_ALL = "MPI_Alltoall"
+"""Start of the names of MPI functions that send from every rank to every rank."""
+
+
+def measure_links(
+    job: Job, waits: Waits, parts: Parts, shown: IntArray, devices: dict[int, DeviceRow]
+) -> LinkNumbers | None:
+    """Return the numbers of all pairs; None if no message and no all-to-all exchange is known.
+
+    `parts`: the parts of all operations of the job. `shown`: the kernels and calls that count, as indices in `waits`.
+    `devices`: the GPUs by their row in the trace.
+    """
+    messages = list_messages(job, waits, parts, shown)
+    exchanges = [*_sum_grouped(job, messages), *_sum_mpi(job)]
+    if not messages.ns.size and not exchanges:
+        return None
+    ends, sender, receiver = _name_ends(job, messages, devices)
+    nodes = [*job.tree.model.nodes]
+    node_of_end = np.array([nodes.index(end.node) for end in ends], np.int64)
+    far = messages._replace(sender=sender, receiver=receiver)
+    near = messages._replace(sender=node_of_end[sender], receiver=node_of_end[receiver])
+    by_pair, by_node = _group(far, by_pair=True), _group(near, by_pair=True)
+    links, node_links = _sum_links(far), _sum_links(near)
+    slow: list[SlowLink] = []
+    if not job.lacks_ranks:  # messages of kernels may have counterparts that no report shows
+        between = _list_slow(by_node.take(np.flatnonzero(by_node.is_closed & by_node.between_nodes)), are_nodes=True)
+        named = {(one.sender, one.receiver) for one in between}
+        slow = [*between]
+        for one in _list_slow(by_pair.take(np.flatnonzero(by_pair.is_closed)), are_nodes=False):
+            if (int(node_of_end[one.sender]), int(node_of_end[one.receiver])) not in named:
+                slow.append(one)
+    rates = _list_rates(by_pair, with_ends=True)
+    return LinkNumbers(
+        ends=ends,
+        nodes=nodes,
+        links=links[:MOST_ROWS],
+        node_links=node_links[:MOST_ROWS],
+        sizes=_list_rates(_group(far, by_pair=False), with_ends=False),
+        rates=rates[:MOST_ROWS],
+        messages=int(messages.ns.size),
+        rated=int(by_pair.messages.sum()),
+        slow=slow,
+        all_to_all=exchanges,
+        omitted=sum(max(0, len(rows) - MOST_ROWS) for rows in (links, node_links, rates)),
+    )
+
+
+def _name_ends(job: Job, messages: Messages, devices: dict[int, DeviceRow]) -> tuple[list[LinkEnd], IntArray, IntArray]:
+    """Return (all ends in the order of their rows, those that send, those that receive, as indices)."""
+    is_mpi = np.tile(messages.is_mpi, 2).astype(np.int64)
+    end = np.append(messages.sender, messages.receiver)
+    task = np.append(messages.sending_task, messages.receiving_task)
+    code, first = encode_rows(is_mpi, end)
+    order = np.lexsort((end[first], is_mpi[first]))
+    ends = []
+    for at in first[order].tolist():
+        model = job.tree.model.tasks[int(task[at])]
+        device = None if is_mpi[at] else devices[int(end[at])]
+        ends.append(
+            LinkEnd(
+                node=job.tree.model.nodes[model.node] if device is None else device.node,
+                gpu=None if device is None else device.gpu.number,
+                rank=job.tree.ranks[int(task[at])],
+                task=model.name,
+            )
+        )
+    index = np.argsort(order)[code]
+    return ends, index[: messages.ns.size], index[messages.ns.size :]
+
+
+def _sum_links(messages: Messages) -> list[Link]:
+    """Return a link for each pair, most bytes first."""
+    code, first = encode_rows(messages.is_mpi.astype(np.int64), messages.sender, messages.receiver)
+    rated = messages.ns > 0
+    count, *sums = (
+        np.bincount(code, minlength=first.size),
+        *(_add(code, values, first.size) for values in (messages.bytes, messages.bytes * rated, messages.ns)),
+    )
+    columns = [messages.is_mpi[first], messages.sender[first], messages.receiver[first], messages.between_nodes[first]]
+    links = [
+        Link(
+            library=MPI if is_mpi else NCCL,
+            sender=sender,
+            receiver=receiver,
+            between_nodes=between,
+            count=number,
+            bytes=size,
+            rated_bytes=rated_bytes,
+            rated_ns=ns,
+        )
+        for is_mpi, sender, receiver, between, number, size, rated_bytes, ns in zip(
+            *(column.tolist() for column in (*columns, count, *sums)), strict=True
+        )
+    ]
+    return sorted(links, key=lambda link: (-link.bytes, link.library, link.sender, link.receiver))
+
+
+def _add(code: IntArray, values: IntArray, size: int) -> IntArray:
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, code, values)
+    return sums
+
+
+class _Groups(NamedTuple):
+    """n groups of rated messages of one size, in columns; quartiles and sums of transfer times in ns."""
+
+    is_mpi: IntArray
+    sender: IntArray
+    receiver: IntArray
+    between_nodes: IntArray
+    bytes: IntArray
+    together: IntArray
+    is_closed: IntArray
+    pairs: IntArray
+    messages: IntArray
+    ns: IntArray
+    low: IntArray
+    median: IntArray
+    high: IntArray
+    error: FloatArray
+
+    def take(self, which: IntArray) -> _Groups:
+        """Return the groups at these indices."""
+        return _Groups._make([column[which] for column in self])
+
+
+def _group(messages: Messages, *, by_pair: bool) -> _Groups:
+    """Return the rated messages by size, and by pair or else over all pairs, without groups within the clock error."""
+    messages = messages.take(messages.ns > 0)
+    pair, _ = encode_rows(messages.sender, messages.receiver)
+    one = np.zeros(pair.size, np.int64)
+    is_mpi, between, is_closed = (
+        marks.astype(np.int64) for marks in (messages.is_mpi, messages.between_nodes, messages.is_closed)
+    )
+    by = (pair, is_closed) if by_pair else (one, one)
+    code, _ = encode_rows(is_mpi, between, messages.bytes, messages.together, *by)
+    order = np.lexsort((messages.ns, code))
+    first = find_starts(code[order])
+    count = np.diff(np.append(first, order.size))
+    ns = messages.ns[order]
+    leader = order[first]
+    _, distinct = encode_rows(code, pair)
+    groups = _Groups(
+        is_mpi=is_mpi[leader],
+        sender=messages.sender[leader],
+        receiver=messages.receiver[leader],
+        between_nodes=between[leader],
+        bytes=messages.bytes[leader],
+        together=messages.together[leader],
+        is_closed=is_closed[leader],
+        pairs=np.bincount(code[distinct], minlength=first.size),
+        messages=count,
+        ns=np.add.reduceat(ns, first) if first.size else ns,
+        low=ns[first + (count - 1) // 4],
+        median=ns[first + count // 2],
+        high=ns[first + 3 * count // 4],
+        error=np.maximum.reduceat(messages.error[order], first) if first.size else messages.error,
+    )
+    return groups.take(np.flatnonzero(groups.median >= FEWEST_ERRORS * groups.error))
+
+
+def _list_rates(groups: _Groups, *, with_ends: bool) -> list[MessageRate]:
+    """Return the rate of each group, most bytes first."""
+    order = np.argsort(-(groups.bytes * groups.messages), kind="stable")
+    return [
+        MessageRate(
+            library=MPI if row.is_mpi else NCCL,
+            between_nodes=bool(row.between_nodes),
+            bytes=row.bytes,
+            together=row.together,
+            pairs=row.pairs,
+            count=row.messages,
+            ns=row.ns,
+            low_ns=row.low,
+            median_ns=row.median,
+            high_ns=row.high,
+            clock_error_ns=round(row.error),
+            algorithm_bytes_per_s=round(row.bytes * row.messages / row.ns * 1e9),
+            sender=row.sender if with_ends else None,
+            receiver=row.receiver if with_ends else None,
+        )
+        for row in _list_lines(groups.take(order))
+    ]
+
+
+def _list_lines(groups: _Groups) -> list[Any]:
+    """Return each group as a tuple of its numbers."""
+    return [_Groups._make(row) for row in zip(*(column.tolist() for column in groups), strict=True)]
+
+
+def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[SlowLink]:
+    """Return the slow pairs, the one with the lowest rate relative to its peers first."""
+    peers, _ = encode_rows(groups.is_mpi, groups.between_nodes, groups.bytes, groups.together)
+    pair, _ = encode_rows(groups.is_mpi, groups.sender, groups.receiver)
+    times = PairTimes(peers, pair, groups.bytes, groups.messages, groups.low, groups.median, groups.high, groups.error)
+    slow = find_slow_pairs(times)
+    found = [
+        SlowLink(
+            library=MPI if row.is_mpi else NCCL,
+            are_nodes=are_nodes,
+            sender=row.sender,
+            receiver=row.receiver,
+            bytes=row.bytes,
+            count=row.messages,
+            bytes_per_s=round(row.bytes / row.median * 1e9),
+            peers=number,
+            peers_low_bytes_per_s=round(row.bytes / longest * 1e9),
+            peers_high_bytes_per_s=round(row.bytes / shortest * 1e9),
+        )
+        for row, number, shortest, longest in zip(
+            _list_lines(groups.take(slow.which)), *(column.tolist() for column in slow[1:]), strict=True
+        )
+    ]
+    return sorted(found, key=lambda one: (one.bytes_per_s / one.peers_low_bytes_per_s, one.sender, one.receiver))
+
+
+# ---- all-to-all ------------------------------------------------------------------------------------------------------
+
+
+def _sum_grouped(job: Job, messages: Messages) -> Sequence[AllToAll]:
+    """Return what each rank sends in NCCL kernels that send to several GPUs."""
+    nccl = messages.take(~messages.is_mpi)
+    kernels = int(nccl.kernel.max(initial=-1)) + 1
+    low, high = np.full(kernels, np.iinfo(np.int64).max), np.full(kernels, -1)
+    np.minimum.at(low, nccl.kernel, nccl.receiver)
+    np.maximum.at(high, nccl.kernel, nccl.receiver)
+    grouped = nccl.take((low < high)[nccl.kernel])
+    return _make_exchange(job, _GROUPED, np.unique(grouped.kernel).size, grouped.sending_task, grouped.bytes)
+
+
+def _sum_mpi(job: Job) -> list[AllToAll]:
+    """Return what each rank sends in each MPI function of all-to-all exchanges, if the reports record sizes."""
+    parts = list(job.engine.sum_up(lambda index: _load_mpi(job, index), range(len(job.reports))))
+    found: list[AllToAll] = []
+    for name in sorted({name for part in parts for name in part}):
+        here = [part[name] for part in parts if name in part]
+        task, sent = (np.concatenate(columns) for columns in zip(*here, strict=True))
+        found += _make_exchange(job, name, task.size, task, sent)
+    return found
+
+
+def _load_mpi(job: Job, index: int) -> dict[str, tuple[IntArray, IntArray]]:
+    """Return (task, bytes sent) of the all-to-all calls of a report that count and have a size, by function."""
+    events = load_opened_events(job.reports[index], source_names.MPI, job.store)
+    row = job.tree.rows[index][events.place]
+    sent = events.get_values(types.MPI_SENT_BYTES)
+    counts = (sent != ABSENT) & (row >= 0) & CountedEvents(job, index).mark_host(events.place, events.begin)
+    counts &= events.mark_whole(job.scope.windows)
+    calls: dict[str, tuple[IntArray, IntArray]] = {}
+    for event_type in types.MPI_CALLS.values():
+        value, names = events.get_values(event_type), events.get_names(event_type)
+        for number, name in names.items():
+            if name.startswith(_ALL_TO_ALL):
+                lines = np.flatnonzero(counts & (value == number))
+                if lines.size:
+                    calls[name] = (job.tree.task_of_row[row[lines]].astype(np.int64), sent[lines])
+    return calls
+
+
+def _make_exchange(job: Job, function: str, count: int, task: IntArray, size: IntArray) -> Sequence[AllToAll]:
+    """Return the exchanges of one function; none if fewer than two ranks take part or nothing is sent."""
+    sent = _add(task, size, len(job.tree.model.tasks))
+    used = np.unique(task).tolist()
+    if len(used) < 2 or not sent.any():
+        return []
+    rows = [
+        SentBytes(rank=job.tree.ranks[number], task=job.tree.model.tasks[number].name, bytes=int(sent[number]))
+        for number in used
+    ]
+    return [AllToAll(function=function, count=int(count), sent=rows)]
+
+
+FEWEST, FEWEST_PEERS = 8, 2
+FAR = 4 / 3
+"""Least ratio of transfer times: a rate that is a quarter lower.
+
+In a real run over a socket between two nodes, the slowest of four healthy pairs takes 1.19 times as long as its peers.
+"""
+SHORTEST_NS = 20_000
+"""Least difference of transfer times (ns): calls and launches take as long to return."""
+
+
+class PairTimes(NamedTuple):
+    """n pairs at one size, in columns. `group` is equal for peers. Times are ns, per message."""
+
+    group: IntArray
+    pair: IntArray
+    """Equal for one pair at several sizes."""
+    bytes: IntArray
+    """Size of a message."""
+    messages: IntArray
+    """Number of messages."""
+    low: IntArray
+    """First quartile, median and third quartile of the transfer times."""
+    median: IntArray
+    high: IntArray
+    error: FloatArray
+
+    def take(self, which: IntArray | BoolArray) -> PairTimes:
+        """Return the pairs that indices or a mask select."""
+        return PairTimes._make([column[which] for column in self])
+
+
+class SlowPairs(NamedTuple):
+    """Pairs that are slow: index, number of peers, the shortest and the longest median of a peer (ns)."""
+
+    which: IntArray
+    peers: IntArray
+    shortest: IntArray
+    longest: IntArray
+
+
+def find_slow_pairs(pairs: PairTimes) -> SlowPairs:
+    """Return the slow pairs, by the rules above."""
+    known = np.flatnonzero(pairs.messages >= FEWEST)
+    chosen = pairs.take(known)
+    size = np.bincount(chosen.group)[chosen.group] if known.size else known
+    known, chosen = known[size > FEWEST_PEERS], chosen.take(size > FEWEST_PEERS)
+    medians, highs = _Others(chosen.group, chosen.median), _Others(chosen.group, chosen.high)
+    usual = medians.pick(medians.count // 2)
+    limit = highs.pick(-(-3 * (highs.count - 1) // 4))
+    errors = _Others(chosen.group, np.rint(np.minimum(chosen.error, np.iinfo(np.int64).max // 4)).astype(np.int64))
+    error = chosen.error + errors.pick(errors.count - 1)
+    slow = (chosen.median >= FAR * usual) & (chosen.median - usual >= SHORTEST_NS) & (chosen.low - limit > error)
+    slow &= _mark_largest(chosen)
+    return SlowPairs(
+        known[slow], medians.count[slow], medians.pick(medians.count * 0)[slow], medians.pick(medians.count - 1)[slow]
+    )
+
+
+def _mark_largest(pairs: PairTimes) -> BoolArray:
+    """Mark for each pair the size in which it moved most bytes."""
+    order = np.lexsort((-(pairs.bytes * pairs.messages), pairs.pair))
+    marks = np.zeros(order.size, np.bool_)
+    marks[order[find_starts(pairs.pair[order])]] = True
+    return marks
+
+
+class _Others:
+    """The values of the other members of the group of each of n members, in ascending order."""
+
+    def __init__(self, group: IntArray, values: IntArray) -> None:
+        code, _ = encode_rows(group)
+        order = np.lexsort((values, code))
+        self._sorted = values[order]
+        first = find_starts(code[order])
+        sizes = np.diff(np.append(first, order.size))
+        self._first = first[code[order]][np.argsort(order)] if order.size else order
+        self._rank = np.argsort(order) - self._first
+        self.count: IntArray = (sizes[code] if order.size else order) - 1
+
+    def pick(self, number: IntArray) -> IntArray:
+        """Return the value with this number (0: the smallest) among the others of each member."""
+        return self._sorted[self._first + number + (number >= self._rank)]

@@ -1,0 +1,183 @@
+"""Numbers on the links between GPUs, ranks and nodes, and what hardware counters of links measured.
+
+Times are ns, sizes bytes, rates bytes/s, all integers. Only messages (sends and receives) are attributed to pairs:
+reports do not record which ranks exchange the data of a collective.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from nsys2prv_ng.light_dataclass import dataclass
+
+NCCL, MPI = "NCCL", "MPI"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkEnd:
+    """What sends or receives: a GPU for NCCL, a rank for MPI."""
+
+    node: str
+    gpu: int | None
+    """Number of the GPU on its node; None for MPI."""
+    rank: int | None
+    task: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """All messages from one GPU, rank or node to another; `rated_bytes` moved in `rated_ns`.
+
+    `sender` and `receiver` are indices into `LinkNumbers.ends`, or into `LinkNumbers.nodes` for a link between nodes.
+    """
+
+    library: str
+    sender: int
+    receiver: int
+    between_nodes: bool
+    count: int
+    bytes: int
+    rated_bytes: int
+    rated_ns: int
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """The rate while data moves; None if no message is rated."""
+        return self.rated_bytes / self.rated_ns * 1e9 if self.rated_ns else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageRate:
+    """Messages of one size whose transfer time is known, over all pairs or from `sender` to `receiver` (as in Link)."""
+
+    library: str
+    between_nodes: bool
+    bytes: int
+    """Size of each message."""
+    together: int
+    """The number of messages that their kernel or call carries."""
+    pairs: int
+    count: int
+    ns: int
+    """The sum of their transfer times."""
+    low_ns: int
+    """First quartile, median and third quartile of their transfer times."""
+    median_ns: int
+    high_ns: int
+    clock_error_ns: int
+    """How far a transfer time may be wrong, because two clocks measured it."""
+    algorithm_bytes_per_s: int
+    sender: int | None = None
+    receiver: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowLink:
+    """A pair with a far lower rate than its peers: the other pairs with messages of the same size."""
+
+    library: str
+    are_nodes: bool
+    """Whether `sender` and `receiver` are nodes; they are GPUs or ranks otherwise."""
+    sender: int
+    receiver: int
+    bytes: int
+    count: int
+    bytes_per_s: int
+    """Size divided by the median transfer time."""
+    peers: int
+    peers_low_bytes_per_s: int
+    """The lowest and the highest rate of the peers, by their medians."""
+    peers_high_bytes_per_s: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentBytes:
+    """What a rank sends in all-to-all exchanges."""
+
+    rank: int | None
+    task: str
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllToAll:
+    """All-to-all exchanges of one kind, and what each rank sends in them."""
+
+    function: str
+    """The MPI function, or "grouped sends" of NCCL: kernels that send to several ranks."""
+    count: int
+    """The number of calls or kernels."""
+    sent: list[SentBytes]
+
+    @property
+    def imbalance(self) -> float:
+        """The most that a rank sends, divided by the mean of all ranks."""
+        sizes = [rank.bytes for rank in self.sent]
+        return max(sizes) * len(sizes) / sum(sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkNumbers:
+    """Messages by pair and size, and the slow pairs among them."""
+
+    ends: list[LinkEnd]
+    nodes: list[str]
+    links: list[Link]
+    """By pair of GPUs or ranks, most bytes first."""
+    node_links: list[Link]
+    """The same by pair of nodes; messages within a node are from the node to itself."""
+    sizes: list[MessageRate]
+    """By size, most bytes first."""
+    rates: list[MessageRate]
+    """By pair and size, most bytes first."""
+    messages: int
+    """Messages with a known sender and receiver."""
+    rated: int
+    """Messages whose transfer time is known."""
+    slow: list[SlowLink] = field(default_factory=list)
+    all_to_all: list[AllToAll] = field(default_factory=list)
+    omitted: int = 0
+    """Pairs, and sizes of pairs, that the lists leave out because there are too many."""
+
+
+NVLINK, PCIE, INFINIBAND, ETHERNET, NETWORK = "NVLink", "PCIe", "InfiniBand", "Ethernet", "network"
+TRANSFER, KERNELS = "transfer", "kernels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkMetric:
+    """A counter of one link: its mean over the chosen time, and its mean while NCCL transfers data.
+
+    Means weight samples by how long each is in force. GPU counters are in percent and network counters in bytes/s; the
+    other unit is null. Reports do not contain the speed of links, so no percentage becomes a rate. A mean of fewer
+    than five samples is null.
+    """
+
+    link: str
+    """NVLink, PCIe, InfiniBand, Ethernet, or network if the counter does not tell."""
+    node: str
+    gpu: int | None
+    """Number of the GPU on its node; None for a network card or switch."""
+    device: str
+    """The GPU, or the card or switch with its port."""
+    metric: str
+    percent: float | None
+    bytes_per_s: int | None
+    samples: int
+    nccl: str
+    """What the second mean covers: "transfer" of NCCL kernels, or all the time of NCCL "kernels" if none is classified;
+    empty without NCCL kernels."""
+    nccl_percent: float | None
+    nccl_bytes_per_s: int | None
+    nccl_samples: int
+    """Samples that are in force while NCCL transfers data all the time."""
+
+    @property
+    def mean(self) -> float | None:
+        """The mean in its unit."""
+        return self.bytes_per_s if self.percent is None else self.percent
+
+    @property
+    def nccl_mean(self) -> float | None:
+        """The mean during NCCL, in its unit."""
+        return self.nccl_bytes_per_s if self.nccl_percent is None else self.nccl_percent

@@ -1,0 +1,1 @@
+"""Device memory: what is in use, allocator calls, leaks, copies."""

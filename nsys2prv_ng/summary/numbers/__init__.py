@@ -1,1 +1,0 @@
-"""Defines the numbers of a job as dataclasses, whose fields are the keys of the JSON."""

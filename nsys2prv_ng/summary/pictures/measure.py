@@ -1,0 +1,376 @@
+"""Collects what a page draws: quantities over time, one typical step, the durations of steps and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis import row_states as states
+from nsys2prv_ng.analysis.efficiency.typical_step import (
+    LongestStates,
+    StepSpan,
+    choose_steps,
+    find_step,
+    list_ranges,
+    make_step_edges,
+)
+from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, make_plan
+from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
+from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
+from nsys2prv_ng.analysis.heat_maps import Shares, find_largest_memory, find_lateness
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.groups import Table, group_rows
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.bins import make_edges
+from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.palette import ACTIVITIES
+from nsys2prv_ng.reading.opened_events import OpenedEvents
+from nsys2prv_ng.summary.pictures.metric_maps import draw_metrics
+from nsys2prv_ng.summary.pictures.numbers import HeatMap, KernelDurations, MapKind, Pace, Pictures, TypicalStep
+from nsys2prv_ng.summary.totals import add_up, sum_kernels
+from nsys2prv_ng.text.formatting import format_ranks
+
+_MOST_CELLS = 1_100_000
+_MOST_MAPS = 12
+_BINS = 100, 1_000
+"""Fewest and most bins of a heat map: their number keeps the cells of all heat maps below _MOST_CELLS."""
+
+
+def collect_pictures(job: Job, waits: Waits, slow: int | None = None) -> Pictures:
+    """Return what a page draws of a job. `waits`: all waits of the job. `slow`: the number of a slow step, if any.
+
+    The heat maps show the chosen time. If no time was chosen, they reach from the first GPU operation, or MPI operation
+    over ranks, to the last; without GPUs, from the first MPI call to the last. Each worker loads the records of one
+    report, or of one group of GPUs, at once.
+    """
+    devices, plan = list_devices(job), make_plan(job, list_counted_steps(job))
+    groups = _find_rows(job, devices)
+    count = sum(rows.row.size for rows in groups)
+    begin, end = states.find_span(job, waits, gpus=groups[0].are_gpus)
+    fewest, most = _BINS
+    bins = max(fewest, min(most, _MOST_CELLS // (_MOST_MAPS * max(count, 1))))
+    edges = make_edges(begin, max(begin + 1, end), bins)
+    chosen = [] if plan.steps is None or not count else choose_steps(plan.steps)
+    is_typical = len(chosen) == 1
+    if slow is not None and plan.steps is not None and is_typical:
+        chosen.append(find_step(plan.steps, slow))
+    step_edges = [make_step_edges(step, count) for step in chosen]
+    swept = [_sweep(job, waits, plan, rows, edges, step_edges) for rows in groups]
+    steps = [
+        _draw_step(job, waits, step, [(part.longest[n], part.rows) for part in swept]) for n, step in enumerate(chosen)
+    ]
+    return Pictures(
+        begin_ns=int(edges[0]) - job.scope.zero,
+        end_ns=int(edges[-1]) - job.scope.zero,
+        heat_maps=[
+            *(heat for shares, _, rows in swept for heat in _draw_shares(shares, rows)),
+            *_draw_others(job, waits, devices, plan, edges),
+        ],
+        step=steps[0] if steps else None,
+        other_step=steps[1] if len(steps) > 1 else None,
+        is_other_slow=slow is not None and is_typical,
+        pace=make_pace(job),
+        kernels=count_durations(job),
+        shift_ns=job.scope.origin - job.scope.zero,
+        alignment=job.alignment.way,
+        clocks=job.alignment.nodes,
+    )
+
+
+class _Swept(NamedTuple):
+    """What the rows of a group did: over all time, and in each chosen step."""
+
+    shares: Shares
+    longest: list[LongestStates]
+    rows: _Rows
+
+
+def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArray, steps: Sequence[IntArray]) -> _Swept:
+    """Sweep once over the states of the rows of a group."""
+    count = len(rows.activities) + 1
+    shares = Shares(rows.row, edges, {key: kind.states for key, kind in rows.kinds.items()}, count)
+    longest = [LongestStates(rows.row, step, count) for step in steps]
+    if rows.kinds or longest:
+        swept = states.list_gpu_states(job, waits) if rows.are_gpus else states.list_host_states(job, waits, plan)
+        for flat in swept:
+            shares.add(flat)
+            for states_in_step in longest:
+                states_in_step.add(flat)
+    return _Swept(shares, longest, rows)
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+_COMPUTING = (
+    gpu_waits.COMPUTE_ALONE,
+    gpu_waits.COMPUTE_OVER_MOVING,
+    gpu_waits.WAITING_HIDDEN,
+    gpu_waits.COMPUTE_OVER_UNSPLIT,
+)
+_BUSY = (
+    *_COMPUTING,
+    gpu_waits.MOVING,
+    gpu_waits.WAITING,
+    gpu_waits.MEMORY_ALONE,
+    gpu_waits.UNSPLIT,
+    gpu_waits.WHOLE_GRAPH,
+)
+_KNOWN = "A GPU is known from the first operation of a capture to its last."
+_GPU_KINDS = {
+    "busy": MapKind("GPU busy", f"Time in which any operation ran. {_KNOWN}", "analysis/gpu_active", _BUSY),
+    "computing": MapKind(
+        "GPU computing", "Time in which a kernel other than NCCL's ran.", "analysis/gpu_useful", _COMPUTING
+    ),
+    "whole_graph": MapKind(
+        "Opaque CUDA graphs",
+        "Time in CUDA graphs that were traced as a whole, which may compute or communicate.",
+        "",
+        (gpu_waits.WHOLE_GRAPH,),
+    ),
+    "moving": MapKind(
+        "Exposed communication: transfer",
+        "Time of NCCL transfer without compute, and of waits within the clock error.",
+        "analysis/exposed_communication",
+        (gpu_waits.MOVING,),
+    ),
+    "waiting": MapKind(
+        "Exposed communication: wait",
+        "Time in which NCCL kernels waited for another rank, without compute.",
+        "analysis/exposed_communication",
+        (gpu_waits.WAITING,),
+    ),
+    "not_split": MapKind(
+        "Exposed communication: unclassified",
+        "Time of NCCL kernels without compute, which may be wait or transfer.",
+        "analysis/exposed_communication",
+        (gpu_waits.UNSPLIT,),
+    ),
+}
+_CAPTURED = "A thread is known while its report was captured."
+_HOST_KINDS = {
+    "busy": MapKind(
+        "Main thread outside of MPI",
+        f"Time of the main thread outside of MPI calls. {_CAPTURED}",
+        "",
+        (states.OWN_CODE, states.CUDA),
+    ),
+    "moving": MapKind(
+        "MPI: transfer",
+        "Time in which MPI calls moved data.",
+        "analysis/nccl_waiting",
+        (states.MPI_MOVING,),
+    ),
+    "waiting": MapKind(
+        "MPI: wait",
+        "Time in which MPI calls waited for another rank.",
+        "analysis/nccl_waiting",
+        (states.MPI_WAITING,),
+    ),
+    "not_split": MapKind(
+        "MPI: unclassified",
+        "Other time in MPI: calls that do not communicate, or whose wait is unknown.",
+        "",
+        (states.MPI_NOT_SPLIT,),
+    ),
+}
+# The colours of the states of GPUs precede those of threads.
+_GPU_ACTIVITIES = {
+    key: types.GPU_WAITS[value] for value, key in zip(range(1, len(types.GPU_WAITS)), ACTIVITIES, strict=False)
+}
+_HOST_ACTIVITIES = {
+    "own_code": "User code",
+    "cuda": "CUDA",
+    "mpi_waiting": "MPI wait",
+    "mpi_moving": "MPI transfer",
+    "mpi_not_split": "MPI unclassified",
+}
+"""Activities of main threads. The index of an activity is one less than the value of its state."""
+
+
+class _Rows(NamedTuple):
+    """GPUs, or main threads: their rows in the trace, their names, and what is drawn of them."""
+
+    row: IntArray
+    names: list[str]
+    are_gpus: bool
+    kinds: Mapping[str, MapKind]
+    activities: Mapping[str, str]
+
+
+def _find_rows(job: Job, devices: Devices) -> list[_Rows]:
+    """Return the GPUs, if there are any, and the main threads, if they call MPI or there are no GPUs."""
+    gpus = states.find_gpu_rows(job, devices)
+    groups = [_Rows(gpus, _name_gpus(job, devices, gpus), True, _GPU_KINDS, _GPU_ACTIVITIES)] if gpus.size else []
+    hosts = states.find_host_rows(job)
+    has_mpi = bool(hosts.size) and any(report.results[source_names.MPI].runs for report in job.reports)
+    if has_mpi or not groups:
+        tasks = [job.tree.model.tasks[task].name for task in job.tree.task_of_row[hosts].tolist()]
+        names = [f"{task}, main thread" for task in tasks] if groups else tasks
+        groups.append(_Rows(hosts, names, False, _HOST_KINDS if has_mpi else {}, _HOST_ACTIVITIES))
+    return groups
+
+
+def _name_gpus(job: Job, devices: Devices, rows: IntArray) -> list[str]:
+    """Return a name for each GPU: the ranks that use it, or else the tasks, and its node and number."""
+    names = []
+    for row in rows.tolist():
+        device = devices.rows[row]
+        ranks = device.list_ranks(job.tree.ranks)
+        tasks = [job.tree.model.tasks[task].name for task in sorted(device.tasks)]
+        users = [format_ranks(ranks)] if ranks else tasks
+        names.append(", ".join([*users, f"{device.node} GPU {device.gpu.number}"]))
+    return names
+
+
+# ---- heat maps -------------------------------------------------------------------------------------------------------
+
+
+_OTHER_KINDS = {
+    "lateness": MapKind(
+        "Arrival delay",
+        "Longest delay with which the rank arrived after all others, which waited for it. 0: no wait beyond the clock "
+        "error. Blank: no arrival, or only unclassified ones.",
+        "analysis/lateness",
+        unit="ns",
+    ),
+    "memory": MapKind(
+        "Memory in use",
+        "Largest sum of all memory of the GPU that its processes had allocated.",
+        "views/memory_level",
+        unit="B",
+    ),
+}
+
+
+def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
+    """Yield a map of each kind. Communication and whole graphs have a map only if the job has any of that time."""
+    has_any = {key: bool(ns.any()) for key, ns in shares.ns.items()}
+    for key, kind in rows.kinds.items():
+        together = ("moving", "waiting") if key in ("moving", "waiting") else (key,)
+        if key in ("busy", "computing") or any(has_any[other] for other in together):
+            yield HeatMap(key=key, **vars(kind), rows=rows.names, values=shares.get_percent(key).value)
+
+
+def _draw_others(job: Job, waits: Waits, devices: Devices, plan: WindowPlan, edges: IntArray) -> Iterator[HeatMap]:
+    """Yield the maps of tasks and of GPUs that do not show states, if anything is known of their quantity."""
+    late = find_lateness(job, waits, edges)
+    if np.isfinite(late.value).any():
+        names = [job.tree.model.tasks[task].name for task in late.row.tolist()]
+        yield HeatMap(key="lateness", **vars(_OTHER_KINDS["lateness"]), rows=names, values=late.value)
+    yield from draw_metrics(job, devices, edges, lambda row: _name_gpus(job, devices, row))
+    row, value = find_largest_memory(job, devices, plan, edges)
+    if row.size:
+        yield HeatMap(key="memory", **vars(_OTHER_KINDS["memory"]), rows=_name_gpus(job, devices, row), values=value)
+
+
+# ---- the typical step ------------------------------------------------------------------------------------------------
+
+
+def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[tuple[LongestStates, _Rows]]) -> TypicalStep:
+    """Return the step with the rows and activities of all groups, one group after the other."""
+    activities: dict[str, str] = {}
+    values = []
+    for longest, rows in swept:
+        values.append(np.where(longest.state > 0, longest.state + len(activities), 0).astype(np.uint8))
+        activities |= rows.activities
+    return TypicalStep(
+        name=f"{step.name} {step.number}",
+        begin_ns=step.begin - job.scope.zero,
+        end_ns=step.end - job.scope.zero,
+        ns=step.length,
+        rows=[name for _, rows in swept for name in rows.names],
+        activities=activities,
+        values=np.concatenate(values),
+        ranges=list_ranges(job, waits, step),
+    )
+
+
+MOST_CELLS = 200_000
+_FEWEST_STEPS = 100
+
+
+def make_pace(job: Job) -> Pace | None:
+    """Return the pace of all steps, whatever time was chosen, on the chosen tasks; None if no steps were found.
+
+    All these tasks are shown. If there are too many steps, only the slowest of each block of consecutive steps is
+    shown: the step with the longest span on any task, and on a tie the first one.
+    """
+    steps = job.steps
+    if steps is None:
+        return None
+    task = job.new_task[steps.task]
+    chosen = np.flatnonzero(task >= 0)
+    if not chosen.size:
+        return None
+    tasks, row = np.unique(task[chosen], return_inverse=True)
+    step, begin, end = steps.step[chosen], steps.begin[chosen], steps.end[chosen]
+    ns = np.zeros((tasks.size, steps.number.size), np.int64)
+    ns[row, step] = end - begin
+    every = -(-steps.number.size // max(_FEWEST_STEPS, MOST_CELLS // tasks.size))
+    warmup, counts = steps.warmup, ns[:, steps.warmup :]
+    # Blocks do not mix warm-up steps and others.
+    before, after = (_choose_slowest(part.max(axis=0), every) for part in (ns[:, :warmup], counts))
+    shown = np.concatenate([before, warmup + after])
+    return Pace(
+        name=steps.name,
+        tasks=[job.tree.model.tasks[number].name for number in tasks.tolist()],
+        numbers=steps.number[shown],
+        warmup=before.size,
+        ns=ns[:, shown],
+        count=counts.shape[1],
+        median_ns=np.median(counts, axis=1),
+        least_ns=counts.min(axis=1),
+        most_ns=counts.max(axis=1),
+        begin_ns=steps.start[shown] - job.scope.zero,
+        end_ns=steps.stop[shown] - job.scope.zero,
+        every=every,
+    )
+
+
+def _choose_slowest(longest: IntArray, every: int) -> IntArray:
+    """Return the index of the largest value of each block of `every` values; the last block may be shorter."""
+    blocks = np.full((-(-longest.size // every), every), -1, np.int64)
+    blocks.ravel()[: longest.size] = longest
+    return np.asarray(np.arange(len(blocks)) * every + np.argmax(blocks, axis=1), np.int64)
+
+
+MOST_NAMES = 20
+_PER_OCTAVE = 8
+EDGES = 2.0 ** (np.arange(63 * _PER_OCTAVE + 1) / _PER_OCTAVE)
+"""Limits of the bins (ns)."""
+_NAME = ["name", "kernel_class"]
+
+
+def count_durations(job: Job) -> list[KernelDurations]:
+    """Return the kernels with most time, and graphs that were traced as a whole, in the order of the summary.
+
+    A kernel that takes no time counts as 1 ns long. The records of one report are in memory for each worker.
+    """
+
+    def count(index: int) -> Table:
+        return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=_find_bins)
+
+    parts = list(job.engine.sum_up(count, range(len(job.reports))))
+    groups = group_rows(add_up(parts, [*_NAME, "bin"]), *_NAME)
+    groups.sort(key=lambda rows: (-int(rows["total_ns"].sum()), *(rows[key][0] for key in _NAME)))
+    return [_make_durations(rows) for rows in groups[:MOST_NAMES]]
+
+
+def _find_bins(events: OpenedEvents) -> IntArray:
+    return np.minimum(np.searchsorted(EDGES, np.maximum(events.length, 1), "right") - 1, EDGES.size - 2)
+
+
+def _make_durations(rows: Table) -> KernelDurations:
+    """Return the counts of a name, without the empty bins before the first kernel and after the last."""
+    bins = rows["bin"]
+    low, high = int(bins.min()), int(bins.max()) + 1
+    counts = np.zeros(high - low, np.int64)
+    counts[bins - low] = rows["count"]
+    name, kernel_class = (rows[key][0] for key in _NAME)
+    return KernelDurations(name=name, kernel_class=kernel_class, edges_ns=EDGES[low : high + 1], counts=counts)

@@ -1,0 +1,245 @@
+"""Tables of NVTX ranges: those that repeat, and the tree of GPU time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nsys2prv_ng.summary.kernels.numbers import (
+    LEAST_SAMPLED,
+    LIMIT_PERCENT,
+    NEITHER,
+    KernelActivity,
+    UnitActivity,
+)
+from nsys2prv_ng.summary.ranges.numbers import RangeNode, RangeOfTask, RepeatedRange
+from nsys2prv_ng.text.formatting import count_noun, format_percent, shorten_range_name
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Rate, Share, Term, make_columns
+from nsys2prv_ng.text.names import BACKWARD, NO_RANGE, clean_name
+
+_FEW = 3
+"""Siblings that are shown one by one."""
+_SUMS = ("count", "total_ns", "waiting_ns", "gpu_waiting_ns", "unsplit_ns")
+_LAST_NUMBER = re.compile(r"(?<![0-9])[0-9]+(?![0-9])(?=[^0-9]*$)")
+"""The search begins only where a number starts, because names may be long."""
+
+
+def join_siblings(ranges: Sequence[RepeatedRange]) -> list[RepeatedRange]:
+    """Return the ranges, with many siblings as one range, the longest time first.
+
+    Siblings share domain and depth, so that none is within another. In the name of the joined range, * replaces the
+    number, as users type it to choose ranges.
+    """
+    siblings: dict[tuple[str, int, str], list[RepeatedRange]] = {}
+    for repeated in ranges:
+        name = _LAST_NUMBER.sub("*", repeated.name)
+        siblings.setdefault((repeated.domain, repeated.depth, name), []).append(repeated)
+    shown = []
+    for (_, _, name), group in siblings.items():
+        shown += [_join(name, group)] if len(group) > _FEW else group
+    return sorted(shown, key=lambda repeated: -repeated.total_ns)
+
+
+def _join(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
+    """Return the sum of siblings. A task is the slowest only if it is the slowest in each of them."""
+    parts: dict[tuple[int | None, str], list[RangeOfTask]] = {}
+    for repeated in group:
+        for task in repeated.tasks:
+            parts.setdefault((task.rank, task.task), []).append(task)
+    tasks = [
+        RangeOfTask(
+            rank=rank,
+            task=task,
+            min_ns=min(range_.min_ns for range_ in ranges),
+            max_ns=max(range_.max_ns for range_ in ranges),
+            **{name: sum(getattr(range_, name) for range_ in ranges) for name in _SUMS},
+        )
+        for (rank, task), ranges in parts.items()
+    ]
+    slowest = {repeated.slowest_task for repeated in group}
+    return replace(group[0], name=name, tasks=tasks, slowest_task=slowest.pop() if len(slowest) == 1 else None)
+
+
+def tabulate_ranges(ranges: Sequence[RepeatedRange]) -> Grid:
+    """Return the NVTX ranges that repeat, the longest time first."""
+    caption = "CPU time of repeating NVTX ranges"
+    if any(task.gpu_waiting_ns for repeated in ranges for task in repeated.tasks):
+        caption += ", slowest task and spread without waits"
+    return Grid(
+        caption=caption,
+        columns=make_columns("NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "rank spread"),
+        rows=[_make_range_row(repeated) for repeated in join_siblings(ranges) if repeated.tasks],
+        names=2,
+        more="ranges",
+    )
+
+
+def _make_range_row(repeated: RepeatedRange) -> list[Cell]:
+    mean = repeated.total_ns / repeated.count
+    return [
+        Name(shorten_range_name(repeated.domain, repeated.name)),
+        Name(repeated.slowest_task or "-"),
+        Count(len(repeated.tasks)),
+        Count(repeated.count),
+        Ns(mean),
+        Ns(min(task.min_ns for task in repeated.tasks)),
+        Ns(max(task.max_ns for task in repeated.tasks)),
+        Share(repeated.spread_ns, mean if len(repeated.tasks) > 1 else 0),
+    ]
+
+
+LEAST_SHARE = 0.01
+"""Least share of GPU time of a range that has a line on the terminal."""
+NAME_ROOM = 36
+"""Characters of names on a narrow terminal."""
+
+
+def name_node(node: RangeNode) -> Term:
+    """Return the name of a range, which each output indents by its depth."""
+    return Term(clean_name(node.name), depth=node.depth) if node.name else Term(NO_RANGE)
+
+
+def tabulate_range_tree(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -> Grid:
+    """Return a row for each range with at least a share of GPU time; no rows if no range launched anything."""
+    whole = sum(node.gpu_ns for node in tree if not node.depth)
+    shown = [node for node in tree if node.gpu_ns >= least * whole] if any(node.name for node in tree) else []
+    several = any(node.least_ns < node.most_ns for node in tree)
+    rows: list[list[Cell]] = [
+        [
+            name_node(node),
+            Ns(node.gpu_ns),
+            Share(node.gpu_ns, whole),
+            *([Ns(node.least_ns), Ns(node.most_ns)] if several else ["", ""]),
+            Ns(node.own_ns),
+            Count(node.operations),
+            Count(node.count),
+            Ns(node.host_ns),
+        ]
+        for node in shown
+    ]
+    ranks = (Column("least rank", optional=True, minor=True), Column("most rank", optional=True))
+    others = ("operations", Column("ranges", minor=True), Column("host time", minor=True))
+    hidden = len(tree) - len(shown)
+    below = (
+        f"{count_noun(hidden, 'more range')} with less than {format_percent(least, 1)} of GPU time each"
+        if hidden and rows
+        else ""
+    )
+    has_backward = any(node.name == BACKWARD for node in shown)
+    linked = (
+        f"{BACKWARD}: backward passes of the range's operators, which PyTorch's `seq` links" if has_backward else ""
+    )
+    return Grid(
+        caption="GPU time by NVTX range, of the operations that were launched in it",
+        columns=make_columns("launched in", "GPU time", "share", *ranks, Column("outside inner", minor=True), *others),
+        rows=rows,
+        more="ranges",
+        name_room=NAME_ROOM,
+        below=[each for each in (linked, below) if each],
+    )
+
+
+_LEAST_NVLINK = 1
+"""Percent that NVLink reaches at least in any row of a table with it: less is rounding of the counters."""
+LEAST_ACTIVITY_SHARE = 0.05
+"""Least share of GPU time of a range that has a line on the terminal."""
+_LIMITS = f"Limited by: DRAM (read + write) or tensor cores, the busier one, from {LIMIT_PERCENT}% of peak on"
+_SAMPLED = f"Sampled: of the GPU time; what limits a range is not known below {format_percent(LEAST_SAMPLED, 1)}"
+_COLUMNS = (
+    "samples",
+    "SM active",
+    Column("SM issue", minor=True),
+    "tensor active",
+    "DRAM read",
+    "DRAM write",
+    Column("NVLink", optional=True),
+    Column("limited by", optional=True),
+)
+
+
+def tabulate_kernel_activity(activity: Sequence[KernelActivity]) -> Grid:
+    """Return a row for each class of kernels, the class with most sampled time first."""
+    return Grid(
+        caption="GPU activity while kernels of one class run",
+        columns=make_columns("kernel class", Column("time sampled", minor=True), *_COLUMNS),
+        rows=[
+            [Name(each.kernel_class), Ns(each.ns), *_list_cells(each, activity), each.limited_by] for each in activity
+        ],
+        more="classes",
+        below=_explain(activity),
+    )
+
+
+def tabulate_range_activity(tree: Sequence[RangeNode], least: float = LEAST_ACTIVITY_SHARE) -> Grid:
+    """Return a row for each range with samples and at least a share of GPU time, in the order of the tree."""
+    whole = sum(node.gpu_ns for node in tree if not node.depth)
+    limits = _list_limits(tree)
+    known = [
+        (node, node.activity, limit) for node, limit in zip(tree, limits, strict=True) if node.activity is not None
+    ]
+    shown = [each for each in known if each[0].gpu_ns >= least * whole]
+    if not any(node.name for node, _, _ in shown):
+        shown = []
+    every = [activity for _, activity, _ in shown]
+    hidden = len(known) - len(shown)
+    more = f"{count_noun(hidden, 'more range')} with less than {format_percent(least, 1)} of GPU time each"
+    return Grid(
+        caption="GPU activity while kernels launched in one NVTX range run",
+        columns=make_columns("launched in", Column("GPU time", minor=True), "sampled", *_COLUMNS),
+        rows=[
+            [name_node(node), Share(node.gpu_ns, whole), _show_sampled(each), *_list_cells(each, every), limit]
+            for node, each, limit in shown
+        ],
+        more="ranges",
+        name_room=NAME_ROOM,
+        weights=[(node.gpu_ns,) for node, _, _ in shown],
+        below=[_SAMPLED, *_explain(every), *([more] if hidden else [])],
+    )
+
+
+def _list_limits(tree: Sequence[RangeNode]) -> list[str]:
+    """Return what limits each range; "" if that is not known, or if the range has no limit but one within it has.
+
+    The mean over phases with a limit may be below all limits, but then *neither* would be wrong.
+    """
+    limits: list[str] = []
+    limited: set[int] = set()
+    """Depths of the ranges with a limit, within ranges that are still to come."""
+    for node in reversed(tree):  # those within a range come before it
+        limit = "" if node.activity is None else node.activity.limited_by
+        has_inner = any(depth > node.depth for depth in limited)
+        limited = {depth for depth in limited if depth <= node.depth}
+        if has_inner or limit not in ("", NEITHER):
+            limited.add(node.depth)
+        limits.append("" if has_inner and limit == NEITHER else limit)
+    return limits[::-1]
+
+
+def _list_cells(activity: UnitActivity, every: Sequence[UnitActivity]) -> list[Cell]:
+    """Return the cells of one of the activities of a table, but the last one."""
+    percents = (
+        activity.sm_active,
+        activity.sm_issue,
+        activity.tensor_active,
+        activity.dram_read,
+        activity.dram_write,
+    )
+    nvlink: Cell = _show(activity.nvlink) if _moves_data(every) else ""
+    return [Count(activity.samples), *map(_show, percents), nvlink]
+
+
+def _show_sampled(activity: UnitActivity) -> Cell:
+    return Rate(None) if activity.gpu_ns is None else Share(activity.ns, activity.gpu_ns)
+
+
+def _show(percent: float | None) -> Cell:
+    return Rate(None) if percent is None else Share(percent, 100)
+
+
+def _moves_data(every: Sequence[UnitActivity]) -> bool:
+    return any((each.nvlink or 0) >= _LEAST_NVLINK for each in every)
+
+
+def _explain(every: Sequence[UnitActivity]) -> list[str]:
+    return [_LIMITS, *(["NVLink: the busier direction"] if _moves_data(every) else [])]

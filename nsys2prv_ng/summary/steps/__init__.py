@@ -1,0 +1,1 @@
+"""Slow steps beside the usual ones."""

@@ -1,0 +1,128 @@
+"""Makes the tables of slow steps against the usual ones: parts that add up to the step, and what differs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from nsys2prv_ng.summary.efficiency.windows import PARTS
+from nsys2prv_ng.summary.steps.numbers import IdlePart, SlowStepNumbers, StepChange, StepPart
+from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, join_first
+from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, Ns, NsChange, Share, make_columns
+from nsys2prv_ng.text.names import NO_RANGE, USER_CODE, clean_name
+
+_LEAST = 0.01
+"""Least share of the difference of a part with a row of its own."""
+_MOST_PARTS, _MOST_PLACES = 4, 4
+"""Most parts, and places of the host-bound part, with a row of their own: with the sums, no row of the table hides."""
+_MOST_NUMBERS = 8
+
+
+def list_slow_tables(numbers: SlowStepNumbers) -> list[Grid]:
+    """Return the parts of slow and usual steps, and what differs by name."""
+    return [_tabulate_parts(numbers), _tabulate_changes(numbers)]
+
+
+def _describe(numbers: SlowStepNumbers) -> str:
+    """Return which steps are compared."""
+    which = join_first(format_number_ranges(numbers.slow).split(","), _MOST_NUMBERS)
+    slow = f"Slow step {which}" if len(numbers.slow) == 1 else f"Slow steps {which}"
+    return f"{slow} against {count_noun(len(numbers.usual), 'usual step')}"
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _tabulate_parts(numbers: SlowStepNumbers) -> Grid:
+    """Return the parts of the mean step, and below the host-bound part the ranges and calls that it is divided into."""
+    rows = [_lay_out_part(part, place, numbers) for part, place in _list_parts(numbers)]
+    total = StepPart(
+        name="step", usual_ns=numbers.usual_ns, slow_ns=numbers.slow_ns, difference_ns=numbers.difference_ns
+    )
+    return Grid(
+        caption=f"{_describe(numbers)}, mean time per {clean_name(numbers.unit)} and step",
+        columns=make_columns("part", "of it, host in", "usual", "slow", "difference", Column("share", minor=True)),
+        rows=rows,
+        names=2,
+        footer=[_lay_out_part(total, "", numbers)],
+    )
+
+
+def _list_parts(numbers: SlowStepNumbers) -> Iterator[tuple[StepPart, str]]:
+    """Yield the parts with their places: the larger ones, and the sum of the smaller ones."""
+    for part in _join_small(numbers.parts, numbers, "smaller part", _MOST_PARTS):
+        yield part, ""
+        if part.name == PARTS["host_ns"]:
+            for idle in _join_small(numbers.idle, numbers, "smaller place", _MOST_PLACES):
+                yield idle, _name_place(idle) if isinstance(idle, IdlePart) else idle.name
+
+
+def _join_small(parts: Sequence[StepPart], numbers: SlowStepNumbers, noun: str, most: int) -> list[StepPart]:
+    """Return the first parts, at most `most`, with at least _LEAST of the difference, and the sum of the others."""
+    least = _LEAST * abs(numbers.difference_ns)
+    large = [part for part in parts if abs(part.difference_ns) >= least][:most]
+    small = [part for part in parts if part not in large]
+    if not small:
+        return list(parts)
+    sums = {
+        field.name: sum(getattr(part, field.name) for part in small)
+        for field in fields(StepPart)
+        if field.name.endswith("_ns")
+    }
+    return [*large, StepPart(name=count_noun(len(small), noun), **sums)]
+
+
+def _name_place(idle: IdlePart) -> str:
+    return f"{idle.range or NO_RANGE} / {idle.name or USER_CODE}"
+
+
+def _lay_out_part(part: StepPart, place: str, numbers: SlowStepNumbers) -> list[Cell]:
+    name = "" if place else part.name
+    return [Name(name), Name(place), *_lay_out_times(part), Share(part.difference_ns, numbers.difference_ns)]
+
+
+def _lay_out_times(part: StepPart) -> list[Cell]:
+    return [Ns(part.usual_ns), Ns(part.slow_ns), NsChange(part.difference_ns)]
+
+
+# ---- by name ---------------------------------------------------------------------------------------------------------
+
+
+_SLOW = "slow steps"
+_KINDS = {
+    "class": "kernel class",
+    "kernel": "kernel",
+    "transfer": "copy, set or NCCL",
+    "range": "NVTX range",
+    "call": "call",
+}
+
+
+def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
+    """Return what differs most by name; then the calls and ranges that only slow steps have and that differ little."""
+    only = {(each.kind, each.name) for each in numbers.only_slow}
+    rows = [_lay_out_change(change, (change.kind, change.name) in only) for change in numbers.changes]
+    known = {(change.kind, change.name) for change in numbers.changes}
+    others = [each for each in numbers.only_slow if (each.kind, each.name) not in known]
+    rows += [
+        [Name(each.name), _name_kind(each.kind), "each rank", _SLOW, Ns(0), Ns(each.ns), NsChange(each.ns)]
+        for each in others
+    ]
+    return Grid(
+        caption=f"{_describe(numbers)}, by name, mean time per step",
+        columns=make_columns("name", "kind", Column("of", minor=True), Column("only in", optional=True))
+        + make_columns("usual", "slow", "difference"),
+        rows=rows,
+        names=4,
+        more="names",
+    )
+
+
+def _name_kind(kind: str) -> str:
+    """Return a kind in words; kinds of later versions have their key."""
+    return _KINDS.get(kind, clean_name(kind))
+
+
+def _lay_out_change(change: StepChange, is_only: bool) -> list[Cell]:
+    whose = f"each {clean_name(change.per)}" if change.rank is None else f"rank {change.rank}"
+    return [Name(change.name), _name_kind(change.kind), whose, _SLOW if is_only else "", *_lay_out_times(change)]

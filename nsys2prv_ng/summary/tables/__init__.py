@@ -1,1 +1,0 @@
-"""Lays out tables once for the terminal, Markdown and pages."""

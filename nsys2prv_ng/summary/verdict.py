@@ -1,0 +1,96 @@
+"""The answer of a summary: what limits the job, where, what that costs, and what to try. Times are ns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, field
+from typing import Any
+
+from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.summary.build import build_dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Something that takes time: an NVTX range, a call, a kernel class, an NCCL function, a rank or a step."""
+
+    kind: str
+    """"range", "call", "class", "function", "copies", "rank" or "step"."""
+    name: str
+    ns: int | None = None
+    """Time in it, over all ranks; None if the place has no time of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """A change, as a what-if analysis spells it, and what it saves a step (ns)."""
+
+    change: str
+    saving_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StragglerReason:
+    """What a straggler did while others waited, and how long they waited for that (ns, over all of them)."""
+
+    range: str
+    call: str
+    ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Straggler:
+    """A rank for which others waited for more than 2 % of the time of all ranks."""
+
+    rank: int | None
+    task: str
+    caused_wait_ns: int
+    inherited_ns: int
+    """The part of it in which the rank was late because it had waited for another rank."""
+    reasons: list[StragglerReason]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A labelled line of the answer, and the parts of the JSON with its numbers."""
+
+    label: str
+    text: str
+    evidence: list[str] = field(default_factory=list)
+    """Keys of the JSON of a summary, such as "efficiency", or "waits.links" for a key within another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What limits a job. The classes are in summary/verdicts/bottlenecks.py, and docs/reference/bottlenecks.md."""
+
+    bottleneck: str
+    """The class of the bottleneck; empty if there is nothing to judge."""
+    share: float | None
+    """Its part of the time of all GPUs, from 0 to 1; None without GPUs."""
+    where: list[Place]
+    """Where it is, the longest time first."""
+    gain_ns: int | None
+    """What removing it would save a step, by a replay; None if that is not known or below the variation of steps."""
+    gains: list[Gain]
+    """Changes that save something measurable, the best ones for this bottleneck first."""
+    hint: str
+    """What to try first: a fixed hint for the class. The JSON calls it `try`."""
+    see: str
+    """The preset that shows it, and the time to look at."""
+    stragglers: list[Straggler]
+    startup: str
+    """What the steps exclude; empty if nothing is excluded."""
+    trust: list[str]
+    """What makes numbers less certain."""
+    statements: list[Statement]
+    """The lines that `nsys2prv-ng summary` prints."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return {"try" if key == "hint" else key: value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Verdict:
+        """Return the verdict from which `to_dict` made these fields. Raises ValueError for anything else."""
+        return build_dataclass(cls, {"hint" if key == "try" else key: value for key, value in fields.items()})

@@ -1,0 +1,331 @@
+"""Rules of the classes of bottlenecks and of their variants: whether a job is in each.
+
+A rule looks at a case alone. judge.py asks those of a class before those of its variants, so that a rule of a variant
+expects a job that is in its class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
+from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
+from nsys2prv_ng.summary.ranges.numbers import list_paths
+from nsys2prv_ng.summary.verdicts.case import (
+    HALF,
+    HOST_BOUND,
+    LEAST,
+    Case,
+    is_launch,
+    list_inherited,
+    list_mpi_calls,
+    sum_nccl_kernels,
+)
+from nsys2prv_ng.summary.verdicts.excess import find_more_compute
+from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges
+
+_COMPUTES = 0.8
+"""Least share of compute in GPU time at which a job is compute-bound."""
+_SLOW_SHARE = 0.25
+"""Least part of the steps' time that a few slow steps cost to be the bottleneck."""
+_SLOWEST_SHARE, _SLOWEST_FACTOR, _EARLY = 1 / 3, 5, 1 / 4
+"""A step is start-up if it takes this share of all steps and this many times the median, and is in this first part."""
+_SHORT_GAP_NS = 20_000
+"""Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
+FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
+"""Classes of kernels that do little work for each byte, and that compilers fuse."""
+_OPTIMIZER = re.compile(r"(?i)(?<![a-z])optim(?![a-z])|optimizer|(?<![a-z])adamw?(?![a-z])")
+_MUCH = 1 / 3
+"""Least part of all operations that an optimizer launches to come first."""
+_FUSED = ("triton_poi_", "triton_red_", "triton_per_")
+"""Beginnings of the names of kernels that torch.compile fuses."""
+_CHAINED = 0.75
+"""Least part of the copies of all GPUs that a step must gain without them for them to be a chain."""
+_STAGED = 0.1
+"""Least time of copies between hosts and GPUs, as a part of the MPI time, at which messages may pass through hosts."""
+_PEER, _PINNED, _MIGRATION = "peer to peer", MEMORY_KINDS[2], "Migration"
+"""Parts of the names of copies and of their memory."""
+_WITH_HOST = ("host to device", "device to host")
+"""Ends of the names of copies from and to host memory."""
+_LARGE_BYTES = 8 << 20
+"""Messages from this size on gain little from being larger: most of their time is that of their bytes."""
+_COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
+_SYNCHRONISES = (
+    *("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaThreadSynchronize"),
+    *("cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"),
+)
+"""Beginnings of the names of calls."""
+_BLOCKING_COPIES = ("cudaMemcpy", "cudaMemcpy2D", "cudaMemcpy3D")
+"""Names of calls that return when the copy has ended."""
+_WITHOUT_SYNCHRONISING = {Change(what.CALL, name) for name in _SYNCHRONISES}
+_NEARLY = 0.95
+"""Least part of the gain by an ideal host of calls that explain it alone."""
+
+
+# ---- slow steps ------------------------------------------------------------------------------------------------------
+
+
+def has_slow_steps(case: Case) -> bool:
+    """Return whether a few slow steps cost much of the time of all."""
+    return case.slow_steps is not None and case.slow_steps.share >= _SLOW_SHARE
+
+
+def has_slow_start(case: Case) -> bool:
+    """Return whether the only slow step is early and takes so long that it is no step as the others are."""
+    slow, steps = case.slow_steps, case.summary.steps
+    if slow is None or steps is None or not has_slow_steps(case):
+        return False
+    step = slow.slow[0]
+    is_early = step.number - steps.first < _EARLY * steps.count
+    least = max(_SLOWEST_SHARE * slow.whole_ns, _SLOWEST_FACTOR * slow.median_ns)
+    return len(slow.slow) == 1 and is_early and step.window_ns >= least
+
+
+# ---- compute ---------------------------------------------------------------------------------------------------------
+
+
+def computes(case: Case) -> bool:
+    """Return whether GPUs compute nearly all the time, and faster kernels would save time: no host sets the pace."""
+    return case.losses is not None and case.losses.compute_ns >= _COMPUTES * case.gpu_ns and not _is_paced_by_host(case)
+
+
+def _is_paced_by_host(case: Case) -> bool:
+    limit = None if case.summary.what_if is None else case.summary.what_if.limited_by
+    bound = case.bounds.get(HOST_BOUND)
+    return (
+        limit is not None and limit.what == "host" and limit.share > HALF and bound is not None and bound.share >= LEAST
+    )
+
+
+def computes_in_graphs(case: Case) -> bool:
+    """Return whether most compute is in CUDA graphs that were traced as a whole."""
+    return case.compute_by_class.get(WHOLE_GRAPH, 0) > HALF * sum(case.compute_by_class.values())
+
+
+def computes_what_fuses(case: Case) -> bool:
+    """Return whether most compute is in kernels that compilers fuse, and no compiler has."""
+    classes, kernels = case.compute_by_class, case.summary.kernels
+    fused = sum(kernel.total_ns for kernel in kernels if kernel.name.startswith(_FUSED))
+    if fused and fused >= LEAST * sum(kernel.total_ns for kernel in kernels):
+        return False
+    return _is_most(FUSIBLE, classes)
+
+
+def multiplies_fp32(case: Case) -> bool:
+    """Return whether FP32 matrix products are the largest class of kernels."""
+    return _find_largest_class(case) == "GEMM FP32"
+
+
+def multiplies_16(case: Case) -> bool:
+    """Return whether matrix products of 16 bits or less are the largest class of kernels."""
+    return _find_largest_class(case) in ("GEMM BF16", "GEMM FP16", "GEMM FP8", "GEMM FP4")
+
+
+def attends(case: Case) -> bool:
+    """Return whether attention is the largest class of kernels."""
+    return _find_largest_class(case) == "Attention"
+
+
+def _find_largest_class(case: Case) -> str:
+    return next(iter(case.compute_by_class), "")
+
+
+def runs_opaque_graphs(case: Case) -> bool:
+    """Return whether half of the GPU time is in CUDA graphs that were traced as a whole and may contain NCCL."""
+    return case.losses is not None and case.losses.whole_graph_ns >= HALF * case.gpu_ns
+
+
+# ---- waits -----------------------------------------------------------------------------------------------------------
+
+
+def lacks_payload(case: Case) -> bool:
+    """Return whether NCCL calls of a report have no payload."""
+    return case.summary.waits is not None and case.summary.waits.reports_without_payload > 0
+
+
+def waits_in_messages(case: Case) -> bool:
+    """Return whether most waits are for NCCL, and most of these in sends and receives."""
+    in_nccl = sum(rank.caused_wait_ns for rank in case.ranks)
+    in_messages = sum(rank.caused_in_messages_ns for rank in case.ranks)
+    return in_nccl > HALF * sum(rank.all_caused_ns for rank in case.ranks) and in_messages > HALF * in_nccl
+
+
+def has_slow_stage(case: Case) -> bool:
+    """Return whether one stage of a pipeline sets the pace."""
+    pipeline = None if case.summary.waits is None else case.summary.waits.pipeline
+    return pipeline is not None and pipeline.pace is not None
+
+
+def waits_for_one(case: Case) -> bool:
+    """Return whether one rank causes most waits, those aside in which it had waited for another one."""
+    waits = case.summary.waits
+    alone = [] if waits is None else [rank.all_caused_ns - inherited for rank, inherited in list_inherited(waits)]
+    return max(alone, default=0) > HALF * sum(rank.all_caused_ns for rank in case.ranks)
+
+
+def waits_for_compute(case: Case) -> bool:
+    """Return whether the GPU of the rank that others wait for computes longer than theirs."""
+    waits, number = case.summary.waits, case.rank_to_change
+    ranks = [] if waits is None else list_inherited(waits)
+    ranks.sort(key=lambda item: (number is None or item[0].rank != number, item[1] - item[0].all_caused_ns))
+    return bool(ranks) and find_more_compute(case, ranks[0][0]) is not None
+
+
+# ---- transfer and copies ---------------------------------------------------------------------------------------------
+
+
+def gathers(case: Case) -> bool:
+    """Return whether AllGather takes most NCCL time."""
+    return _is_most(["AllGather"], sum_nccl_kernels(case.summary))
+
+
+def sends(case: Case) -> bool:
+    """Return whether sends and receives take most NCCL time."""
+    return _is_most(["SendRecv", "Send", "Recv"], sum_nccl_kernels(case.summary))
+
+
+def moves_large_messages(case: Case) -> bool:
+    """Return whether most NCCL time with known sizes is in large messages."""
+    rates = [] if case.summary.waits is None else case.summary.waits.bandwidth
+    large = sum(each.ns for each in rates if each.bytes >= _LARGE_BYTES)
+    return bool(sum_nccl_kernels(case.summary)) and large > HALF * sum(each.ns for each in rates)
+
+
+def moves_by_mpi(case: Case) -> bool:
+    """Return whether there are MPI calls and no NCCL kernels."""
+    return bool(case.summary.mpi) and not sum_nccl_kernels(case.summary)
+
+
+def copies_around_mpi(case: Case) -> bool:
+    """Return whether copies between hosts and GPUs take so long that messages may pass through hosts."""
+    copies = [each for each in case.summary.memory_operations if each.operation.endswith(_WITH_HOST)]
+    return sum(each.total_ns for each in copies) >= _STAGED * sum(list_mpi_calls(case.summary).values())
+
+
+def moves_in_mpi_collectives(case: Case) -> bool:
+    """Return whether most MPI time is in collectives."""
+    calls = list_mpi_calls(case.summary)
+    return _is_most(filter(_COLLECTIVES.match, calls), calls)
+
+
+def copies_between_gpus(case: Case) -> bool:
+    """Return whether most copy time is between GPUs."""
+    return _is_most([_PEER], _sum_copies(case))
+
+
+def copies_in_chain(case: Case) -> bool:
+    """Return whether copies of several GPUs run one after the other: without them, a step is shorter by all of them."""
+    losses, bound = case.losses, case.bounds.get(Change(what.COPIES))
+    if losses is None or bound is None or losses.devices < 2 or not case.gpu_ns:
+        return False
+    return bound.share >= _CHAINED * losses.devices * losses.memory_ns / case.gpu_ns
+
+
+def copies_pinned_memory(case: Case) -> bool:
+    """Return whether most copy time is from or to pinned memory."""
+    return _is_most([_PINNED], _sum_copies(case))
+
+
+def copies_within_gpus(case: Case) -> bool:
+    """Return whether most copy time is within a GPU, in sets or in migrations."""
+    return _is_most([_INSIDE], _sum_copies(case))
+
+
+_INSIDE, _OTHER = "inside", "other"
+
+
+def _sum_copies(case: Case) -> Counter[str]:
+    """Return the time (ns) of copies between GPUs, within them, and from or to pinned and other memory of hosts."""
+    times = Counter[str]()
+    for copies in case.summary.memory_operations:
+        if _PEER in copies.operation:
+            times[_PEER] += copies.total_ns
+        elif not copies.operation.endswith(_WITH_HOST) or copies.operation.startswith(_MIGRATION):
+            times[_INSIDE] += copies.total_ns
+        else:
+            pinned = sum(part.total_ns for part in copies.by_memory if _PINNED in (part.source, part.destination))
+            times[_PINNED] += pinned
+            times[_OTHER] += copies.total_ns - pinned
+    return times
+
+
+def migrates(case: Case) -> bool:
+    """Return whether unexplained gaps may end with migrations, which no call launches: there are as many of these."""
+    causes = (cause for gpu in case.summary.gpus for cause in gpu.idle_causes or [])
+    gaps = sum(cause.gaps for cause in causes if cause.cause == "unknown")
+    copies = case.summary.memory_operations
+    return sum(each.count for each in copies if each.operation.startswith(_MIGRATION)) >= max(gaps, 1)
+
+
+# ---- hosts -----------------------------------------------------------------------------------------------------------
+
+
+def calls_mpi(case: Case) -> bool:
+    """Return whether hosts were mostly in MPI calls while GPUs were idle."""
+    return case.host_mpi_calls.total() > HALF * case.host_calls.total()
+
+
+def waits_or_moves_in_mpi(case: Case) -> bool:
+    """Return whether hosts were mostly in MPI calls, and most MPI time over ranks may be wait or transfer."""
+    unsplit = sum(mpi.unsplit_ns for mpi in case.mpi)
+    return calls_mpi(case) and unsplit > HALF * sum(mpi.mpi_ns for mpi in case.mpi)
+
+
+def opens_operator_ranges(case: Case) -> bool:
+    """Return whether NVTX ranges of operators slow the host."""
+    return case.host_calls.total() > 0 and count_operator_ranges(case.summary) > 0
+
+
+def allocates(case: Case) -> bool:
+    """Return whether hosts mostly allocated or freed memory while GPUs were idle."""
+    return _is_most([call for call in case.host_calls if call.startswith(ALLOCATOR_CALLS)], case.host_calls)
+
+
+def synchronises(case: Case) -> bool:
+    """Return whether hosts were mostly in calls that wait for GPUs, or one of these explains its whole gain."""
+    calls, bound = case.host_calls, case.bounds.get(HOST_BOUND)
+    waiting = [call for call in calls if call.startswith(_SYNCHRONISES) or call in _BLOCKING_COPIES]
+    if _is_most(waiting, calls):
+        return True
+    without = [each for each in case.changes if each.only in _WITHOUT_SYNCHRONISING]
+    is_all = bound is not None and any(each.saving_ns >= _NEARLY * bound.saving_ns for each in without)
+    return calls.total() > 0 and is_all
+
+
+def launches(case: Case) -> bool:
+    """Return whether gaps of GPUs are as short as those between launches, and nothing but launches causes them."""
+    bound, whole = case.bounds.get(HOST_BOUND), case.host_calls.total()
+    gain = 0 if bound is None else bound.saving_ns
+    removed = [each for each in case.changes if not each.changes[0].factor and not is_launch(each.changes[0])]
+    gaps = sum(count for _, count in case.host_gaps.values())
+    is_short = whole > 0 and whole / max(gaps, 1) < _SHORT_GAP_NS
+    return is_short and not any(each.saving_ns > HALF * gain for each in removed)
+
+
+def launches_optimizer(case: Case) -> bool:
+    """Return whether ranges of an optimizer launch many of all operations."""
+    tree = case.summary.range_tree
+    operations = sum(node.operations for node in tree if not node.depth)
+    paths = zip(tree, list_paths(tree), strict=True)
+    optimizer = [node for node, path in paths if _is_optimizer(node.name) and not any(map(_is_optimizer, path[:-1]))]
+    return bool(operations) and sum(node.operations for node in optimizer) >= _MUCH * operations
+
+
+def _is_optimizer(name: str) -> bool:
+    return _OPTIMIZER.search(name) is not None
+
+
+def launches_what_fuses(case: Case) -> bool:
+    """Return whether GPUs compute half of the time, mostly in kernels that compilers fuse, and no compiler has."""
+    losses = case.losses
+    return losses is not None and losses.compute_ns >= HALF * case.gpu_ns and computes_what_fuses(case)
+
+
+def _is_most(names: Iterable[str], times: Mapping[str, int]) -> bool:
+    """Return whether some of the times (ns) are more than half of all."""
+    return sum(times.get(name, 0) for name in names) > HALF * sum(times.values())

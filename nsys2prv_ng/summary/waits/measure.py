@@ -1,0 +1,321 @@
+"""Sums up who waits for whom: the time of each task in NCCL and MPI, and why tasks were late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_activity
+from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
+from nsys2prv_ng.analysis.waits.clocks import place_parts
+from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
+from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
+from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.counted import CountedEvents, mark_counted
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.report.table_reader import NULL
+from nsys2prv_ng.summary.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
+from nsys2prv_ng.summary.links.measure import measure_links
+from nsys2prv_ng.summary.links.messages import NO_PAYLOAD, find_payload_remedy, mark_without_payload
+from nsys2prv_ng.summary.pipeline.measure import measure_pipeline
+from nsys2prv_ng.summary.waits.bandwidth import measure_bandwidth
+from nsys2prv_ng.summary.waits.culprits import Blamed, WaitsForTasks, sum_culprits
+from nsys2prv_ng.summary.waits.numbers import Communicator, LateCost, MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs
+
+_MATCHING = source_names.NCCL
+"""The source without which NCCL kernels are not matched over ranks."""
+
+
+class ShownWaits(NamedTuple):
+    """n kernels and calls that count, or their pieces in a chosen time: index in `Waits`, row of the trace, ns."""
+
+    at: IntArray
+    row: IntArray
+    begin: IntArray
+    until: IntArray
+    end: IntArray
+
+    def take(self, which: IntArray | BoolArray) -> ShownWaits:
+        """Return the pieces that indices or a mask select."""
+        return ShownWaits(*(column[which] for column in self))
+
+
+def compute_waits(job: Job, waits: Waits, late: LateReasons, nccl: Sequence[Intervals]) -> WaitNumbers | None:
+    """Return the numbers on all waits of a job; None if it has neither NCCL kernels nor MPI calls over ranks.
+
+    `late`: why the culprits of `waits` were late. `nccl`: the NCCL kernels of each report, from `load_nccl_kernels`.
+    """
+    kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), nccl)
+    calls = _show(job, waits, waits.is_mpi)
+    if not kernels.ns.any() and not calls.at.size:
+        return None
+    shown = _join(kernels.pieces, calls)
+    why = _blame(job, waits, late, shown)
+    parts = place_parts(job, job.operations.part)
+    at = np.unique(shown.at)
+    devices = list_devices(job).rows
+    return WaitNumbers(
+        operations=int(_mark_collectives(job, waits, shown).sum()) + _count_messages(job, waits, kernels.pieces),
+        nccl_collectives=int(_mark_collectives(job, waits, kernels.pieces).sum()),
+        mpi_collectives=int(_mark_collectives(job, waits, calls).sum()),
+        split=int(waits.is_split[at].sum()),
+        below_uncertainty=int((waits.verdict[at] == BELOW_UNCERTAINTY).sum()),
+        not_split=_count_not_split(job, waits, at, kernels.unmatched),
+        reports_without_payload=int(mark_without_payload(job).sum()),
+        ranks=_list_ranks(job, waits, kernels, calls, parts.row, why),
+        culprits=why.culprits,
+        costs=why.costs,
+        bandwidth=measure_bandwidth(job, waits, parts, kernels.pieces.at),
+        links=measure_links(job, waits, parts, at, devices),
+        pipeline=measure_pipeline(job, waits, devices),
+        communicators=_list_communicators(job),
+        payload_remedy=find_payload_remedy(job),
+    )
+
+
+def list_costs(job: Job, waits: Waits, late: LateReasons) -> list[LateCost]:
+    """Return what made tasks late that others waited for in the time and steps that count, as in WaitNumbers."""
+    nccl = list(
+        job.engine.sum_up(
+            lambda report: load_nccl_kernels(job, report, CountedEvents(job, report)), range(len(job.reports))
+        )
+    )
+    kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), nccl).pieces
+    return _blame(job, waits, late, _join(kernels, _show(job, waits, waits.is_mpi))).costs
+
+
+def _join(one: ShownWaits, other: ShownWaits) -> ShownWaits:
+    return ShownWaits(*(np.concatenate(columns) for columns in zip(one, other, strict=True)))
+
+
+def _blame(job: Job, waits: Waits, late: LateReasons, shown: ShownWaits) -> WaitsForTasks:
+    """Return why the tasks were late that the pieces waited for."""
+    blamed = shown.take((waits.culprit[shown.at] >= 0) & (shown.until > shown.begin))
+    return sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
+
+
+def _list_communicators(job: Job) -> list[Communicator]:
+    """Return NCCL's communicators with members that the user chose."""
+    ranks = job.whole.ranks
+    return [
+        Communicator(
+            id=found.id,
+            number=found.number,
+            label=found.label,
+            axis=found.axis,
+            ranks=found.ranks,
+            members=sorted(rank for task in found.tasks if (rank := ranks[task]) is not None),
+        )
+        for joined in job.joined
+        for found in joined.nccl_communicators
+        if (job.new_task[list(found.tasks)] >= 0).any()
+    ]
+
+
+def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: IntArray) -> dict[str, int]:
+    """Return the number of kernels and calls that are not split, by reason.
+
+    `at`: the kernels and calls in the chosen time, as indices in `Waits`. `unmatched`: the number of kernels that are
+    not in `Waits`, by report.
+    """
+    lacks_payload = mark_without_payload(job)
+    row_lacks_payload = np.zeros(job.new_row.size, np.bool_)
+    for index in np.flatnonzero(lacks_payload).tolist():
+        rows = job.whole.rows[index]
+        row_lacks_payload[rows[rows >= 0]] = True
+    without = row_lacks_payload[waits.row[at]] & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
+    counts: dict[str, int] = {
+        reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in REASONS.items()
+    }
+    del counts[REASONS[BELOW_UNCERTAINTY]]
+    counts[REASONS[NOT_MATCHED]] += int(unmatched[~lacks_payload].sum())
+    counts[NO_PAYLOAD] = int(without.sum() + unmatched[lacks_payload].sum())
+    return {reason: count for reason, count in counts.items() if count}
+
+
+def _mark_collectives(job: Job, waits: Waits, pieces: ShownWaits) -> BoolArray:
+    """Mark the collectives (of `Job.operations`) that the pieces carry out."""
+    marks = np.zeros(len(job.operations), np.bool_)
+    operation = waits.operation[pieces.at]
+    marks[operation[operation >= 0]] = True
+    return marks
+
+
+def _count_messages(job: Job, waits: Waits, kernels: ShownWaits) -> int:
+    """Return the number of messages that a shown kernel, or a call that counts on a row of the trace, carries."""
+    count = 0
+    for joined in job.joined:
+        for source, pairs in joined.messages.items():
+            sides = [
+                (pairs.send_row, pairs.send_begin, pairs.send_end),
+                (pairs.receive_row, pairs.receive_begin, pairs.receive_end),
+            ]
+            if source == source_names.MPI:
+                sent, received = (_mark_shown(job, *side) for side in sides)
+            else:
+                shown = [waits.row[kernels.at], waits.begin[kernels.at]]
+                sent, received = (find_rows(shown, [row, begin]) >= 0 for row, begin, _ in sides)
+            count += int((sent | received).sum())
+    return count
+
+
+def _mark_shown(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+    """Mark the calls on rows of the trace that count, and have a part in the chosen time."""
+    begin, end = np.where(begin == NULL, end, begin), np.where(end == NULL, begin, end)
+    shown = np.asarray((job.new_row[row] >= 0) & mark_counted(job, job.new_row[row], begin), np.bool_)
+    if job.scope.windows:
+        index, _, _, _ = cut_to_windows(begin, end, job.scope.windows)
+        shown &= np.isin(np.arange(row.size), index)
+    return shown
+
+
+def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
+    """Return the pieces of the marked kernels and calls that are on rows of the trace and in the chosen time."""
+    index = np.flatnonzero(which & (job.new_row[waits.row] >= 0))
+    # Kernels count by their launch, which their report shows.
+    index = index[~waits.is_mpi[index] | mark_counted(job, job.new_row[waits.row[index]], waits.begin[index])]
+    begin, end = waits.begin[index], waits.end[index]
+    if job.scope.windows:
+        piece, _, begin, end = cut_to_windows(begin, end, job.scope.windows)
+        index = index[piece]
+    until = np.clip(waits.until[index], begin, end)
+    return ShownWaits(index, job.new_row[waits.row[index]], begin, until, end)
+
+
+# ---- NCCL kernels ---------------------------------------------------------------------------------------------------
+
+
+class _Kernels(NamedTuple):
+    """NCCL kernels in the trace: their time (ns) by task, the pieces in `Waits`, the number of others by report."""
+
+    ns: IntArray
+    pieces: ShownWaits
+    unmatched: IntArray
+
+
+def _find_kernels(job: Job, pieces: ShownWaits, parts: Sequence[Intervals]) -> _Kernels:
+    """Find the pieces that are NCCL kernels that the trace shows, given these kernels of each report."""
+    row, begin, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    report = np.repeat(np.arange(len(parts)), [part[0].size for part in parts])
+    ns = np.zeros(len(job.tree.model.tasks), np.int64)
+    np.add.at(ns, job.tree.task_of_row[row], end - begin)
+    at = find_rows([pieces.row, pieces.begin, pieces.end], [row, begin, end])
+    return _Kernels(ns, pieces.take(np.unique(at[at >= 0])), np.bincount(report[at < 0], minlength=len(parts)))
+
+
+def load_nccl_kernels(job: Job, report: int, counted: CountedEvents) -> Intervals:
+    """Return the NCCL kernels of a report in the chosen time. `counted`: marks the events of this report.
+
+    There are none if the source that matches them was not read.
+    """
+    source = source_names.KERNELS if _MATCHING in job.reports[report].results else ""
+    events = load_opened_events(job.reports[report], source, job.store)
+    row = job.tree.rows[report][events.place]
+    lines = np.flatnonzero((events.get_values(types.NCCL_KERNEL) != ABSENT) & (row >= 0))
+    lines = lines[counted.mark_operations(events.place[lines], events.begin[lines])]
+    return row[lines], events.begin[lines], events.end[lines]
+
+
+def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | None:
+    """Return how long (ns) each kernel waits while its GPU computes nothing; None if no GPU activity is known.
+
+    A graph that was traced as a whole may compute: it hides waiting too.
+    """
+    runs = list_activity_runs(job)
+    if not runs:
+        return None
+    changes = (load_activity(job, run) for run in runs)
+    computing = CoveredTime(
+        join_intervals(
+            find_intervals(row, time, activity & (COMPUTE | WHOLE_GRAPH) > 0) for row, time, activity in changes
+        )
+    )
+    gpu = map_rows_to_gpus(job)[waits.row[pieces.at]]
+    return pieces.until - pieces.begin - computing.measure(gpu, pieces.begin, pieces.until)
+
+
+# ---- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def _sum_by_task(
+    job: Job, waits: Waits, pieces: ShownWaits, whole: IntArray, part_row: IntArray
+) -> dict[str, IntArray]:
+    """Return the sums over some pieces by task, as the fields that RankWaits and MpiWaits share.
+
+    `whole`: time (ns) of each task, which waiting, moving and unsplit time add up to. `part_row`: row of each part of
+    `Job.operations`, -1 without one.
+    """
+    tasks, task = whole.size, job.tree.task_of_row[pieces.row]
+    wait_ns, transfer, caused, caused_in_messages = np.zeros((4, tasks), np.int64)
+    parted, wait = waits.has_parts[pieces.at], pieces.until - pieces.begin
+    np.add.at(wait_ns, task, wait)
+    np.add.at(transfer, task[parted], (pieces.end - pieces.until)[parted])
+    row = np.append(job.new_row, -1)[waits.culprit[pieces.at]]  # the appended one stands for nobody
+    blamed = np.flatnonzero((row >= 0) & (wait > 0))
+    culprit, operation = job.tree.task_of_row[row[blamed]], waits.operation[pieces.at[blamed]]
+    np.add.at(caused, culprit, wait[blamed])
+    message = operation < 0
+    np.add.at(caused_in_messages, culprit[message], wait[blamed][message])
+    last = _count_by_task(culprit[~message], operation[~message], tasks)
+
+    number = np.repeat(np.arange(len(job.operations)), np.diff(job.operations.first))
+    part_row = np.append(job.new_row, -1)[part_row]
+    shown = np.flatnonzero((part_row >= 0) & _mark_collectives(job, waits, pieces)[number])
+    collectives = _count_by_task(job.tree.task_of_row[part_row[shown]], number[shown], tasks)
+    return {
+        "wait_ns": wait_ns,
+        "transfer_ns": transfer,
+        "unsplit_ns": whole - wait_ns - transfer,
+        "collectives": collectives,
+        "last": last,
+        "caused_wait_ns": caused,
+        "caused_in_messages_ns": caused_in_messages,
+    }
+
+
+def _count_by_task(task: IntArray, operation: IntArray, tasks: int) -> IntArray:
+    """Return the number of distinct operations of each task."""
+    _, first = encode_rows(task, operation)
+    return np.bincount(task[first], minlength=tasks)
+
+
+def _list_ranks(
+    job: Job, waits: Waits, kernels: _Kernels, calls: ShownWaits, part_row: IntArray, why: WaitsForTasks
+) -> list[RankWaits]:
+    """Return the numbers of the tasks that have NCCL kernels or MPI calls over ranks, or that others waited for."""
+    mpi_ns = np.zeros(kernels.ns.size, np.int64)
+    np.add.at(mpi_ns, job.tree.task_of_row[calls.row], calls.end - calls.begin)
+    nccl = _sum_by_task(job, waits, kernels.pieces, kernels.ns, part_row)
+    mpi = _sum_by_task(job, waits, calls, mpi_ns, part_row)
+    exposed = _measure_exposed(job, waits, kernels.pieces)
+    exposed_ns = np.zeros(kernels.ns.size, np.int64)
+    if exposed is not None:
+        np.add.at(exposed_ns, job.tree.task_of_row[kernels.pieces.row], exposed)
+    main = find_main_reasons(group_costs(why.costs, why.culprits))
+    ranks = []
+    for number, task in enumerate(job.tree.model.tasks):
+        if kernels.ns[number] or mpi_ns[number] or nccl["caused_wait_ns"][number] or mpi["caused_wait_ns"][number]:
+            in_nccl, in_mpi = ({name: int(sums[number]) for name, sums in library.items()} for library in (nccl, mpi))
+            ranks.append(
+                RankWaits(
+                    rank=job.tree.ranks[number],
+                    task=task.name,
+                    nccl_ns=int(kernels.ns[number]),
+                    exposed_wait_ns=None if exposed is None else int(exposed_ns[number]),
+                    **in_nccl,
+                    reason=main[task.name].reason if task.name in main else None,
+                    longest_wait=why.longest.get(task.name),
+                    mpi=MpiWaits(mpi_ns=int(mpi_ns[number]), **in_mpi) if mpi_ns.any() else None,
+                )
+            )
+    return ranks

@@ -1,0 +1,227 @@
+"""Numbers that show who waits for whom, and the time in NCCL and MPI. Times are ns, sizes bytes, both integers."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.summary.links.numbers import LinkNumbers
+from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class MpiWaits:
+    """MPI calls of a task that carry out collectives and messages: their time and its parts, as in RankWaits."""
+
+    mpi_ns: int
+    wait_ns: int
+    transfer_ns: int
+    unsplit_ns: int
+    collectives: int
+    last: int
+    caused_wait_ns: int
+    caused_in_messages_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongestWait:
+    """The uninterrupted stretch of time in which others waited longest for a task."""
+
+    ns: int
+    """Sum of the waits of all others in it."""
+    from_ns: int
+    """Its start, in the time of the option `time`: from the start of the trace of all time."""
+    to_ns: int
+    """Its end, in the same time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankWaits:
+    """Time of a task in NCCL kernels, the sum of its waiting, moving and unsplit time."""
+
+    rank: int | None
+    task: str
+    nccl_ns: int
+    wait_ns: int
+    exposed_wait_ns: int | None
+    """Waiting while its GPU computes nothing; None if GPU activity was not read."""
+    transfer_ns: int
+    unsplit_ns: int
+    collectives: int
+    """Collectives in which the task takes part."""
+    last: int
+    """Collectives in which others waited for the task."""
+    caused_wait_ns: int
+    """Time that others waited for the task."""
+    caused_in_messages_ns: int
+    """The part of `caused_wait_ns` in sends and receives."""
+    reason: str | None
+    """The reason for its lateness that cost most; None if nobody waited for it."""
+    longest_wait: LongestWait | None
+    """In NCCL and in MPI; None if nobody waited for it."""
+    mpi: MpiWaits | None
+
+    @property
+    def all_caused_ns(self) -> int:
+        """Time that others waited for the task, in NCCL and in MPI."""
+        return self.caused_wait_ns + (self.mpi.caused_wait_ns if self.mpi is not None else 0)
+
+    @property
+    def all_caused_in_messages_ns(self) -> int:
+        """The part of `all_caused_ns` in sends and receives."""
+        return self.caused_in_messages_ns + (self.mpi.caused_in_messages_ns if self.mpi is not None else 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lateness:
+    """The fields that Culprit and LateCost share; Culprit describes them."""
+
+    rank: int | None
+    task: str
+    reason: str
+    range: str
+    call: str
+    operation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Culprit(Lateness):
+    """Why a task was late, how often, and how long others waited for it.
+
+    `range` and `call` are what its thread was in for most of the time, or what it was in when it launched the late
+    operation. `operation` is what ended late on the GPU. They are empty without one. `origin_task` is the task that
+    delayed this one: the task that it had waited for itself, directly or through others. It is empty if there is no
+    such task, or if it is not known.
+    """
+
+    origin_rank: int | None
+    origin_task: str
+    times: int
+    ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateCost(Lateness):
+    """How long others waited for a task, by what the task was in at each time, with the fields of Culprit.
+
+    Each part of a wait counts by itself. The costs of a task add up to the time that others waited for it.
+    """
+
+    ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Communicator:
+    """A communicator of NCCL, and what its members and calls show of its use."""
+
+    id: str
+    """NCCL's id, as 16 hexadecimal digits."""
+    number: int
+    """Its number in the trace."""
+    label: str
+    """Its number, name and members in words."""
+    name: str = ""
+    """Always empty: reports have no names of communicators."""
+    axis: str
+    """What it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known."""
+    ranks: int
+    """The number of its ranks."""
+    members: list[int]
+    """Ranks in the job of the members in the reports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bandwidth:
+    """Collectives of one function and size in a communicator; `ns` is the time in which they moved data."""
+
+    function: str
+    communicator: str
+    ranks: int
+    bytes: int
+    count: int
+    ns: int
+    algorithm_bytes_per_s: int
+    bus_bytes_per_s: int
+    communicator_name: str = ""
+    """The name of the communicator, else what it is for; empty if neither is known."""
+    communicator_label: str = ""
+    """Its number, name and members in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excess:
+    """An NVTX range or call for which the task that others waited for longest took longer than the others (ns)."""
+
+    kind: str
+    """"range" or "call"."""
+    domain: str
+    name: str
+    ns: int
+    """Time of that task, without waiting for other ranks."""
+    others_ns: int
+    """Mean time of the other tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitNumbers:
+    """Who waits for whom. `split`, `below_uncertainty` and `not_split` (by reason) count kernels and calls."""
+
+    operations: int
+    """Collectives and messages between ranks."""
+    nccl_collectives: int
+    mpi_collectives: int
+    split: int
+    below_uncertainty: int
+    """Kernels and calls whose wait is below the uncertainty of the clocks: all their time counts as moving."""
+    not_split: dict[str, int]
+    reports_without_payload: int
+    """The number of reports in which NCCL calls have no payload."""
+    ranks: list[RankWaits]
+    culprits: list[Culprit]
+    costs: list[LateCost]
+    bandwidth: list[Bandwidth]
+    excess: list[Excess] = field(default_factory=list)
+    """Of the task for which the others waited longest, the largest excess first."""
+    links: LinkNumbers | None = None
+    """Messages by pair; None without any, and in summaries of older versions."""
+    pipeline: PipelineNumbers | None = None
+    """Stages and their bubble; None without a certain pipeline, and in summaries of older versions."""
+    communicators: list[Communicator] = field(default_factory=list)
+    """NCCL's, by number."""
+    payload_remedy: str = ""
+    """How to export reports with payload; empty if no report lacks it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclNumbers:
+    """One NCCL function over all ranks: its calls, their bytes (None if no call recorded a size) and its kernels.
+
+    `carried_bytes` moved in `carried_ns`: both cover only kernels whose calls recorded a size.
+    """
+
+    function: str
+    calls: int
+    bytes: int | None
+    kernels: int
+    kernel_ns: int
+    carried_bytes: int
+    carried_ns: int
+    wait_ns: int = 0
+    """The part of `kernel_ns` in which kernels waited for other ranks; 0 in summaries of older versions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MpiNumbers:
+    """One MPI call over all ranks. The bytes are None if no call recorded a size.
+
+    They moved in `rated_ns`: the time of the calls that record a size and that no window cut. It is 0 for calls that
+    return before anything has moved.
+    """
+
+    call: str
+    count: int
+    total_ns: int
+    max_ns: int
+    sent_bytes: int | None
+    received_bytes: int | None
+    rated_ns: int

@@ -1,0 +1,239 @@
+"""Tables on communication: the time of each task in NCCL and in MPI, why tasks were late, and NCCL bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsys2prv_ng.sources.nccl.communicators import format_members
+from nsys2prv_ng.summary.waits.numbers import (
+    Bandwidth,
+    Communicator,
+    MpiNumbers,
+    MpiWaits,
+    NcclNumbers,
+    RankWaits,
+    WaitNumbers,
+)
+from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs, list_bandwidth, list_stragglers
+from nsys2prv_ng.text.formatting import count_noun, shorten_range_name
+from nsys2prv_ng.text.grid import Bar, BarPart, Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns
+from nsys2prv_ng.text.names import name_task
+
+_WAIT, _HIDDEN_WAIT, _TRANSFER, _UNSPLIT = "waiting_ns", "hidden_wait_ns", "moving_ns", "not_split_ns"
+"""Hues of the parts of communication (html/colours.py)."""
+_Row = tuple[list[Cell], RankWaits | MpiWaits, list[BarPart]]
+"""The first cells of a row, the numbers of its task, and the waiting parts of its bar."""
+
+
+def tabulate_nccl_waits(waits: WaitNumbers) -> Grid:
+    """Return the time of each task in NCCL kernels, and how long others waited for it."""
+    ranks = [rank for rank in waits.ranks if rank.nccl_ns or rank.caused_wait_ns] if waits.split else []
+    main = find_main_reasons(group_costs(waits.costs, waits.culprits))
+    titles: list[str | Column] = [
+        "",
+        "root cause",
+        "NCCL time",
+        "wait time",
+        "exposed wait",
+        Column("transfer", minor=True),
+    ]
+    scale = max((rank.nccl_ns for rank in ranks), default=0)
+    rows: list[_Row] = []
+    for rank in ranks:
+        exposed = rank.wait_ns if rank.exposed_wait_ns is None else rank.exposed_wait_ns
+        hidden = BarPart("overlapped wait", _HIDDEN_WAIT, rank.wait_ns - exposed)
+        names = [Name(name_task(rank.rank, rank.task)), Name(main[rank.task].label if rank.task in main else "-")]
+        times = map(Ns, (rank.nccl_ns, rank.wait_ns, rank.exposed_wait_ns, rank.transfer_ns))
+        rows.append(([*names, *times], rank, [BarPart("exposed wait", _WAIT, exposed), hidden]))
+    return _tabulate("NCCL time of each rank, and the wait it caused", titles, rows, scale, names=2, tight=True)
+
+
+def tabulate_mpi_waits(waits: WaitNumbers) -> Grid:
+    """Return the time of each task in MPI calls between ranks, and how long others waited for it."""
+    ranks = [(rank, rank.mpi) for rank in waits.ranks if rank.mpi is not None] if waits.split else []
+    rows: list[_Row] = []
+    for rank, mpi in ranks:
+        times = map(Ns, (mpi.mpi_ns, mpi.wait_ns, mpi.transfer_ns))
+        rows.append(([Name(name_task(rank.rank, rank.task)), *times], mpi, [BarPart("wait", _WAIT, mpi.wait_ns)]))
+    caption = "MPI time of each rank in collectives and messages"
+    scale = max((mpi.mpi_ns for _, mpi in ranks), default=0)
+    return _tabulate(caption, ["", "MPI time", "wait time", Column("transfer", minor=True)], rows, scale)
+
+
+def _tabulate(
+    caption: str,
+    titles: Sequence[str | Column],
+    rows: Sequence[_Row],
+    scale: int,
+    *,
+    names: int = 1,
+    tight: bool = False,
+) -> Grid:
+    """Return a table of tasks. The parts of a bar add up to the time of the task; a time of `scale` fills the cell."""
+    has_unsplit = any(numbers.unsplit_ns for _, numbers, _ in rows)
+    cells: list[list[Cell]] = []
+    bars = []
+    for first, numbers, waiting in rows:
+        unsplit = BarPart("unclassified", _UNSPLIT, numbers.unsplit_ns)
+        bars.append(Bar([*waiting, BarPart("transfer", _TRANSFER, numbers.transfer_ns), unsplit], scale))
+        row = [*first, Ns(numbers.unsplit_ns) if has_unsplit else "", Count(numbers.last)]
+        cells.append([*row, Ns(numbers.caused_wait_ns), bars[-1]])
+    return Grid(
+        caption=caption,
+        columns=make_columns(
+            *titles,
+            Column("unclassified", optional=True, minor=True),
+            "last arrival",
+            "wait caused",
+            Column("", wide=True),
+        ),
+        rows=cells,
+        names=names,
+        more="that cause less wait",
+        weights=[(numbers.caused_wait_ns, numbers.wait_ns) for _, numbers, _ in rows],
+        tight=tight,
+        legend=list(dict.fromkeys((part.hue, part.text) for bar in bars for part in bar.parts if part.amount)),
+    )
+
+
+def tabulate_reasons(waits: WaitNumbers) -> Grid:
+    """Return why tasks were late, the most expensive reason first. The times add up to the time that others waited."""
+    late = group_costs(waits.costs, waits.culprits)
+    has_origins = any(row.origins for row in late)
+    whole = sum(row.ns for row in late)
+    rows: list[list[Cell]] = [
+        [
+            Name(name_task(row.rank, row.task)),
+            row.reason,
+            Name(row.range_label),
+            Name(row.what_label),
+            Name(", ".join([*row.origins[:1], *(".." for _ in row.origins[1:2])]) or "-") if has_origins else "",
+            Count(row.times) if row.times else "-",
+            Ns(row.ns),
+            Bar([BarPart("share", _WAIT, row.ns)], whole),
+        ]
+        for row in late
+    ]
+    inherited = Column("inherited from", optional=True)
+    titles = ("", "reason", "NVTX range", "main call", inherited, "count", "wait caused", Column("", wide=True))
+    return Grid(
+        caption="Why ranks arrived late, and the wait that this caused",
+        columns=make_columns(*titles),
+        rows=rows,
+        names=5,
+        group=1,
+    )
+
+
+_LEAST_EXCESS = 0.005
+"""Least excess that is listed, as a share of the time that numbers cover."""
+
+
+def tabulate_excess(waits: WaitNumbers, whole_ns: int, steps: int) -> Grid:
+    """Return what the rank that others waited for longest took longer for than the others, for each step.
+
+    `whole_ns`: the time that numbers cover. `steps`: the number of steps in it; 0 without steps.
+    """
+    listed = [row for row in waits.excess if row.ns - row.others_ns >= _LEAST_EXCESS * whole_ns]
+    late = name_task(*_find_latest(waits)) if listed else ""
+    rows: list[list[Cell]] = [
+        [
+            Name(shorten_range_name(row.domain, row.name) if row.kind == "range" else row.name),
+            row.kind,
+            *(Ns(round(ns / (steps or 1))) for ns in (row.ns, row.others_ns, row.ns - row.others_ns)),
+        ]
+        for row in listed
+    ]
+    each = " per step" if steps else ""
+    return Grid(
+        caption=f"Excess time of {late}{each}, without wait time",
+        columns=make_columns("NVTX range or call", "kind", "time", "mean of others", "excess"),
+        rows=rows,
+        names=2,
+    )
+
+
+def _find_latest(waits: WaitNumbers) -> tuple[int | None, str]:
+    """Return rank and name of the task for which the others waited longest."""
+    late = list_stragglers(waits)[0][0]
+    return late.rank, late.task
+
+
+# ---- communicators ---------------------------------------------------------------------------------------------------
+
+
+def tabulate_communicators(waits: WaitNumbers) -> Grid:
+    """Return what communicators are for, those of one name and size together; no rows for a single communicator."""
+    groups: dict[tuple[str, int], list[Communicator]] = {}
+    for communicator in waits.communicators if len(waits.communicators) > 1 else ():
+        groups.setdefault((communicator.axis, communicator.ranks), []).append(communicator)
+    rows: list[list[Cell]] = [
+        [Name(name or "-"), Count(len(found)), Count(ranks), format_members(found[0].members, ranks)]
+        for (name, ranks), found in groups.items()
+    ]
+    columns = make_columns("used for", "communicators", "ranks", "first")
+    return Grid(caption="NCCL communicators", columns=columns, rows=rows, more="kinds")
+
+
+# ---- bandwidth -------------------------------------------------------------------------------------------------------
+
+
+def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
+    """Return the bandwidth of collectives by function, number of ranks and size, most bytes first."""
+    rows: list[list[Cell]] = [
+        [
+            Name(row.function),
+            Name(row.communicator),
+            Count(row.ranks),
+            row.size,
+            Count(row.operations),
+            Ns(row.ns / row.operations),
+            Rate(row.algorithm_bytes_per_s),
+            Rate(row.bus_bytes_per_s),
+        ]
+        for row in list_bandwidth(bandwidth)
+    ]
+    count = sum(part.count for part in bandwidth)
+    caption = f"Bandwidth of {count_noun(count, 'collective')} from the last arrival on, without wait time"
+    name = Column("communicator", optional=True, minor=True)
+    columns = make_columns("NCCL", name, "ranks", "size", "count", "mean", "algbw", "busbw")
+    return Grid(caption=caption, columns=columns, rows=rows, names=2, more="sizes")
+
+
+def tabulate_nccl(functions: Sequence[NcclNumbers]) -> Grid:
+    """Return NCCL calls and kernels by function, the longest time first."""
+    rows: list[list[Cell]] = [
+        [
+            Name(collective.function),
+            Count(collective.calls),
+            Bytes(collective.bytes),
+            Count(collective.kernels),
+            Ns(collective.kernel_ns),
+            Rate.measure(collective.carried_bytes, collective.carried_ns),
+        ]
+        for collective in functions
+    ]
+    caption = "NCCL kernel time and rates include wait time"
+    columns = make_columns("NCCL", "calls", "size", "kernels", "kernel time", "rate")
+    return Grid(caption=caption, columns=columns, rows=rows, more="functions")
+
+
+def tabulate_mpi(calls: Sequence[MpiNumbers]) -> Grid:
+    """Return MPI calls by name, the longest time first."""
+    rows: list[list[Cell]] = [
+        [
+            Name(call.call),
+            Count(call.count),
+            Ns(call.total_ns),
+            Ns(call.total_ns / call.count),
+            Ns(call.max_ns),
+            Bytes(call.sent_bytes),
+            Bytes(call.received_bytes),
+            Rate.measure((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
+        ]
+        for call in calls
+    ]
+    columns = make_columns(
+        "MPI", "calls", "time", "mean", Column("max", minor=True), "sent", "received", Column("rate", minor=True)
+    )
+    return Grid(columns=columns, rows=rows, more="calls")

@@ -1,0 +1,146 @@
+"""Tables and sentences of a what-if analysis: what each change saves, and by how much ranges and kernels may grow."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.replay.numbers import Limit, Slack, WhatIfNumbers
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
+from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
+from nsys2prv_ng.text.names import name_task, quote_name
+
+
+def name_limit(limit: Limit | None) -> str:
+    """Return what sets the pace in words, and its share; "" if that is not known."""
+    return "" if limit is None else f"{name_pace(limit)} ({format_percent(limit.share, 1)})"
+
+
+def name_pace(limit: Limit) -> str:
+    """Return what sets the pace in words: host of rank 3."""
+    if limit.what == "network":
+        return "the network"
+    what = {"launch": "launch latency"}.get(limit.what, limit.what)
+    return f"the {what}" if limit.rank is None else f"{what} of {name_task(limit.rank, '')}"
+
+
+UNLIMITED = "unlimited"
+
+
+def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
+    """Return what each change with a measurable saving saves a step, and what sets the pace then."""
+    rows: list[list[Cell]] = [
+        [
+            Name(scenario.change),
+            Ns(scenario.saving_ns),
+            Share(scenario.saving_ns, numbers.step_ns),
+            Bar([BarPart("saves", "host_ns", scenario.saving_ns)], numbers.step_ns),
+            name_limit(scenario.limited_by),
+        ]
+        for scenario in numbers.scenarios
+        if scenario.measurable
+    ]
+    caption = "Predicted savings per step, and what limits the step then"
+    columns = make_columns("change", "saving", "share", Column("of the step", wide=True), "then limited by")
+    return Grid(caption=caption, columns=columns, rows=rows, names=1)
+
+
+def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
+    """Return by how much ranges and classes of kernels may grow before the steps do."""
+    rows: list[list[Cell]] = [
+        [Name(slack.target), Ns(slack.own_ns), UNLIMITED if slack.slack_ns is None else Ns(slack.slack_ns)]
+        for slack in _sort(numbers.slack)
+    ]
+    caption = "Slack per step of a rank, before steps take longer"
+    return Grid(caption=caption, columns=make_columns("range or kernels", "time", "slack"), rows=rows, names=1)
+
+
+def _sort(slack: list[Slack]) -> list[Slack]:
+    """Return the least slack first, and the longest of equal ones."""
+    unlimited = max((own.slack_ns or 0 for own in slack), default=0) + 1
+    return sorted(slack, key=lambda own: (unlimited if own.slack_ns is None else own.slack_ns, -own.own_ns))
+
+
+_MOST_SCENARIOS = 12
+
+
+def format_what_if(numbers: WhatIfNumbers, width: int | None = None) -> str:
+    """Return sentences and tables. `width`: most columns; None: as wide as the terminal."""
+    width = choose_width() if width is None else width
+    sections = [
+        wrap(describe_steps(numbers), width),
+        wrap(describe_best(numbers), width),
+        format_grid(tabulate_scenarios(numbers), width, _MOST_SCENARIOS),
+        wrap(describe_others(numbers), width),
+        format_grid(tabulate_slack(numbers), width),
+        wrap(describe_unsplit(numbers), width),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+_MOST_NAMED = 8
+"""Most changes that a sentence names."""
+
+
+def describe_steps(numbers: WhatIfNumbers) -> str:
+    """Return a sentence on the steps, and on what sets the pace."""
+    if not numbers.steps:
+        return f"No steps were found: the whole time is {format_time(numbers.step_ns)}."
+    steps = f"{count_noun(numbers.steps, 'step')} of {format_time(numbers.step_ns)} on average"
+    pace = "hosts and GPUs are about equally fast" if numbers.limited_by is None else ""
+    pace = pace or f"{name_limit(numbers.limited_by)} sets the pace"
+    played = describe_replayed(numbers)
+    return f"{steps}, which vary by {format_time(numbers.noise_ns)}; {pace}.{f' {played}.' if played else ''}"
+
+
+def describe_replayed(numbers: WhatIfNumbers) -> str:
+    """Return which steps were replayed, and why not all; "" if all were."""
+    replayed = numbers.replayed
+    if replayed is None:
+        return ""
+    first, last = replayed.steps
+    which = f"Only step {first}" if first == last else f"Only steps {first} to {last}"
+    were = "was" if first == last else "were"
+    size = (
+        f"{replayed.of_operations / 1e6:.1f} million"
+        if replayed.of_operations >= 1e6
+        else f"{replayed.of_operations:,}"
+    )
+    return f"{which} of {replayed.of_steps:,} {were} replayed: the whole job has {size} operations and calls"
+
+
+def describe_best(numbers: WhatIfNumbers) -> str:
+    """Return a sentence on the change that saves most; "" if none saves anything measurable."""
+    best = numbers.best
+    if best is None:
+        return "No change saves more than the steps vary by." if numbers.scenarios else ""
+    each = "a step" if numbers.steps else "in all"
+    saves = f"saves about {format_time(best.saving_ns)} {each} ({format_percent(best.share, 1)})"
+    return f"{quote_name(best.change)} {saves}."
+
+
+def describe_others(numbers: WhatIfNumbers) -> str:
+    """Return a sentence on the changes that save nothing measurable."""
+    scenarios = [scenario for scenario in numbers.scenarios if not scenario.measurable]
+    parts = []
+    for text, chosen in (
+        ("Nothing measurable", [s for s in scenarios if s.connected]),
+        ("Not connected to any step, though made ten times longer", [s for s in scenarios if not s.connected]),
+    ):
+        if chosen:
+            parts.append(f"{text}: {_list_first([quote_name(scenario.change) for scenario in chosen])}.")
+    return " ".join(parts)
+
+
+def _list_first(names: list[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def describe_unsplit(numbers: WhatIfNumbers) -> str:
+    """Return a sentence on NCCL kernels that no change alters; "" if there are none."""
+    if not numbers.unsplit_ns:
+        return ""
+    return (
+        f"NCCL kernels of {format_time(numbers.unsplit_ns)} a step keep their length in all predictions: whether they"
+        " wait or transfer data is not known."
+    )
